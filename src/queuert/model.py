@@ -1,0 +1,325 @@
+"""The records that travel between the storage port and everything above it.
+
+They are untyped on purpose: inputs and outputs are JSON bytes here, and become the user's own types in `jobs`.
+Times are aware datetimes in UTC. `msgspec.Struct` because these are made once per job on the hot path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from datetime import datetime, timedelta
+from typing import Generic, Literal, TypeVar, get_args
+
+import msgspec
+
+from queuert.errors import InvalidArgument
+
+Status = Literal["blocked", "pending", "running", "completed", "failed", "cancelled", "expired"]
+Scope = Literal["incomplete", "any"]
+Order = Literal["asc", "desc"]
+
+STATUSES: tuple[Status, ...] = get_args(Status)
+TERMINAL: frozenset[Status] = frozenset(("completed", "failed", "cancelled", "expired"))
+OPEN: frozenset[Status] = frozenset(("blocked", "pending", "running"))
+
+DEFAULT_PRIORITY = 100
+MAX_NAME_LENGTH = 200
+MAX_KEY_LENGTH = 1000
+PRIORITY_RANGE = (-(2**31), 2**31 - 1)
+
+T_co = TypeVar("T_co", covariant=True)
+
+Duration = timedelta | float
+"""A `timedelta`, or seconds."""
+
+
+def seconds(duration: Duration, what: str, *, minimum: float = 0) -> float:
+    """A duration as finite seconds, not below `minimum`."""
+    value = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidArgument(f"{what} must be a timedelta or seconds, got {type(value).__name__}")
+    if not minimum <= value < float("inf"):
+        raise InvalidArgument(f"{what} must be finite and not below {minimum:g} seconds, got {value!r}")
+    return float(value)
+
+
+def aware(moment: datetime, what: str) -> datetime:
+    """An aware datetime, or a clear error: a naive one means something else on each machine."""
+    if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgument(f"{what} must be a datetime, got {type(moment).__name__}")
+    if moment.tzinfo is None or moment.utcoffset() is None:
+        raise InvalidArgument(
+            f"{what} must say its time zone, got the naive {moment!r}: use datetime.now(timezone.utc)"
+        )
+    return moment
+
+
+class When(msgspec.Struct, frozen=True):
+    """A moment, absolute (`at`) or counted from the database's own clock (`after`, seconds). Never both."""
+
+    at: datetime | None = None
+    after: float | None = None
+
+
+NOW = When()
+
+
+@dataclass(frozen=True, slots=True)
+class Dedup:
+    """Start a chain only if no other one holds the same key.
+
+    A key belongs to the type of the chain, and points at the latest chain started under it. That chain is
+    returned instead of a new one if it matches: with scope "incomplete" while it has not ended, with scope
+    "any" whatever became of it, for as long as `window` says. Chains in `exclude` never match.
+    """
+
+    key: str
+    _: KW_ONLY
+    scope: Scope = "incomplete"
+    window: Duration | None = None
+    exclude: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        check_text(self.key, "a deduplication key", MAX_KEY_LENGTH)
+        if self.scope not in ("incomplete", "any"):
+            raise InvalidArgument(f"scope must be 'incomplete' or 'any', got {self.scope!r}")
+        if isinstance(self.exclude, str):
+            raise InvalidArgument("exclude takes a list of chain ids, got one string")
+        if self.window is not None:
+            if self.scope != "any":
+                raise InvalidArgument("window goes with scope='any'")
+            seconds(self.window, "window")
+
+
+class BlockerRef(msgspec.Struct, frozen=True):
+    """A chain that a new job must wait for, and the type that chain must have."""
+
+    chain_id: str
+    chain_type: str
+    trace_context: str | None = None
+
+
+class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+    """A job to be stored. The first of a chain has `id == chain_id` and `chain_index == 0`."""
+
+    id: str
+    type_name: str
+    chain_id: str
+    chain_type: str
+    chain_index: int
+    input: bytes
+    priority: int = DEFAULT_PRIORITY
+    schedule: When = NOW
+    deadline: When | None = None
+    dedup: Dedup | None = None
+    blockers: tuple[BlockerRef, ...] = ()
+    trace_context: str | None = None
+    chain_trace_context: str | None = None
+
+
+class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as it is stored. `token` fences the claim that is under way: it never repeats."""
+
+    id: str
+    type_name: str
+    chain_id: str
+    chain_type: str
+    chain_index: int
+    input: bytes
+    output: bytes | None
+    status: Status
+    priority: int
+    created_at: datetime
+    scheduled_at: datetime
+    completed_at: datetime | None
+    completed_by: str | None
+    continued_to: str | None
+    attempt: int
+    last_attempt_at: datetime | None
+    last_error: bytes | None
+    leased_by: str | None
+    leased_until: datetime | None
+    token: int | None
+    deadline: datetime | None
+    dedup_key: str | None
+    blockers_left: int
+    trace_context: str | None
+    chain_trace_context: str | None
+
+
+class ChainRow(msgspec.Struct, frozen=True):
+    """A chain: its first job, and the one it has come to (the same, while it has one job)."""
+
+    first: JobRow
+    current: JobRow
+
+
+class Created(msgspec.Struct, frozen=True):
+    """What became of a `NewJob`. `ready`: it can be claimed now. `existing`: the chain that held its key."""
+
+    job_id: str
+    chain_id: str
+    status: Status
+    ready: bool
+    existing: ChainRow | None = None
+
+
+class TypeLimit(msgspec.Struct, frozen=True):
+    """A job type to claim: at most `limit` of it now, each leased for `lease` seconds."""
+
+    name: str
+    limit: int
+    lease: float
+
+
+class QueueLimit(msgspec.Struct, frozen=True):
+    """A named group of job types. `max_concurrency` counts the running jobs of all `members`, in the whole cluster."""
+
+    name: str
+    priority: int
+    types: tuple[TypeLimit, ...]
+    members: tuple[str, ...] = ()
+    max_concurrency: int | None = None
+
+
+class ClaimRequest(msgspec.Struct, frozen=True):
+    """Up to `limit` jobs for `worker`. `cluster_cap` counts every running job in the database."""
+
+    worker: str
+    limit: int
+    queues: tuple[QueueLimit, ...]
+    cluster_cap: int | None = None
+
+
+class BlockerRow(msgspec.Struct, frozen=True):
+    """A chain that a job waits (or waited) for, with the output it has if it is completed."""
+
+    chain_id: str
+    chain_type: str
+    status: Status
+    output: bytes | None
+    trace_context: str | None = None
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """A job that is now running for this worker. `expired`: its deadline had passed by the database's clock."""
+
+    job: JobRow
+    expired: bool = False
+    blockers: tuple[BlockerRow, ...] = ()
+
+
+class ClaimResult(msgspec.Struct, frozen=True):
+    """The claimed jobs in their order. `more`: a further claim would find something now."""
+
+    jobs: list[Claimed]
+    more: bool
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """A claim to be renewed for `duration` seconds from now."""
+
+    job_id: str
+    token: int
+    duration: float
+
+
+class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+    """How a job goes on.
+
+    `status` "completed" takes an `output` or a `continuation`; "failed" and "expired" take an `error`; "cancelled"
+    takes nothing; "pending" puts the job back: with an `error` and a `schedule` after a failed attempt, or with
+    `give_back` (untouched: its attempt number is handed back, its schedule kept).
+    With a `token` it applies only to the claim that carries it; with None to any job that has not ended.
+    """
+
+    job_id: str
+    token: int | None
+    status: Status
+    output: bytes | None = None
+    continuation: NewJob | None = None
+    error: bytes | None = None
+    schedule: When = NOW
+    give_back: bool = False
+    worker: str | None = None
+
+
+class Unblocked(msgspec.Struct, frozen=True):
+    """A job whose last blocker has just completed. `ready`: it can be claimed now."""
+
+    job_id: str
+    type_name: str
+    ready: bool
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """`held[i]`: settlement i took effect (its claim was still valid). `created[i]`: its continuation."""
+
+    held: list[bool]
+    created: list[Created | None]
+    unblocked: list[Unblocked]
+
+
+class Deleted(msgspec.Struct, frozen=True):
+    """The chains that are gone, or, if any is still needed, `waiting` (chain id → job ids) and nothing done."""
+
+    chains: list[ChainRow]
+    waiting: Mapping[str, list[str]]
+
+
+class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    type_name: str | None = None
+    status: Status | None = None
+    ids: tuple[str, ...] | None = None
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+
+class ChainFilter(JobFilter, frozen=True, kw_only=True):
+    """`root_only`: chains that no job has as a blocker."""
+
+    root_only: bool = False
+
+
+class PageRequest(msgspec.Struct, frozen=True):
+    """`limit` rows after the row whose sort key is `after` (None: from the start), in `order`."""
+
+    limit: int
+    after: str | None = None
+    order: Order = "asc"
+
+
+class Page(msgspec.Struct, Generic[T_co], frozen=True):
+    """A page of a listing. Pass `next_cursor` as `cursor=` to go on; None: this was the last page."""
+
+    items: Sequence[T_co]
+    next_cursor: str | None
+
+
+class TypeStats(msgspec.Struct, frozen=True):
+    """Open and failed jobs of one type. `oldest_ready_age`: seconds that the longest-waiting ready job has waited."""
+
+    type_name: str
+    blocked: int = 0
+    pending: int = 0
+    running: int = 0
+    failed: int = 0
+    oldest_ready_age: float | None = None
+
+
+def check_text(value: object, what: str, limit: int) -> str:
+    """A non-empty string of at most `limit` characters without NUL: what every adapter can store."""
+    if not isinstance(value, str):
+        raise InvalidArgument(f"{what} must be a string, got {type(value).__name__}")
+    if not value:
+        raise InvalidArgument(f"{what} must not be empty")
+    if len(value) > limit:
+        raise InvalidArgument(f"{what} may have {limit} characters at most, got {len(value)}")
+    if "\0" in value:
+        raise InvalidArgument(f"{what} must not contain NUL characters")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{what} is not valid Unicode: {error.reason}") from None
+    return value

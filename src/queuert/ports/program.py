@@ -1,0 +1,30 @@
+"""Programs: operations written once, without I/O, and driven by a sync or an async runner.
+
+A program is a generator. It yields commands (a SQL statement, or whatever its adapter's provider understands),
+is sent each command's result, and returns its own. `Atomic` is the one command that runners know themselves:
+all of the inner program happens, or nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, Generic, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Program: TypeAlias = Generator[Any, Any, T]
+
+
+class Atomic(Generic[T]):
+    """Run `program` in a savepoint of the transaction that is open, or else in a transaction of its own."""
+
+    __slots__ = ("program",)
+
+    def __init__(self, program: Program[T]) -> None:
+        self.program = program
+
+
+def atomically(program: Program[T]) -> Program[T]:
+    """`program`, all or nothing."""
+    result: T = yield Atomic(program)
+    return result

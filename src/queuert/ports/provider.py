@@ -1,0 +1,111 @@
+"""Providers: the few driver calls that everything else is built on, and the runners that drive programs over them.
+
+A provider is what a user implements to bring another driver. It knows connections and commands, and nothing of
+jobs. A connection given by the user is used as it is: never committed, rolled back or closed by us.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from typing import Any, Generic, Protocol, TypeVar
+
+from queuert.ports.program import Atomic, Program
+
+Conn = TypeVar("Conn")
+T = TypeVar("T")
+
+
+class SyncProvider(Protocol[Conn]):
+    """The driver calls, blocking."""
+
+    def transaction(self) -> AbstractContextManager[Conn, None]:
+        """Open a transaction on a connection of our own; commit at the end of the block, roll back on error."""
+        ...
+
+    def savepoint(self, connection: Conn) -> AbstractContextManager[None, None]:
+        """A savepoint in the open transaction; released at the end of the block, rolled back on error."""
+        ...
+
+    def execute(self, connection: Conn | None, command: Any) -> Any:
+        """Carry out one command of this adapter. None: on a connection of our own, committed at once."""
+        ...
+
+    def check(self, connection: Conn) -> None:
+        """Refuse a joined connection that cannot take part (wrong type, closed, wrong thread, no transaction)."""
+        ...
+
+    def in_transaction(self, connection: Conn) -> bool:
+        """Whether a transaction is open on the connection, without I/O."""
+        ...
+
+    def close(self) -> None:
+        """Release what the provider opened itself. A second call does nothing."""
+        ...
+
+
+class AsyncProvider(Protocol[Conn]):
+    """The driver calls, awaited. The same contract as `SyncProvider`, and the event loop is never blocked."""
+
+    def transaction(self) -> AbstractAsyncContextManager[Conn, None]: ...
+
+    def savepoint(self, connection: Conn) -> AbstractAsyncContextManager[None, None]: ...
+
+    async def execute(self, connection: Conn | None, command: Any) -> Any: ...
+
+    def check(self, connection: Conn) -> None: ...
+
+    def in_transaction(self, connection: Conn) -> bool: ...
+
+    async def close(self) -> None: ...
+
+
+def run(provider: SyncProvider[Conn], connection: Conn | None, program: Program[T]) -> T:
+    """Drive a program to its end. Errors of a command are raised inside the program, where it stands."""
+    step, value = program.send, None
+    while True:
+        try:
+            command = step(value)  # pyright: ignore[reportArgumentType]
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        try:
+            step, value = program.send, _carry_out(provider, connection, command)
+        except BaseException as error:
+            step, value = program.throw, error  # type: ignore[assignment]
+
+
+def _carry_out(provider: SyncProvider[Conn], connection: Conn | None, command: Any) -> Any:
+    if not isinstance(command, Atomic):
+        return provider.execute(connection, command)
+    inner: Program[Any] = command.program
+    if connection is None:
+        with provider.transaction() as own:
+            return run(provider, own, inner)
+    with provider.savepoint(connection):
+        return run(provider, connection, inner)
+
+
+async def run_async(provider: AsyncProvider[Conn], connection: Conn | None, program: Program[T]) -> T:
+    """`run`, awaited."""
+    step, value = program.send, None
+    while True:
+        try:
+            command = step(value)  # pyright: ignore[reportArgumentType]
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        try:
+            step, value = program.send, await _carry_out_async(provider, connection, command)
+        except BaseException as error:
+            step, value = program.throw, error  # type: ignore[assignment]
+
+
+async def _carry_out_async(provider: AsyncProvider[Conn], connection: Conn | None, command: Any) -> Any:
+    if not isinstance(command, Atomic):
+        return await provider.execute(connection, command)
+    inner: Program[Any] = command.program
+    if connection is None:
+        async with provider.transaction() as own:
+            return await run_async(provider, own, inner)
+    async with provider.savepoint(connection):
+        return await run_async(provider, connection, inner)
