@@ -1,0 +1,77 @@
+# Python 3.11 or newer and make are all that is assumed; everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL = $(BIN)/python -m pip install -qq --constraint constraints.txt
+# More arguments for pytest or the demo: make test ARGS="-k dedup".
+ARGS ?=
+
+# The stamps carry the interpreter's version: another PYTHON= means a new environment.
+PYTHON_VERSION := $(shell $(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)
+CREATED := $(VENV)/.created-$(PYTHON_VERSION)
+RUNTIME := $(VENV)/.runtime-$(PYTHON_VERSION)
+DEV := $(VENV)/.dev-$(PYTHON_VERSION)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Pyright comes inside its wheel; it shall not ask the network whether a newer one exists, nor fetch another.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION PYRIGHT_PYTHON_NODEJS_WHEEL
+unexport PYTHONPATH
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check format soak bench clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@echo
+	@echo "  PYTHON=python3.12 chooses the interpreter, ARGS=... is handed on to pytest and the demo."
+
+demo: $(RUNTIME) ## Start a few hundred chains on SQLite and show them
+	@$(BIN)/python examples/demo.py $(ARGS)
+
+test: $(DEV) ## Run the tests on two processes, with branch coverage
+	$(BIN)/python -m pytest -n 2 -m "not soak" --cov --cov-fail-under=95 $(ARGS)
+
+check: $(DEV) ## Check format, lint, types (mypy and pyright) and import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: $(DEV) ## Format the code and mend what ruff can mend
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+soak: $(DEV) ## Run the long tests: repetitions and volume
+	@$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS) || { \
+		code=$$?; [ $$code -eq 5 ] && echo "There are no soak tests yet." || exit $$code; }
+
+bench: $(DEV) ## Run the benchmark
+	@if [ -d bench ]; then $(BIN)/python -m bench $(ARGS); \
+	else echo "There is no benchmark yet: it arrives with the work on throughput."; fi
+
+clean: ## Remove the environment and everything generated
+	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
+		.mypy_cache .pytest_cache .ruff_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(CREATED):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "queuert needs Python 3.11 or newer, and '$(PYTHON)' is $(or $(PYTHON_VERSION),no Python at all)." \
+			"Choose another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@echo "Creating $(VENV) with Python $(PYTHON_VERSION) ..."
+	@$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
+
+$(RUNTIME): $(CREATED) pyproject.toml constraints.txt requirements/demo.txt
+	@echo "Installing the package ..."
+	@$(PIP_INSTALL) --requirement requirements/demo.txt
+	@$(PIP_INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+$(DEV): $(RUNTIME) requirements/dev.txt
+	@echo "Installing what tests and checks need ..."
+	@$(PIP_INSTALL) --requirement requirements/dev.txt
+	@touch $@
