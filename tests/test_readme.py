@@ -1,0 +1,97 @@
+"""Every Python example in the README and the docs runs as it stands, in an empty directory."""
+
+import ast
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+
+FENCED = re.compile(
+    r"^(?:<!-- *no-run: *(?P<reason>.+?) *-->\n)?```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
+)
+
+
+@dataclass(frozen=True)
+class Example:
+    place: str
+    code: str
+    no_run: str | None
+
+
+def examples_in(text: str, page: str) -> list[Example]:
+    examples: list[Example] = []
+    for block in FENCED.finditer(text):
+        line_of_the_fence = text.count("\n", 0, block.start("code"))
+        examples.append(Example(f"{page}:{line_of_the_fence}", block["code"], block["reason"]))
+    return examples
+
+
+def runnable(code: str) -> str:
+    """Call `async def main()` where the example defines it and leaves the call to the reader."""
+    tree = ast.parse(code)
+    defines_main = any(isinstance(node, ast.AsyncFunctionDef) and node.name == "main" for node in tree.body)
+    calls_main = any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "main"
+        for node in ast.walk(tree)
+    )
+    if not defines_main or calls_main:
+        return code
+    return f"{code}\nimport asyncio\n\nasyncio.run(main())\n"
+
+
+EXAMPLES = [
+    example
+    for page in PAGES
+    for example in examples_in(page.read_text("utf-8"), page.relative_to(ROOT).as_posix())
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.place)
+def test_example_runs(example: Example, tmp_path: Path) -> None:
+    if example.no_run is not None:
+        pytest.skip(example.no_run)
+    script = tmp_path / "example.py"
+    script.write_text(runnable(example.code), "utf-8")
+
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", script.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert finished.returncode == 0, f"{example.place}\n{finished.stdout}{finished.stderr}"
+
+
+def test_readme_shows_an_example_that_is_run() -> None:
+    assert any(e.place.startswith("README.md:") and e.no_run is None for e in EXAMPLES)
+
+
+def test_examples_are_found_with_their_line_and_their_reason() -> None:
+    page = (
+        "# A\n\n```python\na = 1\n```\n"
+        "<!-- no-run: needs a server -->\n```python\nb = 2\n```\n"
+        "```\nnot Python\n```\n"
+    )
+
+    assert examples_in(page, "a.md") == [
+        Example("a.md:3", "a = 1\n", None),
+        Example("a.md:7", "b = 2\n", "needs a server"),
+    ]
+
+
+def test_main_is_called_only_where_the_example_does_not() -> None:
+    defined = "async def main(): ...\n"
+    called = f"{defined}import asyncio\nasyncio.run(main())\n"
+
+    assert runnable(defined).endswith("asyncio.run(main())\n")
+    assert runnable(called) == called
+    assert runnable("x = 1\n") == "x = 1\n"
