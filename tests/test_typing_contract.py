@@ -1,0 +1,82 @@
+"""The typed contract: what a user writes is clean, what a user gets wrong is found, in both type checkers.
+
+The files in `tests/typing/` are checked as a user's project would be: outside the source tree, against the
+installed package, with each checker at its strictest.
+"""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CONTRACT = Path(__file__).resolve().parent / "typing"
+MARKED = re.compile(r"# E: (?P<reason>.+)$")
+
+Findings = dict[int, list[str]]
+Checker = Callable[[Path], dict[str, Findings]]
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("contract")
+    for file in CONTRACT.glob("*.py"):
+        shutil.copy(file, folder)
+    return folder
+
+
+def run(project: Path, *command: str) -> str:
+    """What a checker prints; it ends with 1 if it found errors, and with more if it could not do its work."""
+    finished = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=project,
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert finished.returncode in (0, 1), finished.stdout + finished.stderr
+    return finished.stdout
+
+
+def run_mypy(project: Path) -> dict[str, Findings]:
+    (project / "mypy.ini").write_text("[mypy]\nstrict = true\n")
+    report = run(project, "mypy", "--output=json", "usage_ok.py", "usage_bad.py")
+    found: dict[str, Findings] = {}
+    for line in report.splitlines():
+        finding: dict[str, Any] = json.loads(line)
+        if finding["severity"] == "error":
+            found.setdefault(finding["file"], {}).setdefault(finding["line"], []).append(finding["message"])
+    return found
+
+
+def run_pyright(project: Path) -> dict[str, Findings]:
+    settings = {"typeCheckingMode": "strict", "include": ["usage_ok.py", "usage_bad.py"]}
+    (project / "pyrightconfig.json").write_text(json.dumps(settings))
+    report = json.loads(run(project, "pyright", "--outputjson", "--pythonpath", sys.executable))
+    assert report["summary"]["filesAnalyzed"] == 2
+    found: dict[str, Findings] = {}
+    for finding in report["generalDiagnostics"]:
+        line = finding["range"]["start"]["line"] + 1
+        found.setdefault(Path(finding["file"]).name, {}).setdefault(line, []).append(finding["message"])
+    return found
+
+
+@pytest.mark.parametrize("checker", [run_mypy, run_pyright], ids=["mypy", "pyright"])
+def test_typed_contract(checker: Checker, project: Path) -> None:
+    bad = (project / "usage_bad.py").read_text("utf-8").splitlines()
+    marked = {number: mark["reason"] for number, line in enumerate(bad, 1) if (mark := MARKED.search(line))}
+    assert marked
+
+    found = checker(project)
+
+    assert found.get("usage_ok.py", {}) == {}
+    errors = found.get("usage_bad.py", {})
+    missed = {line: reason for line, reason in marked.items() if line not in errors}
+    unexpected = {line: messages for line, messages in errors.items() if line not in marked}
+    assert (missed, unexpected) == ({}, {})
