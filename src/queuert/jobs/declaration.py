@@ -1,0 +1,147 @@
+"""What a job class says about itself, read off the class and checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+from datetime import date, datetime
+from typing import Annotated, Any, Literal, NamedTuple, Never, NoReturn, TypeVar, Union, get_args, get_origin
+
+from queuert.errors import InvalidJobType
+from queuert.jobs.chain import Chain
+from queuert.jobs.job import EntryJob, Job, JobClass, arguments_of, is_job_class, name_of
+from queuert.jobs.scope import resolve
+
+_BLOCKER_FORMS = "a blocker is a field of type Chain[X] or list[Chain[X]], where X is one entry job"
+
+
+class Blocker(NamedTuple):
+    """A field that holds a chain (or, if `many`, a list of them) that started with `cls`."""
+
+    many: bool
+    cls: JobClass
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Declaration:
+    """A job class with every name resolved."""
+
+    cls: JobClass
+    name: str
+    returns: Any
+    continuations: tuple[JobClass, ...]
+    fields: dict[str, Any]
+    blockers: dict[str, Blocker]
+
+
+def read(cls: JobClass) -> Declaration:
+    """Resolve and check everything that `cls` says; its annotations become real types, for msgspec to see."""
+    name = name_of(cls)
+    returns, following = _arguments(cls, name)
+    fields = _fields(cls, name)
+    cls.__annotations__ = fields
+    return Declaration(
+        cls=cls,
+        name=name,
+        returns=_check_returns(name, returns),
+        continuations=tuple(_continuation(name, member) for member in members(following)),
+        fields=fields,
+        blockers={
+            field: blocker for field, hint in fields.items() if (blocker := _blocker(name, field, hint)) is not None
+        },
+    )
+
+
+def members(hint: Any) -> list[Any]:
+    """The members of a union; a literal of several values is one, too. Nothing for Never."""
+    origin = get_origin(hint)
+    if hint in (Never, NoReturn):
+        return []
+    if origin in (Union, types.UnionType):
+        return [member for argument in get_args(hint) for member in members(argument)]
+    if origin is Literal:
+        return [Literal[value] for value in get_args(hint)]
+    return [type(None) if hint is None else hint]
+
+
+def covers(wide: Any, narrow: Any) -> bool:
+    """Whether every value of `narrow` is one of `wide`, also after a way through JSON."""
+    return all(any(_covers(outer, inner) for outer in members(wide)) for inner in members(narrow))
+
+
+def _covers(outer: Any, inner: Any) -> bool:
+    if outer is Any or outer == inner:
+        return True
+    if get_origin(inner) is Literal:
+        inner = type(get_args(inner)[0])
+        return bool(outer == inner)
+    if not isinstance(outer, type) or not isinstance(inner, type):
+        return False
+    # True would be read back as no int, and a moment as no date; but JSON has one kind of number.
+    if (outer, inner) in ((int, bool), (date, datetime)):
+        return False
+    return issubclass(inner, outer) or (outer, inner) == (float, int)
+
+
+def _arguments(cls: JobClass, name: str) -> tuple[Any, Any]:
+    names = cls.__queuert_scope__.names
+    given = [
+        resolve(name, what, argument, cls.__module__, names)
+        for what, argument in zip(("its result", "what it continues with"), arguments_of(cls), strict=False)
+    ]
+    return given[0], given[1] if len(given) > 1 else Never
+
+
+def _fields(cls: JobClass, name: str) -> dict[str, Any]:
+    names = cls.__queuert_scope__.names
+    hints: dict[str, Any] = {}
+    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
+        # An inherited field is the very object of the class that declares it, which may be in another module.
+        owner = next(
+            base
+            for base in reversed(cls.__mro__)
+            if vars(base).get("__dataclass_fields__", {}).get(field.name) is field
+        )
+        hints[field.name] = resolve(name, f"field {field.name!r}", field.type, owner.__module__, names)
+    return hints
+
+
+def _check_returns(name: str, returns: Any) -> Any:
+    for member in members(returns):
+        if isinstance(member, TypeVar):
+            raise InvalidJobType(name, f"its result is the type variable {member}: say which type it is")
+        if isinstance(get_origin(member) or member, type) and issubclass(get_origin(member) or member, Job | Chain):
+            raise InvalidJobType(name, "its result cannot be a job or a chain: a handler that returns a job continues")
+    return returns
+
+
+def _continuation(name: str, member: Any) -> JobClass:
+    if not is_job_class(member):
+        raise InvalidJobType(name, f"it can only continue with job classes, not with {member!r}")
+    job_class: JobClass = member
+    return job_class
+
+
+def _blocker(name: str, field: str, hint: Any) -> Blocker | None:
+    many = get_origin(hint) is list
+    chain = get_args(hint)[0] if many else hint
+    if get_origin(chain) is not Chain:
+        if mentions_chain(hint):
+            raise InvalidJobType(name, f"field {field!r}: {_BLOCKER_FORMS}; not {hint}")
+        return None
+    (cls,) = get_args(chain)
+    if not is_job_class(cls):
+        raise InvalidJobType(name, f"field {field!r}: {_BLOCKER_FORMS}; not {hint}")
+    if not issubclass(cls, EntryJob):
+        raise InvalidJobType(
+            name,
+            f"field {field!r}: {name_of(cls)!r} is no entry job, so no chain starts with it that could be waited for",
+        )
+    return Blocker(many, cls)
+
+
+def mentions_chain(hint: Any) -> bool:
+    if hint is Chain or get_origin(hint) is Chain:
+        return True
+    arguments = get_args(hint)[:1] if get_origin(hint) is Annotated else get_args(hint)
+    return any(mentions_chain(argument) for argument in arguments)

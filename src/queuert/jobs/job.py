@@ -1,0 +1,157 @@
+"""The base classes of job types. The class statement is the whole declaration."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import datetime
+from types import MemberDescriptorType
+from typing import Any, ClassVar, Generic, Never, get_args, get_origin
+
+from typing_extensions import Self, TypeVar, dataclass_transform
+
+from queuert.errors import InvalidArgument, InvalidJobType
+from queuert.jobs.options import NO_OPTIONS, JobOptions, make_options
+from queuert.jobs.scope import Scope, capture
+from queuert.model import MAX_NAME_LENGTH, Dedup, Duration, check_text
+
+Returns_co = TypeVar("Returns_co", covariant=True)
+Next_co = TypeVar("Next_co", covariant=True, default=Never)
+
+_OPTIONS = "__queuert_options__"
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
+class Job(Generic[Returns_co, Next_co]):
+    """A job type: a frozen, keyword-only dataclass whose fields are the input.
+
+        class ChargeCard(Job[Receipt, "ChargeCard | SendReceipt"], name="charge-card"):
+            order_id: int
+
+    `Job[Returns, Next]` says what the whole chain finally resolves to, and which jobs this one may continue with
+    (none, if left out). `name` is what the database knows the type by, so the class may be renamed; `queue`
+    groups types for the workers. A field of type `Chain[X]` or `list[Chain[X]]` is a blocker: the job
+    waits until that chain is complete.
+
+    Fields share their namespace with this class, so `set` is the only public name here.
+    """
+
+    __queuert_name__: ClassVar[str]
+    __queuert_queue__: ClassVar[str]
+    __queuert_scope__: ClassVar[Scope]
+
+    def __init_subclass__(cls, *, name: str, queue: str = "default") -> None:
+        super().__init_subclass__()
+        if cls.__module__ == __name__:
+            return  # EntryJob below: a base, not a job type
+        try:
+            check_text(name, "name", MAX_NAME_LENGTH)
+            check_text(queue, "queue", MAX_NAME_LENGTH)
+        except InvalidArgument as error:
+            raise InvalidJobType(cls.__qualname__, str(error)) from None
+        _check_bases(cls, name)
+        try:
+            dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+        except (TypeError, ValueError) as error:
+            raise InvalidJobType(name, str(error)) from error
+        _check_fields(cls, name)
+        cls.__queuert_name__ = name
+        cls.__queuert_queue__ = queue
+        types = [field.type for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+        cls.__queuert_scope__ = capture(cls, [*types, *arguments_of(cls)])
+
+    def set(
+        self,
+        *,
+        at: datetime | None = None,
+        after: Duration | None = None,
+        priority: int | None = None,
+        id: str | None = None,
+        deadline: datetime | Duration | None = None,
+        dedup: Dedup | str | None = None,
+    ) -> Self:
+        """A copy of this job with options; the job itself stays as it is, and a later call wins.
+
+        `at` (an aware datetime) or `after` (a timedelta or seconds) says when it may run, `priority` how urgent it is
+        (lower first), `deadline` until when it must have begun (a datetime, or a time from now), `id` its id.
+        `dedup` is for the first job of a chain. Equality, hash and repr know nothing of options.
+        """
+        options = make_options(at=at, after=after, priority=priority, id=id, deadline=deadline, dedup=dedup)
+        copy = object.__new__(type(self))
+        # The dataclass is frozen; its instances keep everything in __dict__.
+        copy.__dict__.update(self.__dict__)
+        copy.__dict__[_OPTIONS] = options_of(self).merged(options)
+        return copy
+
+    # Nobody calls these two: they show type checkers where the parameters stand.
+    def _resolves_to(self) -> Returns_co:
+        raise NotImplementedError
+
+    def _continues_with(self) -> Next_co:
+        raise NotImplementedError
+
+
+class EntryJob(Job[Returns_co, Next_co], name=""):
+    """A job that may start a chain, and whose chain other jobs may wait for."""
+
+
+AnyJob = Job[Any, Any]
+JobClass = type[Job[Any, Any]]
+
+_RESERVED = ("set", "_resolves_to", "_continues_with")
+
+
+def options_of(job: Job[Any, Any]) -> JobOptions:
+    """The options that `job.set(...)` has collected."""
+    options: JobOptions = job.__dict__.get(_OPTIONS, NO_OPTIONS)
+    return options
+
+
+def name_of(cls: type) -> str:
+    """The name a job class is stored under; for any other class, its own."""
+    return str(vars(cls).get("__queuert_name__", cls.__qualname__))
+
+
+def is_job_class(value: object) -> bool:
+    """Whether it is a job type of its own: a subclass of Job that has a name, not one of the bases."""
+    return isinstance(value, type) and issubclass(value, Job) and "__queuert_name__" in vars(value)
+
+
+def arguments_of(cls: type) -> tuple[Any, ...]:
+    """What stands in the brackets of `Job[...]` or `EntryJob[...]`, as written."""
+    for base in vars(cls).get("__orig_bases__", ()):
+        if get_origin(base) in (Job, EntryJob):
+            return get_args(base)
+    return ()
+
+
+def _check_bases(cls: type, name: str) -> None:
+    for base in cls.__mro__[1:]:
+        if is_job_class(base):
+            raise InvalidJobType(
+                name,
+                f"a job class cannot extend another one ({base.__qualname__}): where that one is expected, this "
+                "one would not do; share fields through a frozen dataclass that both inherit from",
+            )
+    if not arguments_of(cls):
+        raise InvalidJobType(name, "say what the chain resolves to, as in EntryJob[int] or Job[None]")
+
+
+def _check_fields(cls: type, name: str) -> None:
+    fields: dict[str, Any] = vars(cls)["__dataclass_fields__"]
+    for reserved in _RESERVED:
+        if reserved in fields or getattr(cls, reserved) is not getattr(Job, reserved):
+            raise InvalidJobType(name, f"{reserved!r} is a method of every job: give the field another name")
+    for field in fields.values():
+        if isinstance(getattr(cls, field.name, None), MemberDescriptorType):
+            raise InvalidJobType(name, f"field {field.name!r} comes from a class with slots; leave out slots=True")
+        # A pseudo-field (InitVar) has no value to store; an init=False one could not be given back its own.
+        if "InitVar" in str(field.type) or not field.init:
+            raise InvalidJobType(name, f"field {field.name!r}: every field is input, InitVar and init=False are not")
+    for base in cls.__mro__[1:]:
+        forgotten = vars(base).get("__annotations__", {}).keys() - fields.keys() - vars(base).keys()
+        if forgotten and "__dataclass_fields__" not in vars(base) and not issubclass(base, Job):
+            raise InvalidJobType(
+                name,
+                f"{', '.join(sorted(forgotten))} of {base.__qualname__} would not be a field: make "
+                f"{base.__qualname__} a @dataclass(frozen=True, kw_only=True)",
+            )

@@ -1,0 +1,85 @@
+"""Which names a job class could mean: annotations and forward references become real types here.
+
+At module level, names are looked up in the module, when the registry is built: every class is defined by then.
+A class inside a function (or another class) also sees the names around it; those are gone once the function has
+returned, so the ones it mentions are kept when it is defined, and classes that follow it are added as they come.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from types import FrameType, SimpleNamespace
+from typing import Any, get_type_hints
+from weakref import WeakSet
+
+from queuert.errors import InvalidJobType
+
+_WORD = re.compile(r"\w+")
+
+
+class Scope:
+    """The names around one nested job class that its annotations mention."""
+
+    __slots__ = ("__weakref__", "mentioned", "names")
+
+    def __init__(self, mentioned: frozenset[str] = frozenset()) -> None:
+        self.mentioned = mentioned
+        self.names: dict[str, object] = {}
+
+    def add(self, name: str, value: object) -> None:
+        if name in self.mentioned:
+            self.names.setdefault(name, value)
+
+
+_scopes: dict[tuple[str, str], WeakSet[Scope]] = {}
+
+
+def capture(cls: type, annotations: Iterable[object]) -> Scope:
+    """Keep what `cls`, which is being defined, mentions of the functions and classes around it."""
+    around, _, own_name = cls.__qualname__.rpartition(".")
+    if not around:
+        return Scope()
+    scope = Scope(frozenset(_WORD.findall(" ".join(map(str, annotations)))))
+    scope.add(own_name, cls)
+    for frame in _frames_around(cls):
+        for name in scope.mentioned & frame.f_locals.keys():
+            scope.add(name, frame.f_locals[name])
+    neighbours = _scopes.setdefault((cls.__module__, around), WeakSet())
+    for neighbour in neighbours:
+        neighbour.add(own_name, cls)
+    neighbours.add(scope)
+    return scope
+
+
+def _frames_around(cls: type) -> Iterator[FrameType]:
+    """The running functions and class bodies in which `cls` is being defined, the innermost first."""
+    enclosing: set[str] = set()
+    around = cls.__qualname__
+    while "." in around:
+        around = around.rpartition(".")[0].removesuffix(".<locals>")
+        enclosing.add(around)
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_qualname in enclosing and frame.f_globals.get("__name__") == cls.__module__:
+            yield frame
+        frame = frame.f_back
+
+
+def resolve(type_name: str, what: str, annotation: object, module: str, names: Mapping[str, object]) -> Any:
+    """The type that `annotation` means. `names` come before those of the module."""
+    holder = SimpleNamespace(__annotations__={"it": annotation})
+    known = vars(sys.modules[module]) if module in sys.modules else {}
+    try:
+        # Two different mappings on purpose: with one and the same, typing would reuse what an equal forward
+        # reference meant in another place.
+        return get_type_hints(holder, globalns=known, localns=dict(names), include_extras=True)["it"]
+    except NameError as error:
+        raise InvalidJobType(
+            type_name,
+            f"{what} mentions {error.name!r}, which is not known in {module}: import it at run time "
+            "(not only under TYPE_CHECKING), or define it at module level",
+        ) from error
+    except Exception as error:  # noqa: BLE001 - the annotation is evaluated: anything can come out of it
+        raise InvalidJobType(type_name, f"{what} is no usable type: {error}") from error

@@ -1,0 +1,75 @@
+"""What JSON in a database cannot hold, and where it sits in a value or a type."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from msgspec import Struct, inspect
+
+# A NUL is written as \u0000. The backslash before it must not be escaped itself, or it is the text "\u0000".
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+
+_Item = tuple[str, object]
+
+
+def has_nul(data: bytes) -> bool:
+    """Whether a string in this JSON contains a NUL character, which PostgreSQL refuses."""
+    return b"\\u0000" in data and _NUL.search(data) is not None
+
+
+def non_finite(value: object, path: str = "$") -> str | None:
+    """The path of the first NaN or infinity. Left alone, msgspec would write them as null."""
+    if isinstance(value, float):
+        return None if math.isfinite(value) else path
+    if isinstance(value, Decimal):
+        return None if value.is_finite() else path
+    for place, item in _items(value):
+        found = non_finite(item, path + place)
+        if found is not None:
+            return found
+    return None
+
+
+def _items(value: Any) -> Iterator[_Item]:
+    if value is None or isinstance(value, str | bytes | int):
+        return
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield f"[{key!r}]", key
+            yield f"[{key!r}]", item
+    elif isinstance(value, list | tuple | set | frozenset):
+        for index, item in enumerate(value):
+            yield f"[{index}]", item
+    else:
+        for name in field_names(type(value)):
+            yield f".{name}", getattr(value, name, None)
+
+
+def field_names(cls: type) -> tuple[str, ...]:
+    """The fields of a Struct, dataclass or attrs class; nothing for any other."""
+    if issubclass(cls, Struct):
+        return cls.__struct_fields__
+    if dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls))
+    return tuple(attribute.name for attribute in getattr(cls, "__attrs_attrs__", ()))
+
+
+def parts(info: inspect.Type) -> list[inspect.Type]:
+    """A type and all types it is made of, each once."""
+    found: dict[int, inspect.Type] = {}
+    waiting: list[object] = [info]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, inspect.Field):
+            waiting.append(node.type)
+        elif isinstance(node, tuple):
+            waiting.extend(node)
+        elif isinstance(node, inspect.Type) and id(node) not in found:
+            found[id(node)] = node
+            waiting.extend(getattr(node, name) for name in node.__struct_fields__)
+    return list(found.values())
