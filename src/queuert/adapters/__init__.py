@@ -1,0 +1,1 @@
+"""What the ports can stand on: one module or folder per database or message channel."""
