@@ -34,13 +34,15 @@ test: $(DEV) ## Run the tests on two processes, with branch coverage
 	$(BIN)/python -m pytest -n 2 -m "not soak" --cov --cov-fail-under=95 $(ARGS)
 
 check: $(DEV) ## Check format, lint, types (mypy and pyright) and import directions
+	$(BIN)/python tools/make_sync.py --check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-format: $(DEV) ## Format the code and mend what ruff can mend
+format: $(DEV) ## Write generated code, format, and mend what ruff can mend
+	$(BIN)/python tools/make_sync.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 

@@ -1,0 +1,1 @@
+"""Durable, typed job chains that commit with your own database transaction."""

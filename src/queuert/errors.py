@@ -9,7 +9,7 @@ QueuertError
 │   ├── DuplicateJobType                  two classes share one name
 │   ├── UnknownJobType                    a name or class that is not registered
 │   ├── JobTypeMismatch                   the stored job is of another type than the one you asked for
-│   └── JobTypeValidationError            input, output, continuation, blockers or entry point refused (`code` says which)
+│   └── JobTypeValidationError            a value that the type does not allow; `code` says which kind
 ├── TransactionError
 │   ├── TransactionRequired               a mutation was called without a transaction
 │   ├── TransactionClosed                 the transaction has ended already
@@ -204,17 +204,13 @@ class ChainExpired(ChainError):
 
 class ChainNotTriggerable(ChainError):
     def __init__(self, chain_id: str, status: str) -> None:
-        super().__init__(
-            chain_id, f"chain {chain_id} cannot be triggered: its status is {status!r}, not 'pending'"
-        )
+        super().__init__(chain_id, f"chain {chain_id} cannot be triggered: its status is {status!r}, not 'pending'")
         self.status = status
 
 
 class ChainNotRetryable(ChainError):
     def __init__(self, chain_id: str, status: str) -> None:
-        super().__init__(
-            chain_id, f"chain {chain_id} cannot be retried: its status is {status!r}, not 'failed'"
-        )
+        super().__init__(chain_id, f"chain {chain_id} cannot be retried: its status is {status!r}, not 'failed'")
         self.status = status
 
 

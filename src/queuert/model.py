@@ -37,7 +37,7 @@ Duration = timedelta | float
 def seconds(duration: Duration, what: str, *, minimum: float = 0) -> float:
     """A duration as finite seconds, not below `minimum`."""
     value = duration.total_seconds() if isinstance(duration, timedelta) else duration
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(f"{what} must be a timedelta or seconds, got {type(value).__name__}")
     if not minimum <= value < float("inf"):
         raise InvalidArgument(f"{what} must be finite and not below {minimum:g} seconds, got {value!r}")

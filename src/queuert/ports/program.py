@@ -8,19 +8,19 @@ all of the inner program happens, or nothing of it.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
 Program: TypeAlias = Generator[Any, Any, T]
 
 
-class Atomic(Generic[T]):
+class Atomic:
     """Run `program` in a savepoint of the transaction that is open, or else in a transaction of its own."""
 
     __slots__ = ("program",)
 
-    def __init__(self, program: Program[T]) -> None:
+    def __init__(self, program: Program[Any]) -> None:
         self.program = program
 
 

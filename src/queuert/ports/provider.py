@@ -7,7 +7,7 @@ jobs. A connection given by the user is used as it is: never committed, rolled b
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from queuert.ports.program import Atomic, Program
 
@@ -61,51 +61,51 @@ class AsyncProvider(Protocol[Conn]):
 
 def run(provider: SyncProvider[Conn], connection: Conn | None, program: Program[T]) -> T:
     """Drive a program to its end. Errors of a command are raised inside the program, where it stands."""
-    step, value = program.send, None
-    while True:
-        try:
-            command = step(value)  # pyright: ignore[reportArgumentType]
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        try:
-            step, value = program.send, _carry_out(provider, connection, command)
-        except BaseException as error:
-            step, value = program.throw, error  # type: ignore[assignment]
+    try:
+        command = next(program)
+        while True:
+            try:
+                result = _carry_out(provider, connection, command)
+            except BaseException as error:
+                command = program.throw(error)
+            else:
+                command = program.send(result)
+    except StopIteration as done:
+        value: T = done.value
+        return value
 
 
 def _carry_out(provider: SyncProvider[Conn], connection: Conn | None, command: Any) -> Any:
     if not isinstance(command, Atomic):
         return provider.execute(connection, command)
-    inner: Program[Any] = command.program
     if connection is None:
         with provider.transaction() as own:
-            return run(provider, own, inner)
+            return run(provider, own, command.program)
     with provider.savepoint(connection):
-        return run(provider, connection, inner)
+        return run(provider, connection, command.program)
 
 
 async def run_async(provider: AsyncProvider[Conn], connection: Conn | None, program: Program[T]) -> T:
     """`run`, awaited."""
-    step, value = program.send, None
-    while True:
-        try:
-            command = step(value)  # pyright: ignore[reportArgumentType]
-        except StopIteration as done:
-            result: T = done.value
-            return result
-        try:
-            step, value = program.send, await _carry_out_async(provider, connection, command)
-        except BaseException as error:
-            step, value = program.throw, error  # type: ignore[assignment]
+    try:
+        command = next(program)
+        while True:
+            try:
+                result = await _carry_out_async(provider, connection, command)
+            except BaseException as error:
+                command = program.throw(error)
+            else:
+                command = program.send(result)
+    except StopIteration as done:
+        value: T = done.value
+        return value
 
 
 async def _carry_out_async(provider: AsyncProvider[Conn], connection: Conn | None, command: Any) -> Any:
     if not isinstance(command, Atomic):
         return await provider.execute(connection, command)
-    inner: Program[Any] = command.program
     if connection is None:
         async with provider.transaction() as own:
-            return await run_async(provider, own, inner)
+            return await run_async(provider, own, command.program)
     async with provider.savepoint(connection):
-        return await run_async(provider, connection, inner)
+        return await run_async(provider, connection, command.program)

@@ -84,9 +84,7 @@ class StateOperations(Protocol):
         """
         ...
 
-    def reap(
-        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes
-    ) -> Program[list[JobRow]]:
+    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
         """Put back running jobs whose lease has ended, oldest lease first, with `error` as their last error.
 
         Only these types, never the ignored ids; locked rows are skipped. Returns the rows as they now are.

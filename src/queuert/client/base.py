@@ -1,0 +1,259 @@
+"""What the async and the sync client share: arguments are checked and programs made here, the clients drive them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Sequence
+from datetime import datetime
+from typing import Any, Generic, TypedDict, cast
+
+from typing_extensions import TypeVar
+
+from queuert.errors import (
+    ClientClosed,
+    InvalidArgument,
+    TransactionMisused,
+    TransactionNested,
+    TransactionRequired,
+)
+from queuert.ids import GenerateId, ValidateId
+from queuert.jobs.chain import Chain
+from queuert.jobs.job import Job
+from queuert.jobs.options import make_options
+from queuert.jobs.record import JobRecord
+from queuert.jobs.registry import Registry
+from queuert.model import Dedup, Duration, Order, Page, Status, TypeStats
+from queuert.operations import chains, create, queries, take_over
+from queuert.operations.engine import Engine
+from queuert.operations.notifications import Publisher
+from queuert.ports.program import Program
+from queuert.ports.provider import AsyncProvider, SyncProvider
+from queuert.ports.state import StateOperations
+from queuert.transaction import Transaction
+
+Conn = TypeVar("Conn", default=Any)
+T = TypeVar("T")
+
+ChainOrId = Chain[Any] | str
+JobOrId = JobRecord[Any] | str
+TypeOrName = type[Job[Any, Any]] | str
+
+Plan = tuple[Program[T], Conn | None]
+"""A program, and the connection to run it on (None: one of the client's own)."""
+
+
+class StartOptions(TypedDict, total=False):
+    """The keywords of `start`. They go over those that the job carries from `job.set(…)`."""
+
+    dedup: Dedup | str | None
+    at: datetime | None
+    after: Duration | None
+    priority: int | None
+    id: str | None
+    deadline: datetime | Duration | None
+
+
+class PageOptions(TypedDict, total=False):
+    """The keywords of every listing: 50 items from the start in ascending order, unless said otherwise."""
+
+    limit: int
+    cursor: str | None
+    order: Order
+
+
+class ListOptions(PageOptions, total=False):
+    """The keywords of `list_jobs` and `list_chains`."""
+
+    status: Status | None
+    ids: Sequence[str] | None
+    created_after: datetime | None
+    created_before: datetime | None
+
+
+class BaseClient(Generic[Conn]):
+    """Made by its subclasses; the names with an underscore are the shared half of their methods."""
+
+    def __init__(
+        self,
+        operations: StateOperations,
+        provider: AsyncProvider[Conn] | SyncProvider[Conn],
+        notify: Publisher,
+        jobs: Registry,
+        generate_id: GenerateId,
+        validate_id: ValidateId,
+    ) -> None:
+        self.jobs = jobs
+        self.engine = Engine(jobs, operations, notify, generate_id, validate_id)
+        self.hook_failures = 0
+        """How many after-commit steps failed (each was logged). They never undo a commit."""
+        self._base_provider = provider
+        self._closed = False
+        self._nesting = Nesting()
+
+    # Which connection
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed
+
+    def _writing(self, operation: str, tx: object) -> Conn:
+        """The connection of the transaction that a mutation was given."""
+        self._check_open()
+        if not isinstance(tx, Transaction):
+            raise TransactionRequired(operation, tx)
+        return self._connection(cast("Transaction[Conn]", tx))
+
+    def _reading(self, tx: Transaction[Conn] | None) -> Conn | None:
+        self._check_open()
+        return None if tx is None else self._connection(tx)
+
+    def _connection(self, tx: Transaction[Conn]) -> Conn:
+        connection = tx.connection
+        if tx.provider is not self._base_provider:
+            raise TransactionMisused("this transaction belongs to another client: use the client that opened it")
+        if tx.joined:
+            self._base_provider.check(connection)
+        return connection
+
+    def _check_ended(self, tx: Transaction[Conn], connection: Conn) -> None:
+        """A joined block has ended: the user's transaction must have, too."""
+        if self._base_provider.in_transaction(connection):
+            tx.hooks.discard()
+            raise TransactionMisused(
+                "after_commit() ended while the connection is still inside a transaction, so nothing was announced. "
+                "Put after_commit() outside of the block that commits: "
+                "`with client.after_commit(connection) as tx, <your transaction>:`"
+            )
+
+    # Starting
+
+    def _start(
+        self, tx: Transaction[Conn], jobs: Sequence[Job[Any, Any]], options: StartOptions, operation: str
+    ) -> Plan[list[Chain[Any]], Conn]:
+        connection = self._writing(operation, tx)
+        extra = make_options(**options) if options else None
+        return create.start(self.engine, tx.hooks, jobs, extra), connection
+
+    # Reading
+
+    def _get_chain(self, which: Any, chain: Any, tx: Transaction[Conn] | None) -> Plan[Chain[Any] | None, Conn]:
+        type_name, wanted = (None, which) if chain is None else (self._type_name(which), chain)
+        return queries.get_chain(self.engine, chain_id(wanted), type_name), self._reading(tx)
+
+    def _get_job(self, which: Any, job: Any, tx: Transaction[Conn] | None) -> Plan[JobRecord[Any] | None, Conn]:
+        type_name, wanted = (None, which) if job is None else (self._type_name(which), job)
+        return queries.get_job(self.engine, job_id(wanted), type_name), self._reading(tx)
+
+    def _list_chains(
+        self, job_type: TypeOrName | None, root_only: bool, options: ListOptions, tx: Transaction[Conn] | None
+    ) -> Plan[Page[Chain[Any]], Conn]:
+        where = queries.chain_filter(self._type_name(job_type), root_only=root_only, **_filters(options))
+        return queries.list_chains(self.engine, where, _page(options)), self._reading(tx)
+
+    def _list_jobs(
+        self, job_type: TypeOrName | None, options: ListOptions, tx: Transaction[Conn] | None
+    ) -> Plan[Page[JobRecord[Any]], Conn]:
+        where = queries.job_filter(self._type_name(job_type), **_filters(options))
+        return queries.list_jobs(self.engine, where, _page(options)), self._reading(tx)
+
+    def _list_chain_jobs(
+        self, chain: ChainOrId, options: PageOptions, tx: Transaction[Conn] | None
+    ) -> Plan[Page[JobRecord[Any]], Conn]:
+        return queries.list_chain_jobs(self.engine, chain_id(chain), _page(options)), self._reading(tx)
+
+    def _list_blocked_jobs(
+        self, chain: ChainOrId, options: PageOptions, tx: Transaction[Conn] | None
+    ) -> Plan[Page[JobRecord[Any]], Conn]:
+        return queries.list_blocked_jobs(self.engine, chain_id(chain), _page(options)), self._reading(tx)
+
+    def _get_blockers(self, job: JobOrId, tx: Transaction[Conn] | None) -> Plan[list[Chain[Any]], Conn]:
+        return queries.get_blockers(self.engine, job_id(job)), self._reading(tx)
+
+    def _stats(self, tx: Transaction[Conn] | None) -> Plan[list[TypeStats], Conn]:
+        return self.engine.state.stats(), self._reading(tx)
+
+    # Changing
+
+    def _trigger(self, tx: Transaction[Conn], which: Sequence[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
+        connection = self._writing("trigger", tx)
+        return chains.trigger(self.engine, tx.hooks, chain_ids(which)), connection
+
+    def _retry(self, tx: Transaction[Conn], which: Sequence[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
+        connection = self._writing("retry", tx)
+        return chains.retry(self.engine, tx.hooks, chain_ids(which)), connection
+
+    def _cancel(self, tx: Transaction[Conn], which: Sequence[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
+        connection = self._writing("cancel", tx)
+        return chains.cancel(self.engine, tx.hooks, chain_ids(which), cascade=cascade), connection
+
+    def _delete(self, tx: Transaction[Conn], which: Sequence[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
+        connection = self._writing("delete", tx)
+        return chains.delete(self.engine, tx.hooks, chain_ids(which), cascade=cascade), connection
+
+    def _take(
+        self, tx: Transaction[Conn], chain: ChainOrId, job_type: TypeOrName | None
+    ) -> Plan[take_over.TakenOver, Conn]:
+        connection = self._writing("take_over", tx)
+        return take_over.take_over(self.engine, tx.hooks, chain_id(chain), self._type_name(job_type)), connection
+
+    def _settle_taken(self, tx: Transaction[Conn], taken: take_over.TakenOver, result: Any) -> Plan[None, Conn]:
+        return taken.settle(result), self._writing("settle", tx)
+
+    def _type_name(self, job_type: TypeOrName | None) -> str | None:
+        if job_type is None or isinstance(job_type, str):
+            return job_type
+        return self.jobs.require(job_type).name
+
+
+class Nesting:
+    """Who has a transaction open. A second one in the same task or thread would wait for the first for ever."""
+
+    def __init__(self) -> None:
+        self._holders: set[Hashable] = set()
+        self._lock = threading.Lock()
+
+    def enter(self, holder: Hashable) -> None:
+        with self._lock:
+            if holder in self._holders:
+                raise TransactionNested(
+                    "client.transaction() inside another one of the same task or thread: pass the outer tx on, "
+                    "or use client.savepoint(tx) for a part that may fail on its own"
+                )
+            self._holders.add(holder)
+
+    def leave(self, holder: Hashable) -> None:
+        with self._lock:
+            self._holders.discard(holder)
+
+
+def chain_id(chain: ChainOrId) -> str:
+    if isinstance(chain, Chain):
+        return chain.id
+    if isinstance(chain, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return chain
+    raise InvalidArgument(f"expected a Chain or a chain id, got {type(chain).__name__}")
+
+
+def chain_ids(which: Sequence[ChainOrId]) -> list[str]:
+    return [chain_id(chain) for chain in which]
+
+
+def job_id(job: JobOrId) -> str:
+    if isinstance(job, JobRecord):
+        return job.id
+    if isinstance(job, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return job
+    raise InvalidArgument(f"expected a JobRecord or a job id, got {type(job).__name__}")
+
+
+def _page(options: PageOptions) -> queries.PageQuery:
+    return queries.PageQuery(options.get("limit", 50), options.get("cursor"), options.get("order", "asc"))
+
+
+def _filters(options: ListOptions) -> queries.Filters:
+    return {
+        "status": options.get("status"),
+        "ids": options.get("ids"),
+        "created_after": options.get("created_after"),
+        "created_before": options.get("created_before"),
+    }

@@ -1,0 +1,356 @@
+"""The async client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, Self, overload
+
+from typing_extensions import TypeVar, Unpack
+
+from queuert.client.base import (
+    BaseClient,
+    ChainOrId,
+    Conn,
+    JobOrId,
+    ListOptions,
+    PageOptions,
+    Plan,
+    StartOptions,
+    TypeOrName,
+    chain_id,
+)
+from queuert.client.waiting import ChainWaiting
+from queuert.contexts import async_context
+from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
+from queuert.jobs.chain import Chain
+from queuert.jobs.job import EntryJob, Job
+from queuert.jobs.record import JobRecord
+from queuert.jobs.registry import Registry
+from queuert.model import Duration, Page, Status, TypeStats
+from queuert.operations import queries
+from queuert.operations.take_over import TakenOver
+from queuert.ports.notify import NotifyAdapter
+from queuert.ports.provider import run_async
+from queuert.ports.state import StateAdapter
+from queuert.transaction import Hooks, Transaction
+
+J = TypeVar("J", bound=Job[Any, Any])
+J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
+E = TypeVar("E", bound=EntryJob[Any, Any])
+R = TypeVar("R")
+N = TypeVar("N")
+T = TypeVar("T")
+
+
+class Client(BaseClient[Conn]):
+    """Starts, reads, changes and awaits job chains. Made by `queuert.connect`; use it in an `async with` block.
+
+    Mutations take a `Transaction` first: what they do commits with everything else in it, or not at all. Reads
+    take one as `tx=` to see its uncommitted work, else they use a connection of their own.
+    """
+
+    def __init__(
+        self,
+        state: StateAdapter[Conn],
+        notify: NotifyAdapter,
+        jobs: Registry,
+        *,
+        generate_id: GenerateId = generate_uuid7,
+        validate_id: ValidateId = validate_uuid,
+        poll_interval: float = 1.0,
+        migrate: bool = True,
+    ) -> None:
+        super().__init__(state.operations, state.provider, notify, jobs, generate_id, validate_id)
+        self.state = state
+        self.notify = notify
+        self._provider = state.provider
+        self._migrate_on_open = migrate
+        self._waiting = ChainWaiting(notify, self.get_chain, self._ended_chains, poll_interval)
+
+    async def __aenter__(self) -> Self:
+        self._check_open()
+        try:
+            if self._migrate_on_open:
+                await self.migrate()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Release everything the client opened itself. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._waiting.close()
+        await self.notify.close()
+        await self.state.close()
+
+    async def migrate(self) -> list[int]:
+        """Bring the schema up to date; returns the versions that were applied."""
+        return await self._run((self.engine.state.migrate(), None))
+
+    async def vacuum(self) -> None:
+        """Give free space back to the file system, as far as that is possible while others work."""
+        await self._run((self.engine.state.vacuum(), None))
+
+    # Transactions
+
+    def transaction(self) -> AbstractAsyncContextManager[Transaction[Conn], None]:
+        """Open a transaction; it commits at the end of the block, and is rolled back by an error."""
+        return self._transaction()
+
+    @async_context
+    async def _transaction(self) -> AsyncIterator[Transaction[Conn]]:
+        self._check_open()
+        task = asyncio.current_task()
+        self._nesting.enter(task)
+        try:
+            async with self._provider.transaction() as connection:
+                tx = Transaction(connection, self._provider, joined=False)
+                try:
+                    yield tx
+                finally:
+                    tx.end()
+        finally:
+            self._nesting.leave(task)
+        await self.flush(tx.hooks)
+
+    def after_commit(self, connection: Conn) -> AbstractAsyncContextManager[Transaction[Conn], None]:
+        """Join a transaction that is yours to commit. Stand this block outside of the one that commits.
+
+        Entering does no I/O. When the block ends without error, what the jobs have to announce is sent; if the
+        connection is then still inside a transaction, that is a `TransactionMisused` error.
+        """
+        return self._after_commit(connection)
+
+    @async_context
+    async def _after_commit(self, connection: Conn) -> AsyncIterator[Transaction[Conn]]:
+        self._check_open()
+        tx = Transaction(connection, self._provider, joined=True)
+        try:
+            yield tx
+        finally:
+            tx.end()
+        self._check_ended(tx, connection)
+        await self.flush(tx.hooks)
+
+    def savepoint(self, tx: Transaction[Conn]) -> AbstractAsyncContextManager[None, None]:
+        """A part of the transaction that may fail on its own: an error rolls back this block, and no more."""
+        return self._savepoint(tx)
+
+    @async_context
+    async def _savepoint(self, tx: Transaction[Conn]) -> AsyncIterator[None]:
+        connection = self._writing("savepoint", tx)
+        roll_back = tx.hooks.checkpoint()
+        try:
+            async with self._provider.savepoint(connection):
+                yield
+        except BaseException:
+            roll_back()
+            raise
+
+    async def flush(self, hooks: Hooks) -> None:
+        """Do what waited for a commit. Never raises: the commit stands whatever happens here."""
+        await hooks.flush_async()
+        self.hook_failures += hooks.failures
+
+    # Starting
+
+    async def start(self, tx: Transaction[Conn], job: E, **options: Unpack[StartOptions]) -> Chain[E]:
+        """Start a chain with its first job. The keywords go over those of `job.set(…)`."""
+        (chain,) = await self._run(self._start(tx, [job], options, "start"))
+        return chain
+
+    async def start_many(self, tx: Transaction[Conn], jobs: Sequence[E]) -> list[Chain[E]]:
+        """Start a chain for each job, of any types, in one round trip: all or none."""
+        return await self._run(self._start(tx, jobs, {}, "start_many"))
+
+    # Reading
+
+    @overload
+    async def get_chain(
+        self, which: type[J], chain: ChainOrId, /, *, tx: Transaction[Conn] | None = None
+    ) -> Chain[J] | None: ...
+    @overload
+    async def get_chain(self, which: Chain[J], /, *, tx: Transaction[Conn] | None = None) -> Chain[J] | None: ...
+    @overload
+    async def get_chain(self, which: str, /, *, tx: Transaction[Conn] | None = None) -> Chain[Any] | None: ...
+    async def get_chain(self, which: Any, chain: Any = None, /, *, tx: Transaction[Conn] | None = None) -> Any:
+        """A chain as it is now, or None. With its type first, the result is typed and the type is checked."""
+        return await self._run(self._get_chain(which, chain, tx))
+
+    @overload
+    async def get_job(
+        self, which: type[J], job: JobOrId, /, *, tx: Transaction[Conn] | None = None
+    ) -> JobRecord[J] | None: ...
+    @overload
+    async def get_job(self, which: JobRecord[J], /, *, tx: Transaction[Conn] | None = None) -> JobRecord[J] | None: ...
+    @overload
+    async def get_job(self, which: str, /, *, tx: Transaction[Conn] | None = None) -> JobRecord[Any] | None: ...
+    async def get_job(self, which: Any, job: Any = None, /, *, tx: Transaction[Conn] | None = None) -> Any:
+        """A stored job as it is now, or None. With its type first, the result is typed and the type is checked."""
+        return await self._run(self._get_job(which, job, tx))
+
+    @overload
+    async def list_chains(
+        self,
+        job_type: type[J],
+        *,
+        root_only: bool = False,
+        tx: Transaction[Conn] | None = None,
+        **options: Unpack[ListOptions],
+    ) -> Page[Chain[J]]: ...
+    @overload
+    async def list_chains(
+        self,
+        job_type: str | None = None,
+        *,
+        root_only: bool = False,
+        tx: Transaction[Conn] | None = None,
+        **options: Unpack[ListOptions],
+    ) -> Page[Chain[Any]]: ...
+    async def list_chains(
+        self,
+        job_type: TypeOrName | None = None,
+        *,
+        root_only: bool = False,
+        tx: Transaction[Conn] | None = None,
+        **options: Unpack[ListOptions],
+    ) -> Page[Chain[Any]]:
+        """A page of chains in the order of their creation. `root_only`: those that no job has as a blocker.
+
+        With a `status`, in the order in which their current jobs were created.
+        """
+        return await self._run(self._list_chains(job_type, root_only, options, tx))
+
+    @overload
+    async def list_jobs(
+        self, job_type: type[J], *, tx: Transaction[Conn] | None = None, **options: Unpack[ListOptions]
+    ) -> Page[JobRecord[J]]: ...
+    @overload
+    async def list_jobs(
+        self, job_type: str | None = None, *, tx: Transaction[Conn] | None = None, **options: Unpack[ListOptions]
+    ) -> Page[JobRecord[Any]]: ...
+    async def list_jobs(
+        self,
+        job_type: TypeOrName | None = None,
+        *,
+        tx: Transaction[Conn] | None = None,
+        **options: Unpack[ListOptions],
+    ) -> Page[JobRecord[Any]]:
+        """A page of jobs in the order of their creation."""
+        return await self._run(self._list_jobs(job_type, options, tx))
+
+    async def list_chain_jobs(
+        self, chain: ChainOrId, *, tx: Transaction[Conn] | None = None, **options: Unpack[PageOptions]
+    ) -> Page[JobRecord[Any]]:
+        """The jobs of a chain, first to last."""
+        return await self._run(self._list_chain_jobs(chain, options, tx))
+
+    async def list_blocked_jobs(
+        self, chain: ChainOrId, *, tx: Transaction[Conn] | None = None, **options: Unpack[PageOptions]
+    ) -> Page[JobRecord[Any]]:
+        """The jobs that have this chain as a blocker (also those that no longer wait)."""
+        return await self._run(self._list_blocked_jobs(chain, options, tx))
+
+    async def get_blockers(self, job: JobOrId, *, tx: Transaction[Conn] | None = None) -> list[Chain[Any]]:
+        """The chains that a job waits (or waited) for, in the order they were named."""
+        return await self._run(self._get_blockers(job, tx))
+
+    async def stats(self, *, tx: Transaction[Conn] | None = None) -> list[TypeStats]:
+        """Open and failed jobs by type. Cheap: completed jobs are not looked at."""
+        return await self._run(self._stats(tx))
+
+    # Changing
+
+    async def trigger(self, tx: Transaction[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
+        """Make chains that wait for their time due now: all of them, or `ChainNotTriggerable` and none."""
+        return await self._run(self._trigger(tx, chains))
+
+    async def cancel(self, tx: Transaction[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
+        """Cancel chains that have not ended; with `cascade` also those that wait for them. Returns the cancelled.
+
+        A worker that is running such a job is told to stop, and whatever it still does has no effect.
+        """
+        return await self._run(self._cancel(tx, chains, cascade))
+
+    async def retry(self, tx: Transaction[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
+        """Give failed chains new attempts from where they stopped: all of them, or `ChainNotRetryable` and none."""
+        return await self._run(self._retry(tx, chains))
+
+    async def delete(self, tx: Transaction[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
+        """Delete chains; with `cascade` also the chains they wait (or waited) for. Returns them as they were.
+
+        `ChainInUse`, and nothing is deleted, if a job outside still needs one of them.
+        """
+        return await self._run(self._delete(tx, chains, cascade))
+
+    @overload
+    def take_over(
+        self, tx: Transaction[Conn], chain: ChainOrId, job_type: type[J]
+    ) -> AbstractAsyncContextManager[Completion[J], None]: ...
+    @overload
+    def take_over(
+        self, tx: Transaction[Conn], chain: ChainOrId
+    ) -> AbstractAsyncContextManager[Completion[Any], None]: ...
+    def take_over(self, tx: Any, chain: Any, job_type: Any = None) -> Any:
+        """Settle the chain's current job yourself, without a worker; it is locked until the transaction ends.
+
+        With a type: `JobTypeMismatch` if the chain has come to another job. Leaving the block without `settle`
+        changes nothing.
+        """
+        return self._take_over(tx, chain, job_type)
+
+    @async_context
+    async def _take_over(
+        self, tx: Transaction[Conn], chain: ChainOrId, job_type: TypeOrName | None
+    ) -> AsyncIterator[Completion[Any]]:
+        yield Completion(self, tx, await self._run(self._take(tx, chain, job_type)))
+
+    # Waiting
+
+    async def wait(self, chain: Chain[Job[R, Any]], *, timeout: Duration | None = None) -> R:
+        """The chain's output, once it has one.
+
+        Raises `ChainFailed`, `ChainCancelled`, `ChainExpired` or `ChainNotFound` if it ends in another way, and
+        `WaitTimeout` if it does not end in time. Do not call it inside the transaction that starts the chain.
+        """
+        self._check_open()
+        output: R = await self._waiting.wait(chain_id(chain), timeout)
+        return output
+
+    async def _ended_chains(self, ids: list[str]) -> list[str]:
+        return await self._run((queries.ended_chains(self.engine, ids), None))
+
+    async def _run(self, plan: Plan[T, Conn]) -> T:
+        program, connection = plan
+        self._check_open()
+        return await run_async(self._provider, connection, program)
+
+
+class Completion(Generic[J_co]):
+    """A job taken over: `job` is its typed input, `status` what it was (it may be blocked or running)."""
+
+    def __init__(self, client: Client[Any], tx: Transaction[Any], taken: TakenOver) -> None:
+        self._client = client
+        self._tx = tx
+        self._taken = taken
+
+    @property
+    def job(self) -> J_co:
+        job: Any = self._taken.job
+        return job  # type: ignore[no-any-return]
+
+    @property
+    def status(self) -> Status:
+        return self._taken.row.status
+
+    async def settle(self: Completion[Job[R, N]], result: R | N) -> None:
+        """Finish the job with a value, or continue its chain with another job, which then is the current one."""
+        await self._client._run(self._client._settle_taken(self._tx, self._taken, result))

@@ -1,0 +1,222 @@
+"""Waiting for chains to end.
+
+Any number of waiters share one listener. A waiter registers before it reads the chain, so that an end between the
+two is not missed; it reads again whenever it is woken: by a notification, or by polling, because notifications may
+get lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from queuert.errors import ChainCancelled, ChainExpired, ChainFailed, ChainNotFound, WaitTimeout
+from queuert.jobs.chain import Chain
+from queuert.model import Duration, seconds
+from queuert.ports.notify import Dispose, NotifyAdapter, SyncDispose, SyncNotifyAdapter
+
+logger = logging.getLogger("queuert.client")
+
+_CHAINS_PER_POLL = 1000
+
+
+def outcome(chain_id: str, chain: Chain[Any] | None) -> tuple[bool, Any]:
+    """(True, output) of a completed chain, (False, None) while it is open; raises for every other end."""
+    if chain is None:
+        raise ChainNotFound(chain_id)
+    if chain.status == "completed":
+        return True, chain.output
+    if chain.status == "failed":
+        raise ChainFailed(chain_id, chain.error)
+    if chain.status == "cancelled":
+        raise ChainCancelled(chain_id)
+    if chain.status == "expired":
+        raise ChainExpired(chain_id)
+    return False, None
+
+
+class Deadline:
+    """How long a wait may still take."""
+
+    def __init__(self, chain_id: str, timeout: Duration | None) -> None:
+        self._chain_id = chain_id
+        self._timeout = None if timeout is None else seconds(timeout, "timeout")
+        self._end = None if self._timeout is None else time.monotonic() + self._timeout
+
+    def left(self) -> float | None:
+        """Seconds left, None for ever; raises `WaitTimeout` when time is up."""
+        if self._end is None or self._timeout is None:
+            return None
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise WaitTimeout(self._chain_id, self._timeout)
+        return left
+
+
+class Waiters:
+    """Wake-up functions by chain id. Thread-safe: a notification may come from anywhere."""
+
+    def __init__(self) -> None:
+        self._by_chain: dict[str, set[Callable[[], None]]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, chain_id: str, wake: Callable[[], None]) -> None:
+        with self._lock:
+            self._by_chain.setdefault(chain_id, set()).add(wake)
+
+    def remove(self, chain_id: str, wake: Callable[[], None]) -> None:
+        with self._lock:
+            waiting = self._by_chain.get(chain_id)
+            if waiting is not None:
+                waiting.discard(wake)
+                if not waiting:
+                    del self._by_chain[chain_id]
+
+    def wake(self, chain_id: str) -> None:
+        with self._lock:
+            waiting = list(self._by_chain.get(chain_id, ()))
+        for wake in waiting:
+            wake()
+
+    def wake_all(self) -> None:
+        with self._lock:
+            waiting = [wake for group in self._by_chain.values() for wake in group]
+        for wake in waiting:
+            wake()
+
+    def chain_ids(self) -> list[str]:
+        with self._lock:
+            return list(self._by_chain)
+
+
+class ChainWaiting:
+    """`wait` of the async client. One task polls for all waiters; it lives while there are any."""
+
+    def __init__(
+        self,
+        notify: NotifyAdapter,
+        read: Callable[[str], Awaitable[Chain[Any] | None]],
+        read_ended: Callable[[list[str]], Awaitable[list[str]]],
+        poll_interval: float,
+    ) -> None:
+        self._notify = notify
+        self._read = read
+        self._read_ended = read_ended
+        self._poll_interval = poll_interval
+        self._waiters = Waiters()
+        self._listening = asyncio.Lock()
+        self._dispose: Dispose | None = None
+        self._poller: asyncio.Task[None] | None = None
+
+    async def wait(self, chain_id: str, timeout: Duration | None) -> Any:
+        deadline = Deadline(chain_id, timeout)
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(woken.set)
+
+        self._waiters.add(chain_id, wake)
+        try:
+            await self._listen()
+            while True:
+                woken.clear()
+                done, output = outcome(chain_id, await self._read(chain_id))
+                if done:
+                    return output
+                self._keep_polling()
+                try:
+                    async with asyncio.timeout(deadline.left()):
+                        await woken.wait()
+                except TimeoutError:
+                    # Read once more, then let the deadline decide: the end may have come unannounced.
+                    continue
+        finally:
+            self._waiters.remove(chain_id, wake)
+
+    async def _listen(self) -> None:
+        async with self._listening:
+            if self._dispose is None:
+                try:
+                    self._dispose = await self._notify.listen_chain_completed(self._waiters.wake)
+                except Exception:
+                    logger.warning("cannot listen for ended chains, polling instead", exc_info=True)
+
+    def _keep_polling(self) -> None:
+        if self._poller is None or self._poller.done():
+            self._poller = asyncio.create_task(self._poll(), name="queuert-wait-poller")
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(self._poll_interval)
+            chain_ids = self._waiters.chain_ids()
+            if not chain_ids:
+                return
+            for start in range(0, len(chain_ids), _CHAINS_PER_POLL):
+                part = chain_ids[start : start + _CHAINS_PER_POLL]
+                try:
+                    ended = await self._read_ended(part)
+                except Exception:
+                    # Each waiter reads for itself, and its caller sees the error.
+                    ended = part
+                for chain_id in ended:
+                    self._waiters.wake(chain_id)
+
+    async def close(self) -> None:
+        """Stop listening; whoever still waits reads once more and finds the client closed."""
+        dispose, self._dispose = self._dispose, None
+        if dispose is not None:
+            await dispose()
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.gather(self._poller, return_exceptions=True)
+        self._waiters.wake_all()
+
+
+class SyncChainWaiting:
+    """`wait` of the sync client."""
+
+    def __init__(
+        self, notify: SyncNotifyAdapter, read: Callable[[str], Chain[Any] | None], poll_interval: float
+    ) -> None:
+        self._notify = notify
+        self._read = read
+        self._poll_interval = poll_interval
+        self._waiters = Waiters()
+        self._listening = threading.Lock()
+        self._dispose: SyncDispose | None = None
+
+    def wait(self, chain_id: str, timeout: Duration | None) -> Any:
+        deadline = Deadline(chain_id, timeout)
+        woken = threading.Event()
+        # A bound method is a new object each time it is named: removal needs the very same one.
+        wake = woken.set
+        self._waiters.add(chain_id, wake)
+        try:
+            self._listen()
+            while True:
+                woken.clear()
+                done, output = outcome(chain_id, self._read(chain_id))
+                if done:
+                    return output
+                left = deadline.left()
+                woken.wait(self._poll_interval if left is None else min(left, self._poll_interval))
+        finally:
+            self._waiters.remove(chain_id, wake)
+
+    def _listen(self) -> None:
+        with self._listening:
+            if self._dispose is None:
+                try:
+                    self._dispose = self._notify.listen_chain_completed(self._waiters.wake)
+                except Exception:
+                    logger.warning("cannot listen for ended chains, polling instead", exc_info=True)
+
+    def close(self) -> None:
+        dispose, self._dispose = self._dispose, None
+        if dispose is not None:
+            dispose()
+        self._waiters.wake_all()

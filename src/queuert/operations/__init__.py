@@ -1,0 +1,1 @@
+"""What the client and the worker do, each operation written once as a program over the state port."""

@@ -1,0 +1,114 @@
+"""Starting chains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from queuert.errors import InvalidArgument
+from queuert.jobs.chain import Chain
+from queuert.jobs.job import Job, options_of
+from queuert.jobs.job_type import JobType
+from queuert.jobs.options import JobOptions
+from queuert.model import DEFAULT_PRIORITY, NOW, Created, JobRow, NewJob
+from queuert.operations.engine import Engine
+from queuert.ports.program import Program
+from queuert.transaction import Hooks
+
+
+def start(
+    engine: Engine, hooks: Hooks, jobs: Sequence[Job[Any, Any]], extra: JobOptions | None = None
+) -> Program[list[Chain[Any]]]:
+    """Start one chain per job, all or none. `extra` options go over those that the jobs carry."""
+    new_jobs = [_first_job(engine, job, extra) for job in jobs]
+    created = yield from engine.state.create_jobs(new_jobs)
+    announce_created(engine, hooks, new_jobs, created)
+    return [_chain(engine, new, made) for new, made in zip(new_jobs, created, strict=True)]
+
+
+def announce_created(engine: Engine, hooks: Hooks, new_jobs: Sequence[NewJob], created: Sequence[Created]) -> None:
+    """Buffer what others should hear of once these jobs are committed."""
+    notifications = engine.notifications(hooks)
+    for new, made in zip(new_jobs, created, strict=True):
+        # Those due later are announced too: an idle worker must learn when to wake.
+        if made.status == "pending" and made.existing is None:
+            notifications.job_scheduled(new.type_name)
+
+
+def continuation(engine: Engine, row: JobRow, job: Job[Any, Any]) -> NewJob:
+    """The next job of the chain that `row` is the current job of."""
+    job_type = engine.jobs.of(job)
+    options = options_of(job)
+    if options.dedup is not None:
+        raise InvalidArgument(
+            f"a continuation cannot have a deduplication key ({job_type.name!r}): keys belong to whole chains"
+        )
+    return _new_job(
+        job_type,
+        job,
+        options,
+        job_id=_job_id(engine, options),
+        chain_id=row.chain_id,
+        chain_type=row.chain_type,
+        chain_index=row.chain_index + 1,
+        chain_trace_context=row.chain_trace_context,
+    )
+
+
+def _first_job(engine: Engine, job: Job[Any, Any], extra: JobOptions | None) -> NewJob:
+    job_type = engine.jobs.of(job)
+    job_type.check_entry()
+    options = options_of(job)
+    if extra is not None:
+        options = options.merged(extra)
+    job_id = _job_id(engine, options)
+    return _new_job(
+        job_type,
+        job,
+        options,
+        job_id=job_id,
+        chain_id=job_id,
+        chain_type=job_type.name,
+        chain_index=0,
+        chain_trace_context=None,
+    )
+
+
+def _new_job(
+    job_type: JobType,
+    job: Job[Any, Any],
+    options: JobOptions,
+    *,
+    job_id: str,
+    chain_id: str,
+    chain_type: str,
+    chain_index: int,
+    chain_trace_context: str | None,
+) -> NewJob:
+    return NewJob(
+        id=job_id,
+        type_name=job_type.name,
+        chain_id=chain_id,
+        chain_type=chain_type,
+        chain_index=chain_index,
+        input=job_type.encode_input(job),
+        priority=DEFAULT_PRIORITY if options.priority is None else options.priority,
+        schedule=options.schedule or NOW,
+        deadline=options.deadline,
+        dedup=options.dedup,
+        blockers=job_type.blockers_of(job),
+        chain_trace_context=chain_trace_context,
+    )
+
+
+def _job_id(engine: Engine, options: JobOptions) -> str:
+    if options.id is None:
+        return engine.generate_id()
+    engine.validate_id(options.id)
+    return options.id
+
+
+def _chain(engine: Engine, new: NewJob, made: Created) -> Chain[Any]:
+    if made.existing is not None:
+        return engine.jobs.chain_from_row(made.existing, deduplicated=True)
+    return engine.jobs.new_chain(made.chain_id, new.chain_type, made.status)

@@ -1,0 +1,24 @@
+"""What every operation needs: the job types, the storage, the channel, and how ids are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
+from queuert.jobs.registry import Registry
+from queuert.operations.notifications import Notifications, Publisher
+from queuert.ports.state import StateOperations
+from queuert.transaction import Hooks
+
+
+@dataclass(frozen=True)
+class Engine:
+    jobs: Registry
+    state: StateOperations
+    notify: Publisher
+    generate_id: GenerateId = field(default=generate_uuid7)
+    validate_id: ValidateId = field(default=validate_uuid)
+
+    def notifications(self, hooks: Hooks) -> Notifications:
+        """The notifications that wait for the commit that `hooks` belong to."""
+        return hooks.use("notifications", lambda: Notifications(self.notify))

@@ -1,0 +1,56 @@
+"""Ending a job: with a value, with the next job, or with an error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from queuert.jobs.job import Job
+from queuert.model import TERMINAL, JobRow, Settled, Settlement
+from queuert.operations.create import continuation
+from queuert.operations.engine import Engine
+from queuert.ports.program import Program
+from queuert.transaction import Hooks
+
+
+def completion(engine: Engine, row: JobRow, result: Any, *, token: int | None, worker: str | None = None) -> Settlement:
+    """The settlement for what a handler returned: a job continues the chain, anything else is its output."""
+    job_type = engine.jobs.require(row.type_name)
+    if isinstance(result, Job):
+        following = cast("Job[Any, Any]", result)
+        job_type.check_continuation(following)
+        return Settlement(
+            job_id=row.id,
+            token=token,
+            status="completed",
+            continuation=continuation(engine, row, following),
+            worker=worker,
+        )
+    return Settlement(
+        job_id=row.id,
+        token=token,
+        status="completed",
+        output=job_type.encode_output(result),
+        worker=worker,
+    )
+
+
+def settle(engine: Engine, hooks: Hooks, items: Sequence[tuple[JobRow, Settlement]]) -> Program[Settled]:
+    """Apply settlements, and buffer what others should hear of them. `items` pairs each with the job as it was read."""
+    settled = yield from engine.state.settle([settlement for _, settlement in items])
+    notifications = engine.notifications(hooks)
+    for (row, settlement), held, created in zip(items, settled.held, settled.created, strict=True):
+        if not held:
+            continue
+        if settlement.continuation is not None:
+            if created is not None and created.status == "pending":
+                notifications.job_scheduled(settlement.continuation.type_name)
+        elif settlement.status in TERMINAL:
+            notifications.chain_completed(row.chain_id)
+        else:
+            notifications.job_scheduled(row.type_name)
+        if settlement.token is None and row.status == "running":
+            notifications.ownership_lost(row.id)
+    for unblocked in settled.unblocked:
+        notifications.job_scheduled(unblocked.type_name)
+    return settled

@@ -1,0 +1,61 @@
+"""Settling a chain's current job without a worker."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from queuert.errors import ChainEnded, JobTypeMismatch
+from queuert.jobs.job import Job
+from queuert.model import OPEN, JobRow
+from queuert.operations.chains import lock_chains
+from queuert.operations.engine import Engine
+from queuert.operations.settle import completion, settle
+from queuert.ports.program import Program
+from queuert.transaction import Hooks
+
+
+class TakenOver:
+    """The current job of a chain, locked by this transaction. `settle` moves on to the next one, if there is one."""
+
+    def __init__(self, engine: Engine, hooks: Hooks, type_name: str | None, row: JobRow) -> None:
+        self._engine = engine
+        self._hooks = hooks
+        self._type_name = type_name
+        self._row = row
+        self.job: Job[Any, Any] | None = None
+
+    @property
+    def row(self) -> JobRow:
+        return self._row
+
+    def read(self) -> Program[None]:
+        """Check that the job is one we may settle, and decode it with the outputs of its blockers."""
+        row = self._row
+        if row.status not in OPEN:
+            raise ChainEnded(row.chain_id, row.status)
+        if self._type_name is not None and row.type_name != self._type_name:
+            raise JobTypeMismatch(row.id, self._type_name, row.type_name)
+        job_type = self._engine.jobs.require(row.type_name)
+        (blockers,) = yield from self._engine.state.job_blockers([row.id])
+        self.job = job_type.decode_input(row.input, blockers)
+
+    def settle(self, result: Any) -> Program[None]:
+        row = self._row
+        if row.status not in OPEN:
+            raise ChainEnded(row.chain_id, row.status)
+        if self._type_name is not None and row.type_name != self._type_name:
+            raise JobTypeMismatch(row.id, self._type_name, row.type_name)
+        settlement = completion(self._engine, row, result, token=None)
+        yield from settle(self._engine, self._hooks, [(row, settlement)])
+        (chain,) = yield from lock_chains(self._engine, [row.chain_id])
+        self._row = chain.current
+        if isinstance(result, Job):
+            self.job = result
+
+
+def take_over(engine: Engine, hooks: Hooks, chain_id: str, type_name: str | None) -> Program[TakenOver]:
+    """Lock the chain's current job. With a type, `JobTypeMismatch` if the chain has come to another."""
+    (chain,) = yield from lock_chains(engine, [chain_id])
+    taken = TakenOver(engine, hooks, type_name, chain.current)
+    yield from taken.read()
+    return taken

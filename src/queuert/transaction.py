@@ -1,0 +1,129 @@
+"""Transactions as the client hands them around, and the work that waits for their commit.
+
+`Hooks` is a generic container of things to do after the commit. A hook buffers state while the transaction runs;
+a savepoint's rollback puts that state back; a rollback throws it away; after the commit each hook's steps are
+carried out. A step that fails is logged and counted, and neither undoes nor hides the commit.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Generic, Protocol
+
+from typing_extensions import TypeVar
+
+from queuert.errors import TransactionClosed
+
+logger = logging.getLogger("queuert.transaction")
+
+Conn = TypeVar("Conn", default=Any)
+Step = Callable[[], Awaitable[None] | None]
+
+
+class Hook(Protocol):
+    """One kind of after-commit work."""
+
+    order: int
+    """Hooks are flushed in this order, lowest first."""
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Remember the state as it is; the function returned puts it back."""
+        ...
+
+    def steps(self) -> Iterator[Step]:
+        """What is to be done after the commit. If a step fails, the rest of this hook is skipped."""
+        ...
+
+
+H = TypeVar("H", bound=Hook)
+
+
+class Hooks:
+    """The after-commit work of one transaction, by name."""
+
+    __slots__ = ("_by_name", "failures")
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Hook] = {}
+        self.failures = 0
+
+    def use(self, name: str, make: Callable[[], H]) -> H:
+        """The hook of this name, made on first use."""
+        hook = self._by_name.get(name)
+        if hook is None:
+            hook = self._by_name[name] = make()
+        return hook  # type: ignore[return-value]  # one name is always one type
+
+    def checkpoint(self) -> Callable[[], None]:
+        known = [(name, hook, hook.checkpoint()) for name, hook in self._by_name.items()]
+
+        def roll_back() -> None:
+            self._by_name = {name: hook for name, hook, _ in known}
+            for _, _, restore in known:
+                restore()
+
+        return roll_back
+
+    def discard(self) -> None:
+        self._by_name.clear()
+
+    def flush(self) -> None:
+        for hook in self._in_order():
+            try:
+                for step in hook.steps():
+                    step()
+            except Exception:
+                self._failed(hook)
+
+    async def flush_async(self) -> None:
+        for hook in self._in_order():
+            try:
+                for step in hook.steps():
+                    pending = step()
+                    if inspect.isawaitable(pending):
+                        await pending
+            except Exception:
+                self._failed(hook)
+
+    def _in_order(self) -> list[Hook]:
+        hooks = sorted(self._by_name.values(), key=lambda hook: hook.order)
+        self._by_name = {}
+        return hooks
+
+    def _failed(self, hook: Hook) -> None:
+        self.failures += 1
+        logger.exception(
+            "after-commit work failed (%s); the transaction is committed, nothing is lost", type(hook).__name__
+        )
+
+
+class Transaction(Generic[Conn]):
+    """An open transaction: the connection it runs on, and what waits for its commit.
+
+    `connection` is the driver's own object: write with it, and what you write commits with the jobs or not at all.
+    """
+
+    __slots__ = ("_connection", "_is_open", "hooks", "joined", "provider")
+
+    def __init__(self, connection: Conn, provider: object, *, joined: bool) -> None:
+        self._connection = connection
+        self._is_open = True
+        self.hooks = Hooks()
+        self.provider = provider
+        self.joined = joined
+
+    @property
+    def connection(self) -> Conn:
+        if not self._is_open:
+            raise TransactionClosed("this transaction has ended: open another with client.transaction()")
+        return self._connection
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    def end(self) -> None:
+        """From here on the transaction cannot be used any more."""
+        self._is_open = False

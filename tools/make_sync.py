@@ -1,0 +1,77 @@
+"""Write the sync client from the async one, so that its methods are written once.
+
+    python tools/make_sync.py            write src/queuert/client/sync_client.py
+    python tools/make_sync.py --check    exit 1 if that file is not what would be written
+
+Plain text substitution is enough because the client only names things and awaits them: every decision is taken in
+`client/base.py`, which both share.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+CLIENT = Path(__file__).parent.parent / "src" / "queuert" / "client"
+SOURCE, TARGET = CLIENT / "client.py", CLIENT / "sync_client.py"
+
+HEADER = '''"""The sync client: the same methods without `await`, for Django, Flask, scripts and threads.
+
+Written by tools/make_sync.py from client.py: change that file instead, and run `make format`.
+"""'''
+
+REPLACEMENTS = [
+    ('"""The async client."""', HEADER),
+    ("Made by `queuert.connect`; use it in an `async with` block.", "Made by `queuert.connect_sync`; use it in a `with` block."),
+    ("import asyncio\n", "import threading\n"),
+    ("AsyncIterator", "Iterator"),
+    ("AbstractAsyncContextManager", "AbstractContextManager"),
+    ("async_context", "context"),
+    ("async def ", "def "),
+    ("async with ", "with "),
+    ("await ", ""),
+    ("ChainWaiting", "SyncChainWaiting"),
+    ("NotifyAdapter", "SyncNotifyAdapter"),
+    ("StateAdapter", "SyncStateAdapter"),
+    ("run_async", "run"),
+    ("class Client(", "class SyncClient("),
+    ("Client[Any]", "SyncClient[Any]"),
+    ("Completion", "SyncCompletion"),
+    ("__aenter__", "__enter__"),
+    ("__aexit__", "__exit__"),
+    ("flush_async", "flush"),
+    ("task = asyncio.current_task()", "thread = threading.get_ident()"),
+    ("(task)", "(thread)"),
+    ("self.get_chain, self._ended_chains, poll_interval", "self.get_chain, poll_interval"),
+    ("from queuert.operations import queries\n", ""),
+]
+
+# Threads that wait poll for themselves, so the reading for all waiters at once is not needed.
+ASYNC_ONLY = re.compile(r"    async def _ended_chains.*?\n\n(?=    async def)", re.DOTALL)
+
+
+def make_sync(source: str) -> str:
+    text = ASYNC_ONLY.sub("", source)
+    for old, new in REPLACEMENTS:
+        if old not in text:
+            raise SystemExit(f"tools/make_sync.py: {old!r} is not in client.py any more; mend the replacements")
+        text = text.replace(old, new)
+    return text
+
+
+def main() -> None:
+    wanted = make_sync(SOURCE.read_text())
+    if "--check" not in sys.argv:
+        TARGET.write_text(wanted)
+    elif not TARGET.exists() or squeezed(TARGET.read_text()) != squeezed(wanted):
+        raise SystemExit("client/sync_client.py is out of date: run `make format`")
+
+
+def squeezed(text: str) -> str:
+    """Without the white space and trailing commas that the formatter decides on."""
+    return re.sub(r",(?=[)\]}])", "", re.sub(r"\s+", "", text))
+
+
+if __name__ == "__main__":
+    main()
