@@ -91,7 +91,7 @@ class Chain(Generic[J_co]):
         self._output = output
         self._error = error
         self._decode = decode
-        self._value = _UNREAD
+        self._value: Any = _UNREAD
 
     @property
     def output(self: Chain[Job[R, Any]]) -> R:
@@ -100,7 +100,7 @@ class Chain(Generic[J_co]):
             if self.status != "completed":
                 raise ChainNotCompleted(self.id, self.status or "unknown")
             # Most outputs are never read: they are decoded when somebody asks, and once.
-            self._value = None if self._output is None else self._decode(self._output)
+            self._value = plain_json(b"null") if self._output is None else self._decode(self._output)
         value: R = self._value
         return value
 

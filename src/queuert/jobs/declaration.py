@@ -72,15 +72,19 @@ def covers(wide: Any, narrow: Any) -> bool:
 def _covers(outer: Any, inner: Any) -> bool:
     if outer is Any or outer == inner:
         return True
+    if get_origin(inner) is Annotated:
+        return _covers(outer, get_args(inner)[0])
     if get_origin(inner) is Literal:
-        inner = type(get_args(inner)[0])
-        return bool(outer == inner)
-    if not isinstance(outer, type) or not isinstance(inner, type):
-        return False
-    # True would be read back as no int, and a moment as no date; but JSON has one kind of number.
+        return outer is type(get_args(inner)[0])
+    # JSON has one kind of number. But True is read back as no int, and a moment as no date.
+    if (outer, inner) == (float, int):
+        return True
     if (outer, inner) in ((int, bool), (date, datetime)):
         return False
-    return issubclass(inner, outer) or (outer, inner) == (float, int)
+    try:
+        return issubclass(inner, outer)
+    except TypeError:  # list[int], a TypedDict, …: only the same will do
+        return False
 
 
 def _arguments(cls: JobClass, name: str) -> tuple[Any, Any]:
@@ -110,16 +114,15 @@ def _check_returns(name: str, returns: Any) -> Any:
     for member in members(returns):
         if isinstance(member, TypeVar):
             raise InvalidJobType(name, f"its result is the type variable {member}: say which type it is")
-        if isinstance(get_origin(member) or member, type) and issubclass(get_origin(member) or member, Job | Chain):
-            raise InvalidJobType(name, "its result cannot be a job or a chain: a handler that returns a job continues")
+        if isinstance(member, type) and issubclass(member, Job):
+            raise InvalidJobType(name, "its result cannot be a job: a handler that returns a job continues")
     return returns
 
 
 def _continuation(name: str, member: Any) -> JobClass:
     if not is_job_class(member):
         raise InvalidJobType(name, f"it can only continue with job classes, not with {member!r}")
-    job_class: JobClass = member
-    return job_class
+    return member
 
 
 def _blocker(name: str, field: str, hint: Any) -> Blocker | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 from datetime import datetime
 from types import MemberDescriptorType
-from typing import Any, ClassVar, Generic, Never, get_args, get_origin
+from typing import Any, ClassVar, Generic, Never, Self, TypeGuard, get_args, get_origin
 
-from typing_extensions import Self, TypeVar, dataclass_transform
+from typing_extensions import TypeVar, dataclass_transform
 
 from queuert.errors import InvalidArgument, InvalidJobType
 from queuert.jobs.options import NO_OPTIONS, JobOptions, make_options
@@ -94,7 +94,6 @@ class EntryJob(Job[Returns_co, Next_co], name=""):
     """A job that may start a chain, and whose chain other jobs may wait for."""
 
 
-AnyJob = Job[Any, Any]
 JobClass = type[Job[Any, Any]]
 
 _RESERVED = ("set", "_resolves_to", "_continues_with")
@@ -111,9 +110,9 @@ def name_of(cls: type) -> str:
     return str(vars(cls).get("__queuert_name__", cls.__qualname__))
 
 
-def is_job_class(value: object) -> bool:
+def is_job_class(value: object) -> TypeGuard[JobClass]:
     """Whether it is a job type of its own: a subclass of Job that has a name, not one of the bases."""
-    return isinstance(value, type) and issubclass(value, Job) and "__queuert_name__" in vars(value)
+    return isinstance(value, type) and "__queuert_name__" in vars(value)
 
 
 def arguments_of(cls: type) -> tuple[Any, ...]:
@@ -138,20 +137,26 @@ def _check_bases(cls: type, name: str) -> None:
 
 def _check_fields(cls: type, name: str) -> None:
     fields: dict[str, Any] = vars(cls)["__dataclass_fields__"]
+    stored = {field.name for field in dataclasses.fields(cls)}
     for reserved in _RESERVED:
         if reserved in fields or getattr(cls, reserved) is not getattr(Job, reserved):
             raise InvalidJobType(name, f"{reserved!r} is a method of every job: give the field another name")
     for field in fields.values():
         if isinstance(getattr(cls, field.name, None), MemberDescriptorType):
             raise InvalidJobType(name, f"field {field.name!r} comes from a class with slots; leave out slots=True")
-        # A pseudo-field (InitVar) has no value to store; an init=False one could not be given back its own.
-        if "InitVar" in str(field.type) or not field.init:
+        # An InitVar has no value that could be stored; one with init=False could not be given its own back.
+        if not field.init or (field.name not in stored and "InitVar" in str(field.type)):
             raise InvalidJobType(name, f"field {field.name!r}: every field is input, InitVar and init=False are not")
     for base in cls.__mro__[1:]:
-        forgotten = vars(base).get("__annotations__", {}).keys() - fields.keys() - vars(base).keys()
-        if forgotten and "__dataclass_fields__" not in vars(base) and not issubclass(base, Job):
+        own = vars(base)
+        annotations: dict[str, Any] = own.get("__annotations__", {})
+        if issubclass(base, Job) or "__dataclass_fields__" in own:
+            continue
+        for forgotten in annotations.keys() - fields.keys() - own.keys():
+            if "ClassVar" in str(annotations[forgotten]):
+                continue
             raise InvalidJobType(
                 name,
-                f"{', '.join(sorted(forgotten))} of {base.__qualname__} would not be a field: make "
+                f"{forgotten!r} of {base.__qualname__} would not be a field: make "
                 f"{base.__qualname__} a @dataclass(frozen=True, kw_only=True)",
             )

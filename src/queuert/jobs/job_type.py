@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 from msgspec import inspect
 
 from queuert.errors import InvalidJobType, JobTypeValidationError, ValidationCode
 from queuert.jobs.chain import Chain
-from queuert.jobs.codec import CodecError, Hooks, TypeCodec
+from queuert.jobs.codec import Hooks
 from queuert.jobs.declaration import Declaration, members
 from queuert.jobs.job import EntryJob, Job, JobClass, name_of
+from queuert.jobs.type_codec import CodecError, TypeCodec
 from queuert.jobs.values import parts
 from queuert.model import BlockerRef, BlockerRow
 
@@ -32,10 +33,25 @@ class BlockerField(NamedTuple):
 class JobType:
     """A job class, its name and queue, and how its values are checked, written and read."""
 
-    __slots__ = ("_allowed", "_input", "_output", "_warned", "blocker_fields", "cls", "continuations", "is_entry",
-                 "name", "queue", "returns")  # fmt: skip
+    __slots__ = (
+        "_allowed",
+        "_chain_from_blocker",
+        "_input",
+        "_output",
+        "_warned",
+        "blocker_fields",
+        "cls",
+        "continuations",
+        "is_entry",
+        "name",
+        "queue",
+        "returns",
+    )
 
-    def __init__(self, declaration: Declaration, hooks: Hooks) -> None:
+    def __init__(
+        self, declaration: Declaration, hooks: Hooks, chain_from_blocker: Callable[[BlockerRow], Chain[Any]]
+    ) -> None:
+        self._chain_from_blocker = chain_from_blocker
         self.cls: JobClass = declaration.cls
         self.name: str = declaration.name
         self.queue: str = declaration.cls.__queuert_queue__
@@ -77,14 +93,12 @@ class JobType:
             job: Job[Any, Any] = self._input.decode(data)
         except CodecError as error:
             raise self._refused("invalid_input", "stored input", error) from error
-        if blockers and self.blocker_fields:
-            rows = {row.chain_id: row for row in blockers}
-            for chain in self._chains(job):
-                row = rows.get(chain.id)
-                if row is not None:
-                    # The chain was made a moment ago by our own decoder: nobody else has seen it yet.
-                    chain.status = row.status
-                    chain._output = row.output
+        if blockers:
+            known = {row.chain_id: self._chain_from_blocker(row) for row in blockers}
+            for field, (many, _) in self.blocker_fields.items():
+                chains = [known.get(chain.id, chain) for chain in self._chains_in(job, field, many)]
+                # The job was made by our own decoder a moment ago: nobody has seen it yet.
+                job.__dict__[field] = chains if many else chains[0]
         return job
 
     def encode_output(self, value: object) -> bytes:
@@ -111,10 +125,7 @@ class JobType:
             return ()
         found: dict[str, BlockerRef] = {}
         for field, (many, chain_type) in self.blocker_fields.items():
-            value: object = getattr(job, field)
-            if many and not isinstance(value, list | tuple):
-                raise self._wrong_blocker(field, f"a list of chains is expected, not {type(value).__name__}")
-            for chain in cast("Sequence[object]", value) if many else (value,):
+            for chain in self._chains_in(job, field, many):
                 if not isinstance(chain, Chain):
                     raise self._wrong_blocker(field, f"a Chain is expected, not {type(chain).__name__}")
                 if chain.type_name != chain_type:
@@ -146,12 +157,13 @@ class JobType:
     def __repr__(self) -> str:
         return f"<JobType {self.name!r}: {self.cls.__module__}.{self.cls.__qualname__}>"
 
-    def _chains(self, job: Job[Any, Any]) -> list[Chain[Any]]:
-        found: list[Chain[Any]] = []
-        for field, (many, _) in self.blocker_fields.items():
-            value = getattr(job, field)
-            found.extend(value if many else (value,))
-        return found
+    def _chains_in(self, job: Job[Any, Any], field: str, many: bool) -> Sequence[Any]:
+        value: Any = getattr(job, field)
+        if not many:
+            return (value,)
+        if not isinstance(value, list | tuple):
+            raise self._wrong_blocker(field, f"a list of chains is expected, not {type(value).__name__}")
+        return cast("Sequence[Any]", value)
 
     def _check_stored(self, what: str, hint: Any, hooks: Hooks, *, chains: bool) -> None:
         """Build a codec for one part of the class alone, so that an error can name it."""

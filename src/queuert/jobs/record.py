@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 from queuert.errors import UnknownJobType
 from queuert.jobs.chain import J_co, R, error_record, plain_json
@@ -102,8 +102,7 @@ class JobRecord(Generic[J_co]):
         """
         if self._job_type is None:
             raise UnknownJobType(self.type_name)
-        job: J_co = self._job_type.decode_input(self._row.input)
-        return job
+        return cast(J_co, self._job_type.decode_input(self._row.input))
 
     def __eq__(self, other: object) -> bool:
         return self._row == other._row if isinstance(other, JobRecord) else NotImplemented

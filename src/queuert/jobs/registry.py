@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, Union
 
@@ -50,8 +50,13 @@ class Registry:
     def __init__(self, jobs: Iterable[JobsItem], *, codecs: Sequence[Codec] = ()) -> None:
         declared = _reachable(JobTypes(jobs))
         _check_results(declared)
+        for codec in codecs:
+            if isinstance(codec, type) or not isinstance(codec, Codec):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidArgument(f"codecs takes objects with supports, encode and decode, not {codec!r}")
         hooks = Hooks(codecs, self.bare_chain)
-        self._by_name = {name: JobType(declaration, hooks) for name, declaration in declared.items()}
+        self._by_name = {
+            name: JobType(declaration, hooks, self.chain_from_blocker) for name, declaration in declared.items()
+        }
         self._by_class = {job_type.cls: job_type for job_type in self._by_name.values()}
 
     @property
@@ -90,38 +95,48 @@ class Registry:
 
     def new_chain(self, chain_id: str, type_name: str, status: Status) -> Chain[Any]:
         """A chain that has just been started."""
-        chain = self.bare_chain(chain_id, type_name)
-        chain.status = status
-        chain.current_job_id = chain_id
-        chain.current_type_name = type_name
-        return chain
+        return Chain(
+            chain_id,
+            type_name,
+            status,
+            current_job_id=chain_id,
+            current_type_name=type_name,
+            decode=self._output_decoder(type_name),
+        )
 
     def bare_chain(self, chain_id: str, type_name: str) -> Chain[Any]:
         """A chain of which nothing is known but its id and type."""
-        job_type = self._by_name.get(type_name)
-        return Chain(chain_id, type_name, decode=plain_json if job_type is None else job_type.decode_output)
+        return Chain(chain_id, type_name, decode=self._output_decoder(type_name))
 
     def chain_from_row(self, row: ChainRow, deduplicated: bool = False) -> Chain[Any]:
+        """A stored chain. Of an unregistered type, its output is plain JSON."""
         first, current = row.first, row.current
-        chain = self.bare_chain(first.id, first.type_name)
-        chain.status = current.status
-        chain.deduplicated = deduplicated
-        chain.created_at = first.created_at
-        chain.completed_at = current.completed_at
-        chain.current_job_id = current.id
-        chain.current_type_name = current.type_name
-        chain._output = current.output
-        chain._error = current.last_error
-        return chain
+        return Chain(
+            first.id,
+            first.type_name,
+            current.status,
+            deduplicated=deduplicated,
+            created_at=first.created_at,
+            completed_at=current.completed_at,
+            current_job_id=current.id,
+            current_type_name=current.type_name,
+            output=current.output,
+            error=current.last_error,
+            decode=self._output_decoder(first.type_name),
+        )
 
     def chain_from_blocker(self, row: BlockerRow) -> Chain[Any]:
-        chain = self.bare_chain(row.chain_id, row.chain_type)
-        chain.status = row.status
-        chain._output = row.output
-        return chain
+        """What is known of a chain that a job waits for."""
+        decode = self._output_decoder(row.chain_type)
+        return Chain(row.chain_id, row.chain_type, row.status, output=row.output, decode=decode)
 
     def record(self, row: JobRow) -> JobRecord[Any]:
+        """A stored job, of whatever type."""
         return JobRecord(row, self._by_name.get(row.type_name))
+
+    def _output_decoder(self, type_name: str) -> Callable[[bytes], Any]:
+        job_type = self._by_name.get(type_name)
+        return plain_json if job_type is None else job_type.decode_output
 
 
 def _classes_in(module: ModuleType) -> Iterator[JobClass]:

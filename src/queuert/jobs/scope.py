@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from inspect import currentframe
 from types import FrameType, SimpleNamespace
 from typing import Any, get_type_hints
 from weakref import WeakSet
@@ -60,7 +61,7 @@ def _frames_around(cls: type) -> Iterator[FrameType]:
     while "." in around:
         around = around.rpartition(".")[0].removesuffix(".<locals>")
         enclosing.add(around)
-    frame: FrameType | None = sys._getframe(1)
+    frame = currentframe()
     while frame is not None:
         if frame.f_code.co_qualname in enclosing and frame.f_globals.get("__name__") == cls.__module__:
             yield frame
@@ -81,5 +82,5 @@ def resolve(type_name: str, what: str, annotation: object, module: str, names: M
             f"{what} mentions {error.name!r}, which is not known in {module}: import it at run time "
             "(not only under TYPE_CHECKING), or define it at module level",
         ) from error
-    except Exception as error:  # noqa: BLE001 - the annotation is evaluated: anything can come out of it
+    except Exception as error:  # an annotation is code: anything can come out of it
         raise InvalidJobType(type_name, f"{what} is no usable type: {error}") from error

@@ -5,16 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct, inspect
 
 # A NUL is written as \u0000. The backslash before it must not be escaped itself, or it is the text "\u0000".
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-
-_Item = tuple[str, object]
 
 
 def has_nul(data: bytes) -> bool:
@@ -35,25 +33,26 @@ def non_finite(value: object, path: str = "$") -> str | None:
     return None
 
 
-def _items(value: Any) -> Iterator[_Item]:
+def _items(value: Any) -> Iterator[tuple[str, object]]:
     if value is None or isinstance(value, str | bytes | int):
         return
     if isinstance(value, Mapping):
-        for key, item in value.items():
+        for key, item in cast("Mapping[object, object]", value).items():
             yield f"[{key!r}]", key
             yield f"[{key!r}]", item
     elif isinstance(value, list | tuple | set | frozenset):
-        for index, item in enumerate(value):
+        for index, item in enumerate(cast("Iterable[object]", value)):
             yield f"[{index}]", item
     else:
         for name in field_names(type(value)):
             yield f".{name}", getattr(value, name, None)
 
 
-def field_names(cls: type) -> tuple[str, ...]:
+def field_names(cls: Any) -> tuple[str, ...]:
     """The fields of a Struct, dataclass or attrs class; nothing for any other."""
     if issubclass(cls, Struct):
-        return cls.__struct_fields__
+        names: tuple[str, ...] = cls.__struct_fields__
+        return names
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls))
     return tuple(attribute.name for attribute in getattr(cls, "__attrs_attrs__", ()))
@@ -68,7 +67,7 @@ def parts(info: inspect.Type) -> list[inspect.Type]:
         if isinstance(node, inspect.Field):
             waiting.append(node.type)
         elif isinstance(node, tuple):
-            waiting.extend(node)
+            waiting.extend(cast("tuple[object, ...]", node))
         elif isinstance(node, inspect.Type) and id(node) not in found:
             found[id(node)] = node
             waiting.extend(getattr(node, name) for name in node.__struct_fields__)

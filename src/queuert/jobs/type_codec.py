@@ -1,0 +1,132 @@
+"""How values of one type become JSON and back.
+
+A value is checked before it is stored, by reading back what was written: what passes can be read later. Refused are
+NUL characters, lone surrogates, and floats and Decimals that are not finite. Integers may be of any size that is
+read back (some thousand digits): the text of SQLite and the numeric of PostgreSQL's jsonb both keep every digit.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Generic, TypeVar
+
+from msgspec import inspect
+
+from queuert.jobs.codec import Hooks
+from queuert.jobs.values import field_names, has_nul, non_finite, parts
+
+T = TypeVar("T")
+
+# Where msgspec's messages say what is wrong.
+_PATH = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
+_MISSING = re.compile(r"missing required field `([^`]+)`")
+_FIELD = re.compile(r"\$\.(\w+)")
+
+
+class CodecError(ValueError):
+    """A value that does not fit its type, or cannot be stored. `path` says where, as in `$.items[0].price`."""
+
+    def __init__(self, message: str, path: str | None = None) -> None:
+        super().__init__(message)
+        self.path = path
+
+    @property
+    def field(self) -> str | None:
+        """The field of the job in which it lies."""
+        match = _FIELD.match(self.path or "")
+        return match[1] if match else None
+
+
+class TypeCodec(Generic[T]):
+    """Writes and reads values of one type. Built once: `TypeError` if the type cannot be stored as JSON."""
+
+    __slots__ = ("_decoder", "_encoder", "_numbers", "_texts")
+
+    def __init__(self, type_: type[T] | Any, hooks: Hooks) -> None:
+        info = inspect.type_info(type_)
+        for part in parts(info):
+            if isinstance(part, inspect.CustomType) and not hooks.supports(part.cls):
+                raise TypeError(f"{part.cls.__qualname__} is not known to msgspec, nor to a codec in codecs=[…]")
+            if isinstance(part, inspect.RawType):
+                raise TypeError("msgspec.Raw is not read, so it cannot be validated: use Any")
+        self._encoder = hooks.encoder
+        self._decoder = hooks.decoder(type_)
+        # What to look at before msgspec writes it, because it would not tell: fields, or ("") the value itself.
+        fields = [(f.name, f.type) for f in info.fields] if isinstance(info, inspect.DataclassType) else [("", info)]
+        self._texts = [name for name, part in fields if _is_text(part)]
+        self._numbers = [name for name, part in fields if not _is_text(part) and _may_hide_nan(part)]
+
+    def encode(self, value: T) -> bytes:
+        """JSON, after checking that the value can be read back from it: `CodecError` if not."""
+        try:
+            self._check_texts(value)
+            self._check_numbers(value)
+            data = self._encoder.encode(value)
+            if has_nul(data):
+                raise ValueError("text with a NUL character cannot be stored")
+            self._decoder.decode(data)
+        except CodecError:
+            raise
+        except Exception as error:
+            raise _located(error, self._blame(value)) from error
+        return data
+
+    def decode(self, data: bytes) -> T:
+        """The value again: `CodecError` if the JSON does not fit the type."""
+        try:
+            value: T = self._decoder.decode(data)
+        except Exception as error:
+            raise _located(error, None) from error
+        return value
+
+    def _check_texts(self, value: T) -> None:
+        # msgspec writes bytes, dates and Decimals as text, too: where str is declared, they would come back as str.
+        for name in self._texts:
+            text = getattr(value, name) if name else value
+            if not (text is None or isinstance(text, str)):
+                path = _path(name)
+                raise CodecError(f"Expected `str`, got `{type(text).__name__}` - at `{path}`", path)
+
+    def _check_numbers(self, value: T) -> None:
+        for name in self._numbers:
+            path = non_finite(getattr(value, name) if name else value, _path(name))
+            if path is not None:
+                raise CodecError(f"a number that is not finite cannot be stored - at `{path}`", path)
+
+    def _blame(self, value: T) -> str | None:
+        """The field that cannot be written, found by writing each alone; only an error is worth that."""
+        for name in field_names(type(value)):
+            try:
+                if has_nul(self._encoder.encode(getattr(value, name))):
+                    return _path(name)
+            except Exception:
+                return _path(name)
+        return None
+
+
+def _path(name: str) -> str:
+    return f"$.{name}" if name else "$"
+
+
+def _is_text(info: inspect.Type) -> bool:
+    """Whether it is `str`, or `str | None`."""
+    kinds = info.types if isinstance(info, inspect.UnionType) else (info,)
+    found = {type(kind) for kind in kinds}
+    return inspect.StrType in found and found <= {inspect.StrType, inspect.NoneType}
+
+
+def _may_hide_nan(info: inspect.Type) -> bool:
+    # Where null is allowed, a NaN of the wrong type would pass as null.
+    hiding = (inspect.FloatType, inspect.DecimalType, inspect.AnyType, inspect.NoneType)
+    return any(isinstance(part, hiding) for part in parts(info))
+
+
+def _located(error: Exception, path: str | None) -> CodecError:
+    message = str(error) or type(error).__name__
+    found = _PATH.search(message)
+    missing = _MISSING.search(message)
+    if found is not None or missing is not None:
+        path = (found[1] if found else "$") + (f".{missing[1]}" if missing else "")
+    elif path is not None:
+        message += f" - at `{path}`"
+    return CodecError(message, path)
