@@ -95,8 +95,8 @@ class _Member(_Closable):
     def _listen(self, topic: Topic, callback: Callback) -> SyncDispose:
         self._check_open()
         subscription = object()
-        self._subscriptions[subscription] = topic
         self.hub.subscribe(topic, subscription, callback)
+        self._subscriptions[subscription] = topic
         if self._closed:  # by another thread, which may have missed this one
             self._end(subscription)
         self._check_open()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from heapq import heapify, heappop, heapreplace, nsmallest
 from itertools import groupby
 
 from msgspec.structs import replace
 
 from queuert.adapters.memory.index import Entry, TypeIndex
+from queuert.adapters.memory.moments import after
 from queuert.adapters.memory.tables import Tables
 from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
 
@@ -58,7 +59,7 @@ def renew(tables: Tables, leases: Sequence[Lease]) -> list[str]:
         if row is None or row.token != lease.token:
             lost.append(lease.job_id)
         else:
-            tables.put(replace(row, leased_until=tables.now + timedelta(seconds=lease.duration)))
+            tables.put(replace(row, leased_until=after(tables.now, lease.duration)))
     return lost
 
 
@@ -101,7 +102,7 @@ def _claim_from(
         if lane.left <= 0 or lane.queue.left <= 0:
             heappop(heads)
             continue
-        if entry is lane.index.head(now):
+        if lane.index.leads(entry):
             if len(taken) >= request.limit:
                 return True
             taken.append(_take(tables, entry[2], request.worker, lane))
@@ -127,7 +128,7 @@ def _heads(tables: Tables, queues: Iterable[QueueLimit]) -> list[_Head]:
             index = tables.types.get(limit.name)
             entry = None if index is None else index.head(now)
             if index is not None and entry is not None:
-                until = now + timedelta(seconds=limit.lease)
+                until = after(now, limit.lease)
                 heads.append((entry, len(heads), _Lane(index, room, limit.limit, until)))
     heapify(heads)
     return heads

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
+from queuert.adapters.memory.moments import resolve
 from queuert.adapters.memory.tables import DedupKey, Tables
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch
-from queuert.model import TERMINAL, BlockerRef, ChainRow, Created, Dedup, JobRow, NewJob, When, seconds
+from queuert.model import TERMINAL, BlockerRef, ChainRow, Created, Dedup, JobRow, NewJob, seconds
 
 
 def create_jobs(tables: Tables, jobs: Sequence[NewJob]) -> list[Created]:
@@ -38,12 +39,6 @@ def create_job(tables: Tables, job: NewJob) -> Created:
     return Created(job.id, job.chain_id, row.status, is_ready(row, tables.now))
 
 
-def moment(when: When, now: datetime) -> datetime:
-    if when.at is not None:
-        return when.at.astimezone(UTC)
-    return now if when.after is None else now + timedelta(seconds=when.after)
-
-
 def is_ready(row: JobRow, now: datetime) -> bool:
     return row.status == "pending" and row.scheduled_at <= now
 
@@ -59,7 +54,8 @@ def _holder_of(tables: Tables, key: DedupKey, dedup: Dedup) -> ChainRow | None:
     elif dedup.window is None:
         matches = True
     else:
-        matches = chain.first.created_at > tables.now - timedelta(seconds=seconds(dedup.window, "window"))
+        age = (tables.now - chain.first.created_at).total_seconds()
+        matches = age < seconds(dedup.window, "window")
     return chain if matches else None
 
 
@@ -96,14 +92,14 @@ def _row(job: NewJob, now: datetime) -> JobRow:
         input=job.input,
         priority=job.priority,
         created_at=now,
-        scheduled_at=moment(job.schedule, now),
+        scheduled_at=resolve(job.schedule, now),
         trace_context=job.trace_context,
         chain_trace_context=job.chain_trace_context,
     )
     if job.deadline is not None or job.dedup is not None:
         row = replace(
             row,
-            deadline=None if job.deadline is None else moment(job.deadline, now),
+            deadline=None if job.deadline is None else resolve(job.deadline, now),
             dedup_key=None if job.dedup is None else job.dedup.key,
         )
     return row

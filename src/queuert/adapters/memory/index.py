@@ -81,6 +81,10 @@ class TypeIndex:
                 return entry
         return None
 
+    def leads(self, entry: Entry) -> bool:
+        """Whether what `head` has answered is still the first."""
+        return bool(self.ready) and self.ready[0] is entry
+
     def next_due(self, now: datetime) -> datetime | None:
         """When the first pending job can be claimed (a moment that is not later than now: at once)."""
         entry = self.head(now)

@@ -65,7 +65,8 @@ class FairLock:
 
     def __init__(self, timeout: float) -> None:
         self._timeout = timeout
-        self._mutex = threading.Lock()
+        # Reentrant, because the garbage collector may close an abandoned waiter's coroutine at any allocation.
+        self._mutex = threading.RLock()
         self._holder: _Party | None = None
         self._waiters: deque[_Party] = deque()
 
@@ -140,7 +141,8 @@ class FairLock:
         with self._mutex:
             if waiter.granted:
                 return False
-            self._waiters.remove(waiter)
+            if waiter in self._waiters:  # else it was passed over
+                self._waiters.remove(waiter)
             return True
 
     def _give_up(self, waiter: _Party) -> None:

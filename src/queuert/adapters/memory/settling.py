@@ -7,7 +7,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from queuert.adapters.memory.creating import create_job, is_ready, moment
+from queuert.adapters.memory.creating import create_job, is_ready
+from queuert.adapters.memory.moments import resolve
 from queuert.adapters.memory.tables import Tables
 from queuert.errors import InvalidArgument
 from queuert.model import TERMINAL, Created, JobRow, Settled, Settlement, Unblocked
@@ -80,7 +81,7 @@ def _put_back(row: JobRow, settlement: Settlement, now: datetime) -> JobRow:
         back = replace(row, attempt=row.attempt - 1)
     else:
         error = row.last_error if settlement.error is None else settlement.error
-        back = replace(row, scheduled_at=moment(settlement.schedule, now), last_error=error)
+        back = replace(row, scheduled_at=resolve(settlement.schedule, now), last_error=error)
     return replace(back, status="pending", leased_by=None, leased_until=None, token=None)
 
 
