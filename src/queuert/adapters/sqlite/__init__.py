@@ -1,0 +1,38 @@
+"""Jobs in a SQLite file, through the standard library's `sqlite3`.
+
+Several processes may share the file. Opening it and making its tables is left to the first use; the factories do no
+I/O. `SqliteProvider` and `AsyncSqliteProvider` carry out `queuert.sql` statements: wrap one to see what is done.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from queuert.adapters.sqlite.async_provider import AsyncSqliteProvider
+from queuert.adapters.sqlite.connecting import Database
+from queuert.adapters.sqlite.operations import SqliteOperations
+from queuert.adapters.sqlite.provider import SqliteProvider
+from queuert.adapters.sqlite.store import Clock
+from queuert.ports.state import StateAdapter, SyncStateAdapter
+
+__all__ = ["AsyncSqliteProvider", "SqliteOperations", "SqliteProvider", "sqlite_state", "sync_sqlite_state"]
+
+
+def sqlite_state(
+    path: str | Path, *, table_prefix: str = "queuert_", busy_timeout: float = 5.0, clock: Clock | None = None
+) -> StateAdapter[sqlite3.Connection]:
+    """State in a SQLite file for an async client. `busy_timeout`: seconds to wait for the write lock.
+
+    Adapters with different prefixes do not see each other's jobs. `clock` stands in for the host's clock.
+    """
+    database = Database(path, busy_timeout)
+    operations = SqliteOperations(table_prefix, clock)
+    return StateAdapter(operations, AsyncSqliteProvider(database), SqliteProvider(database))
+
+
+def sync_sqlite_state(
+    path: str | Path, *, table_prefix: str = "queuert_", busy_timeout: float = 5.0, clock: Clock | None = None
+) -> SyncStateAdapter[sqlite3.Connection]:
+    """State in a SQLite file for a sync client: see `sqlite_state`."""
+    return SyncStateAdapter(SqliteOperations(table_prefix, clock), SqliteProvider(Database(path, busy_timeout)))

@@ -1,0 +1,117 @@
+"""Opening connections of our own, set up the way that durability and several processes on one file need."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+from queuert.adapters.sqlite.translating import is_busy, translate
+from queuert.errors import InvalidArgument, StorageError
+from queuert.model import seconds
+
+# RETURNING came with 3.35, STRICT tables with 3.37, JSON functions that are always there with 3.38.
+MINIMUM_VERSION = (3, 38, 0)
+
+_PRAGMAS = (
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA synchronous = FULL",  # a commit that returned survives a power cut
+    "PRAGMA temp_store = MEMORY",
+    "PRAGMA cache_size = -16000",
+    "PRAGMA journal_size_limit = 67108864",  # a log that once grew large is cut back when it starts anew
+)
+
+
+class Database:
+    """A database file, and how to connect to it. Making one does no I/O."""
+
+    def __init__(self, path: str | Path, busy_timeout: float) -> None:
+        text = str(path)
+        if text == ":memory:" or text.startswith("file::memory:"):
+            raise InvalidArgument(
+                "SQLite in memory is one database for each connection, so it cannot be shared: "
+                "connect to memory:// instead"
+            )
+        if not text or "\0" in text:
+            raise InvalidArgument(f"the path of a SQLite database cannot be {text!r}")
+        self.path = text
+        self.busy_timeout = seconds(busy_timeout, "busy_timeout")
+        self._file = Path(text)
+
+    def connect(self, *, read_only: bool = False, patient: bool = True) -> sqlite3.Connection:
+        """A new connection. `patient`: wait for locks as long as the busy timeout says; otherwise not at all.
+
+        It may be handed from thread to thread: whoever opens it sees to it that they take turns.
+        """
+        self._check()
+        try:
+            connection = sqlite3.connect(
+                self.path,
+                timeout=self.busy_timeout if patient else 0,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
+            )
+        except sqlite3.Error as error:
+            raise translate(error, self.path) from error
+        try:
+            for pragma in _PRAGMAS:
+                connection.execute(pragma)
+            self._use_write_ahead_log(connection)
+            if read_only:
+                connection.execute("PRAGMA query_only = ON")
+        except sqlite3.Error as error:
+            connection.close()
+            raise translate(error, self.path) from error
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def is_same_file(self, other: str) -> bool:
+        """Whether a connection's file, as SQLite names it, is this one."""
+        try:
+            return self._file.samefile(other)
+        except OSError:
+            return False
+
+    def _check(self) -> None:
+        """Refuse what SQLite would only call "unable to open"."""
+        if sqlite3.sqlite_version_info < MINIMUM_VERSION:
+            needed = ".".join(map(str, MINIMUM_VERSION))
+            raise StorageError(
+                f"SQLite {needed} or newer is needed, this Python has {sqlite3.sqlite_version}: use a newer Python"
+            )
+        try:
+            is_directory, has_parent = self._file.is_dir(), self._file.absolute().parent.is_dir()
+        except OSError as error:
+            raise StorageError(f"{self.path} cannot be opened: {error}") from error
+        if is_directory:
+            raise StorageError(f"{self.path} is a directory, not a database file")
+        if not has_parent:
+            raise StorageError(f"{self.path} cannot be created: the folder {self._file.parent} does not exist")
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
+        if _journal_mode(connection) == "wal":
+            return
+        # Only has an effect while the file is empty, and must come before the first page is written.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        # Changing the mode needs the file for itself, and SQLite does not wait for that: another process may be doing
+        # the same right now.
+        deadline = time.monotonic() + self.busy_timeout
+        while True:
+            try:
+                mode = _journal_mode(connection, "WAL")
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
+            else:
+                break
+        if mode != "wal":
+            raise StorageError(f"{self.path} cannot use a write-ahead log, its journal mode stays {mode!r}")
+
+
+def _journal_mode(connection: sqlite3.Connection, wanted: str | None = None) -> str:
+    row = connection.execute("PRAGMA journal_mode" + (f" = {wanted}" if wanted else "")).fetchone()
+    return str(row[0])

@@ -1,0 +1,64 @@
+-- Claiming. Runs under the write lock, so caps are exact and no row can be taken twice.
+
+-- Jobs whose time has come become ready, the longest due first. Bounded for each type, so that a great many jobs that
+-- fall due at one moment do not hold up everybody in one transaction: the next claims promote the rest. By job_scheduled.
+-- write: promote
+UPDATE {prefix}job SET ready = 1
+WHERE rowid IN (
+    SELECT due.value
+    FROM json_each(:types) AS asked
+    CROSS JOIN json_each((
+        SELECT json_group_array(job_rowid) FROM (
+            SELECT job.rowid AS job_rowid
+            FROM {prefix}job AS job
+            WHERE job.ready = 0 AND job.type_name = asked.value AND job.scheduled_at <= :now
+            ORDER BY job.scheduled_at
+            LIMIT :bound
+        )
+    )) AS due
+);
+
+-- Running jobs by type (NULL: of all types). By job_running, which has nothing but running jobs.
+-- read: running
+SELECT type_name, count(*) FROM {prefix}job WHERE status = 'running' GROUP BY type_name;
+
+-- The head of each type's ready jobs, merged. `types` holds [name, queue priority]; a subquery that makes one JSON text
+-- of a type's head is how SQLite spells LATERAL. By job_ready, which covers it.
+-- read: candidates
+SELECT
+    json_extract(head.value, '$[0]') AS job_rowid,
+    asked.key,
+    json_extract(asked.value, '$[1]') AS queue_priority,
+    json_extract(head.value, '$[1]') AS priority,
+    json_extract(head.value, '$[2]') AS scheduled_at,
+    json_extract(head.value, '$[3]') AS id
+FROM json_each(:types) AS asked
+CROSS JOIN json_each((
+    SELECT json_group_array(json_array(job_rowid, priority, scheduled_at, id)) FROM (
+        SELECT job.rowid AS job_rowid, job.priority, job.scheduled_at, job.id
+        FROM {prefix}job AS job
+        WHERE job.ready = 1 AND job.type_name = json_extract(asked.value, '$[0]') AND job.scheduled_at <= :now
+        ORDER BY job.priority, job.scheduled_at, job.id
+        LIMIT :head
+    )
+)) AS head
+ORDER BY queue_priority, priority, scheduled_at, id
+LIMIT :total;
+
+-- Tokens are handed out from one counter, which only goes up.
+-- write: tokens
+UPDATE {prefix}token SET last = last + :number RETURNING last;
+
+-- `taken` holds [rowid, end of the lease]; the position in it makes the token.
+-- write: take
+UPDATE {prefix}job SET
+    status = 'running',
+    ready = NULL,
+    attempt = attempt + 1,
+    last_attempt_at = :now,
+    leased_by = :worker,
+    leased_until = json_extract(taken.value, '$[1]'),
+    token = :first_token + taken.key
+FROM json_each(:taken) AS taken
+WHERE {prefix}job.rowid = json_extract(taken.value, '$[0]')
+RETURNING {returned_columns};

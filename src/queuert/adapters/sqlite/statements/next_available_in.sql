@@ -1,0 +1,17 @@
+-- When the next job of these types is due. Locks nothing. By job_ready and job_scheduled, one entry of each for a type.
+
+-- read: earliest
+SELECT min(
+    coalesce((
+        SELECT job.scheduled_at FROM {prefix}job AS job
+        WHERE job.ready = 1 AND job.type_name = asked.value
+        ORDER BY job.priority, job.scheduled_at LIMIT 1
+    ), 9223372036854775807),
+    coalesce((
+        SELECT min(job.scheduled_at) FROM {prefix}job AS job
+        WHERE job.ready = 0 AND job.type_name = asked.value
+    ), 9223372036854775807)
+) AS due
+FROM json_each(:types) AS asked
+ORDER BY due
+LIMIT 1;

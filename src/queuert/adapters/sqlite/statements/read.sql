@@ -1,0 +1,22 @@
+-- Jobs and chains by id. Nothing is locked here: with `lock=True` the caller is in a transaction, and a transaction that
+-- writes is the only one. By primary key; a chain's current job by job_chain.
+
+-- read: jobs
+SELECT {job_columns}
+FROM json_each(:ids) AS asked
+CROSS JOIN {prefix}job AS job ON job.id = asked.value;
+
+-- read: chains
+SELECT {first_columns}, {current_columns}
+FROM json_each(:ids) AS asked
+CROSS JOIN {prefix}job AS first ON first.id = asked.value AND first.chain_index = 0
+CROSS JOIN {prefix}job AS current ON current.rowid = {current_of_first};
+
+-- The edges of each job in order: by the blockers' primary key.
+-- read: blockers
+SELECT edge.job_id, edge.chain_id, first.type_name, current.status, CAST(current.output AS BLOB), edge.trace_context
+FROM json_each(:ids) AS asked
+CROSS JOIN {prefix}blocker AS edge ON edge.job_id = asked.value
+CROSS JOIN {prefix}job AS first ON first.id = edge.chain_id
+CROSS JOIN {prefix}job AS current ON current.rowid = {current_of_first}
+ORDER BY asked.key, edge.position;

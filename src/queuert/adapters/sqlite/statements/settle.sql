@@ -1,0 +1,52 @@
+-- Ending jobs and putting them back. Runs under the write lock.
+
+-- `items` holds [id, token, status, scheduled_at, give_back, completed_by, continued_to, output, error]. A token must be
+-- the current one; without a token the job must not have ended. By primary key.
+-- write: apply
+WITH item AS MATERIALIZED (
+    SELECT
+        json_extract(value, '$[0]') AS id,
+        json_extract(value, '$[1]') AS token,
+        json_extract(value, '$[2]') AS status,
+        json_extract(value, '$[3]') AS scheduled_at,
+        json_extract(value, '$[4]') AS give_back,
+        json_extract(value, '$[5]') AS completed_by,
+        json_extract(value, '$[6]') AS continued_to,
+        json_extract(value, '$[7]') AS output,
+        json_extract(value, '$[8]') AS error
+    FROM json_each(:items)
+)
+UPDATE {prefix}job SET
+    status = item.status,
+    ready = CASE WHEN item.status = 'pending'
+        THEN coalesce(item.scheduled_at, {prefix}job.scheduled_at) <= :now END,
+    scheduled_at = coalesce(item.scheduled_at, {prefix}job.scheduled_at),
+    attempt = attempt - item.give_back,
+    completed_at = CASE WHEN item.status <> 'pending' THEN :now END,
+    completed_by = item.completed_by,
+    continued_to = item.continued_to,
+    leased_by = NULL,
+    leased_until = NULL,
+    token = NULL,
+    output = item.output,
+    last_error = coalesce(item.error, last_error)
+FROM item
+WHERE {prefix}job.id = item.id
+    AND ({prefix}job.token = item.token
+        OR (item.token IS NULL AND {prefix}job.status IN ('blocked', 'pending', 'running')))
+RETURNING id, chain_id;
+
+-- Dependents of completed chains, counted down; the last one to go sets them free. By blocker_chain and primary key.
+-- write: unblock
+UPDATE {prefix}job SET
+    blockers_left = blockers_left - freed.number,
+    status = CASE WHEN blockers_left > freed.number THEN 'blocked' ELSE 'pending' END,
+    ready = CASE WHEN blockers_left <= freed.number THEN scheduled_at <= :now END
+FROM (
+    SELECT edge.job_id, count(*) AS number
+    FROM json_each(:chains) AS completed
+    CROSS JOIN {prefix}blocker AS edge ON edge.chain_id = completed.value
+    GROUP BY edge.job_id
+) AS freed
+WHERE {prefix}job.id = freed.job_id AND {prefix}job.status = 'blocked'
+RETURNING id, type_name, ready;

@@ -1,0 +1,14 @@
+-- Open and failed jobs by type. Locks nothing. Each count has an index that covers it and holds no completed job:
+-- job_type_status, job_running, job_scheduled, job_ready.
+
+-- read: counts
+SELECT type_name, status, count(*), NULL
+FROM {prefix}job
+WHERE status IN ('blocked', 'failed', 'cancelled', 'expired') AND (status = 'blocked' OR status = 'failed')
+GROUP BY type_name, status
+UNION ALL
+SELECT type_name, 'running', count(*), NULL FROM {prefix}job WHERE status = 'running' GROUP BY type_name
+UNION ALL
+SELECT type_name, 'pending', count(*), min(scheduled_at) FROM {prefix}job WHERE ready = 0 GROUP BY type_name
+UNION ALL
+SELECT type_name, 'pending', count(*), min(scheduled_at) FROM {prefix}job WHERE ready = 1 GROUP BY type_name;

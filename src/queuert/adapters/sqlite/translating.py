@@ -1,0 +1,48 @@
+"""The driver's errors, said in our words. The driver's own error always stays as the cause."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from queuert.errors import (
+    QueuertError,
+    StorageBusy,
+    StorageError,
+    StorageNotADatabase,
+    StorageReadOnly,
+    TransactionMisused,
+)
+
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def primary_code(error: sqlite3.Error) -> int | None:
+    """SQLite's result code without its details; None for errors of the Python module itself."""
+    code: int | None = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    return primary_code(error) in _BUSY
+
+
+def translate(error: sqlite3.Error, path: str) -> QueuertError:
+    """The error to raise from the driver's."""
+    code = primary_code(error)
+    if code is None:
+        return TransactionMisused(f"the SQLite connection cannot be used: {error}")
+    if code in _BUSY:
+        return StorageBusy(f"another connection holds the write lock of {path}: {error}")
+    if code == sqlite3.SQLITE_READONLY:
+        return StorageReadOnly(f"{path} cannot be written: {error}")
+    if code == sqlite3.SQLITE_NOTADB:
+        return StorageNotADatabase(f"{path} is not a SQLite database: {error}")
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return StorageError(f"{path} cannot be opened: {error}")
+    if code == sqlite3.SQLITE_FULL:
+        return StorageError(f"there is no space left for {path}: {error}")
+    if code == sqlite3.SQLITE_CORRUPT:
+        return StorageError(f"{path} is damaged: {error}")
+    if code == sqlite3.SQLITE_ERROR and "no such table" in str(error):
+        return StorageError(f"{path} lacks our tables ({error}): migrate it first")
+    return StorageError(f"{path}: {error}")

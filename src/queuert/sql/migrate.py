@@ -1,0 +1,77 @@
+"""Migrations: numbered `.sql` files, each applied once, in a transaction of its own.
+
+The versions that were applied stand in a table. Whoever migrates first looks without any lock (the usual case: nothing
+is to be done), then applies each missing version under the lock that writing takes, after looking again. So processes
+that start together do not disturb each other, and one that was killed leaves whole versions behind, never half of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from queuert.errors import SchemaTooNew
+from queuert.ports.program import Program, atomically
+from queuert.sql.statement import Statement, Text, sql_files, strip_comments, substitute
+
+
+class Migration(msgspec.Struct, frozen=True):
+    """One version of the schema: what brings the version before it here."""
+
+    version: int
+    name: str
+    statements: tuple[str, ...]
+
+
+def load_migrations(package: str, replacements: Mapping[str, str]) -> list[Migration]:
+    """The migrations of a package, files named `0001_what.sql` and so on, in their order.
+
+    A statement ends with a semicolon at the end of a line.
+    """
+    found: list[Migration] = []
+    for stem, source in sql_files(package):
+        number, _, name = stem.partition("_")
+        script = strip_comments(substitute(source, replacements, f"{stem}.sql"))
+        statements = tuple(part.strip() for part in script.split(";\n") if part.strip())
+        found.append(Migration(int(number), name, statements))
+    return found
+
+
+def migrate(migrations: Sequence[Migration], texts: Mapping[str, Text], **recorded: Any) -> Program[list[int]]:
+    """Apply what is missing; answers the versions that this call applied.
+
+    `texts` has the statements on the version table: `migrate.exists`, `migrate.create`, `migrate.current` and
+    `migrate.record`, which takes the version and what else is `recorded`.
+    """
+    known = migrations[-1].version
+    current = yield from _current(texts, known)
+    applied: list[int] = []
+    for migration in migrations:
+        if migration.version > current and (yield from atomically(_apply(migration, known, texts, recorded))):
+            applied.append(migration.version)
+    return applied
+
+
+def _apply(
+    migration: Migration, known: int, texts: Mapping[str, Text], recorded: Mapping[str, Any]
+) -> Program[bool]:
+    if (yield from _current(texts, known)) >= migration.version:
+        return False
+    yield texts["migrate.create"]()
+    for statement in migration.statements:
+        yield Statement(statement, {}, writes=True)
+    yield texts["migrate.record"](version=migration.version, **recorded)
+    return True
+
+
+def _current(texts: Mapping[str, Text], known: int) -> Program[int]:
+    """The version that the database has, 0 before the first migration."""
+    if not (yield texts["migrate.exists"]()):
+        return 0
+    rows: Sequence[Sequence[Any]] = yield texts["migrate.current"]()
+    current = int(rows[0][0])
+    if current > known:
+        raise SchemaTooNew(current, known)
+    return current
