@@ -228,6 +228,8 @@ def test_connections_know_their_state() -> None:
         memory.provider.check(tx)
         with pytest.raises(TransactionMisused, match="another memory store"):
             MemoryProvider(MemoryStore()).check(tx)
+        with pytest.raises(TransactionMisused, match="another memory store"):
+            Memory().create(new_job("a"), tx=tx)
     assert not memory.provider.in_transaction(tx)
     with pytest.raises(TransactionMisused, match="no transaction"):
         memory.provider.check(tx)

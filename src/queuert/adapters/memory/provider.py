@@ -24,14 +24,14 @@ class _Provider:
 
     def savepoint(self, connection: MemoryConnection) -> MemorySavepoint:
         self._check_open()
+        self._check_own(connection)
         return connection.savepoint()
 
     def check(self, connection: MemoryConnection) -> None:
         self._check_open()
         if not isinstance(connection, MemoryConnection):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TransactionMisused(f"expected a MemoryConnection, got {type(connection).__name__}")
-        if connection.store is not self.store:
-            raise TransactionMisused("this connection belongs to another memory store")
+        self._check_own(connection)
         if not connection.in_transaction:
             raise TransactionMisused(
                 "no transaction is open on this memory connection: open one with connection.transaction()"
@@ -44,10 +44,15 @@ class _Provider:
         if self._closed:
             raise ClientClosed("memory provider")
 
+    def _check_own(self, connection: MemoryConnection) -> None:
+        if connection.store is not self.store:
+            raise TransactionMisused("this connection belongs to another memory store")
+
     def _run(self, connection: MemoryConnection | None, command: Command[Any]) -> Any:
         """Carry out a command that needs no lock of its own."""
         if connection is None:
             return self.store.run(command, in_transaction=False)
+        self._check_own(connection)
         connection.require_transaction()
         return self.store.run(command, in_transaction=True)
 
