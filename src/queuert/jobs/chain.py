@@ -100,7 +100,7 @@ class Chain(Generic[J_co]):
             if self.status != "completed":
                 raise ChainNotCompleted(self.id, self.status or "unknown")
             # Most outputs are never read: they are decoded when somebody asks, and once.
-            self._value = plain_json(b"null") if self._output is None else self._decode(self._output)
+            self._value = self._decode(self._output or b"null")
         value: R = self._value
         return value
 

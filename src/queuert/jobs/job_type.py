@@ -73,11 +73,12 @@ class JobType:
         self._warned = False
 
     def encode_input(self, job: Job[Any, Any]) -> bytes:
-        """The input as JSON, checked: `JobTypeValidationError` ("invalid_input")."""
+        """The input as JSON, checked: `JobTypeValidationError` ("invalid_input"). `blockers_of` checks chains."""
         try:
             data = self._input.encode(job)
         except CodecError as error:
-            raise self._refused("invalid_input", "input", error) from error
+            code: ValidationCode = "invalid_blockers" if error.field in self.blocker_fields else "invalid_input"
+            raise self._refused(code, "input", error) from error
         if len(data) > LARGE_INPUT and not self._warned:
             self._warned = True
             logger.warning(

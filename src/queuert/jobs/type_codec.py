@@ -8,7 +8,8 @@ read back (some thousand digits): the text of SQLite and the numeric of PostgreS
 from __future__ import annotations
 
 import re
-from typing import Any, Generic, TypeVar
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar, get_origin
 
 from msgspec import inspect
 
@@ -40,7 +41,7 @@ class CodecError(ValueError):
 class TypeCodec(Generic[T]):
     """Writes and reads values of one type. Built once: `TypeError` if the type cannot be stored as JSON."""
 
-    __slots__ = ("_decoder", "_encoder", "_numbers", "_texts")
+    __slots__ = ("_decoder", "_encoder", "_expected", "_numbers", "_texts")
 
     def __init__(self, type_: type[T] | Any, hooks: Hooks) -> None:
         info = inspect.type_info(type_)
@@ -52,15 +53,22 @@ class TypeCodec(Generic[T]):
         self._encoder = hooks.encoder
         self._decoder = hooks.decoder(type_)
         # What to look at before msgspec writes it, because it would not tell: fields, or ("") the value itself.
-        fields = [(f.name, f.type) for f in info.fields] if isinstance(info, inspect.DataclassType) else [("", info)]
+        self._expected: type = object
+        fields = [("", info)]
+        if isinstance(info, inspect.DataclassType):
+            self._expected = get_origin(info.cls) or info.cls
+            fields = [(field.name, field.type) for field in info.fields]
         self._texts = [name for name, part in fields if _is_text(part)]
         self._numbers = [name for name, part in fields if not _is_text(part) and _may_hide_nan(part)]
 
     def encode(self, value: T) -> bytes:
         """JSON, after checking that the value can be read back from it: `CodecError` if not."""
         try:
-            self._check_texts(value)
-            self._check_numbers(value)
+            if isinstance(value, self._expected):
+                _check_texts(value, self._texts)
+                _check_numbers(value, self._numbers)
+            else:
+                _check_numbers(value, ("",))
             data = self._encoder.encode(value)
             if has_nul(data):
                 raise ValueError("text with a NUL character cannot be stored")
@@ -79,20 +87,6 @@ class TypeCodec(Generic[T]):
             raise _located(error, None) from error
         return value
 
-    def _check_texts(self, value: T) -> None:
-        # msgspec writes bytes, dates and Decimals as text, too: where str is declared, they would come back as str.
-        for name in self._texts:
-            text = getattr(value, name) if name else value
-            if not (text is None or isinstance(text, str)):
-                path = _path(name)
-                raise CodecError(f"Expected `str`, got `{type(text).__name__}` - at `{path}`", path)
-
-    def _check_numbers(self, value: T) -> None:
-        for name in self._numbers:
-            path = non_finite(getattr(value, name) if name else value, _path(name))
-            if path is not None:
-                raise CodecError(f"a number that is not finite cannot be stored - at `{path}`", path)
-
     def _blame(self, value: T) -> str | None:
         """The field that cannot be written, found by writing each alone; only an error is worth that."""
         for name in field_names(type(value)):
@@ -102,6 +96,22 @@ class TypeCodec(Generic[T]):
             except Exception:
                 return _path(name)
         return None
+
+
+def _check_texts(value: object, names: Iterable[str]) -> None:
+    # msgspec writes bytes, dates and Decimals as text, too: where str is declared, they would come back as str.
+    for name in names:
+        text = getattr(value, name) if name else value
+        if not (text is None or isinstance(text, str)):
+            path = _path(name)
+            raise CodecError(f"Expected `str`, got `{type(text).__name__}` - at `{path}`", path)
+
+
+def _check_numbers(value: object, names: Iterable[str]) -> None:
+    for name in names:
+        path = non_finite(getattr(value, name) if name else value, _path(name))
+        if path is not None:
+            raise CodecError(f"a number that is not finite cannot be stored - at `{path}`", path)
 
 
 def _path(name: str) -> str:
