@@ -45,8 +45,10 @@ def capture(cls: type, annotations: Iterable[object]) -> Scope:
     scope = Scope(frozenset(_WORD.findall(" ".join(map(str, annotations)))))
     scope.add(own_name, cls)
     for frame in _frames_around(cls):
-        for name in scope.mentioned & frame.f_locals.keys():
-            scope.add(name, frame.f_locals[name])
+        around_it = frame.f_locals
+        for name in scope.mentioned:
+            if name in around_it:
+                scope.add(name, around_it[name])
     neighbours = _scopes.setdefault((cls.__module__, around), WeakSet())
     for neighbour in neighbours:
         neighbour.add(own_name, cls)
