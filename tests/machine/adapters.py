@@ -1,0 +1,41 @@
+"""The adapters that the machine can be put on. A new one is one factory here and one line in `test_machine.py`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from tests.machine.driver import AnyStateAdapter
+from tests.machine.world import Clock
+
+from queuert.adapters.memory import memory_state, sync_memory_state
+from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
+
+# Every commit is flushed to the disk; in memory that costs nothing.
+_SHARED_MEMORY = Path("/dev/shm")
+_FOLDER = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
+
+
+@contextmanager
+def memory(clock: Clock) -> Iterator[AnyStateAdapter]:
+    yield sync_memory_state(clock=clock)
+
+
+@contextmanager
+def async_memory(clock: Clock) -> Iterator[AnyStateAdapter]:
+    yield memory_state(clock=clock)
+
+
+@contextmanager
+def sqlite(clock: Clock) -> Iterator[AnyStateAdapter]:
+    with TemporaryDirectory(dir=_FOLDER) as folder:
+        yield sync_sqlite_state(Path(folder) / "jobs.db", clock=clock)
+
+
+@contextmanager
+def async_sqlite(clock: Clock) -> Iterator[AnyStateAdapter]:
+    with TemporaryDirectory(dir=_FOLDER) as folder:
+        yield sqlite_state(Path(folder) / "jobs.db", clock=clock)

@@ -1,0 +1,296 @@
+"""What the random programs are made of: arguments that are likely to meet what is stored, and edges of every rule.
+
+Times are drawn from few values, so that "not before" and "not after" meet their boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from tests.machine.world import NO_TOKEN, Clock, Ids, Step
+
+from queuert.model import (
+    NOW,
+    STATUSES,
+    BlockerRef,
+    ChainFilter,
+    ClaimRequest,
+    Dedup,
+    JobFilter,
+    JobRow,
+    Lease,
+    NewJob,
+    PageRequest,
+    QueueLimit,
+    Settlement,
+    TypeLimit,
+    When,
+)
+
+T = TypeVar("T")
+
+TYPES = ("a", "b", "c")
+SPANS = (0.0, 1.0, 10.0, 60.0, 0.000001, 9.999999, 10.000001, 0.5, 3600.0, 1.0000005, 1e-7)
+PRIORITIES = (100, 0, 101, -5, 2**31 - 1, -(2**31))
+KEYS = ("k", "l", "Schlüssel ☂ \U0001f5dd")
+ERRORS = (b'{"code":"BOOM"}', b'{"code":"L\xc3\xb6wenbrand"}', b"null")
+JSON = (b"{}", b"null", b'{"n":1}', b'"\xe2\x98\x82 \\u0001"', b"[1.5,true]")
+UNKNOWN = "ffffffff-ffff-7fff-bfff-ffffffffffff"
+
+spans = st.sampled_from(SPANS)
+types = st.sampled_from(TYPES)
+errors = st.sampled_from(ERRORS)
+steps_in_time = st.sampled_from([timedelta(microseconds=1), *(timedelta(seconds=n) for n in (1, 10, 60, 3600))])
+
+
+@dataclass
+class Known:
+    """What the model has, and what was there once."""
+
+    clock: Clock
+    ids: Ids = field(default_factory=Ids)
+    rows: dict[str, JobRow] = field(default_factory=dict)
+    former: dict[str, JobRow] = field(default_factory=dict)
+    """Every row that was ever seen, as it was last."""
+    claims: list[tuple[str, int]] = field(default_factory=list)
+    """Job id and token number, all that were ever made."""
+
+    def see(self, rows: Sequence[JobRow]) -> None:
+        self.rows = {row.id: row for row in rows}
+        self.former.update(self.rows)
+
+    @property
+    def chains(self) -> list[str]:
+        return [row.id for row in self.rows.values() if row.chain_index == 0]
+
+    @property
+    def failed(self) -> list[str]:
+        return [row.id for row in self.rows.values() if row.status == "failed"]
+
+    @property
+    def running(self) -> list[tuple[str, int]]:
+        current = {(row.id, row.token) for row in self.rows.values() if row.token is not None}
+        return [claim for claim in self.claims if claim in current]
+
+
+class Draws:
+    """Draws arguments. Simple values come first, so that a failing program shrinks to a plain one."""
+
+    def __init__(self, draw: st.DrawFn, known: Known) -> None:
+        self.draw = draw
+        self.known = known
+
+    def one_in(self, number: int) -> bool:
+        return self.draw(st.integers(0, number - 1)) == number - 1
+
+    def either(self, usual: T, rare: T, one_in: int = 4) -> T:
+        return rare if self.one_in(one_in) else usual
+
+    def among(self, values: Sequence[T]) -> T:
+        return self.draw(st.sampled_from(values))
+
+    def some(self, values: Sequence[T], most: int, least: int = 0) -> list[T]:
+        return self.draw(st.lists(st.sampled_from(values), min_size=least, max_size=most)) if values else []
+
+    # Ids
+
+    def job_id(self) -> str:
+        """Of a job that is stored, most of the time."""
+        if self.known.rows and not self.one_in(12):
+            return self.among(list(self.known.rows))
+        return self.among([*self.known.former, UNKNOWN])
+
+    def job_ids(self, most: int = 3) -> list[str]:
+        return [self.job_id() for _ in range(self.draw(st.integers(1, most)))]
+
+    def failed_ids(self) -> list[str]:
+        return [*self.some(self.known.failed, 3, least=1), *(self.job_ids() if self.one_in(3) else [])]
+
+    def ignored(self) -> list[str]:
+        return self.job_ids() if self.one_in(2) else []
+
+    def chain_ids(self) -> list[str]:
+        return [self.chain_id() for _ in range(self.among([1, 1, 2, 4]))]
+
+    def chain_id(self) -> str:
+        chains = self.known.chains
+        return self.among(chains) if chains and not self.one_in(12) else self.job_id()
+
+    def new_id(self) -> str:
+        if self.known.former and self.one_in(15):
+            return self.among(list(self.known.former))  # stored, which is an error; or deleted, which is not
+        return self.known.ids.new(self.draw(st.integers(0, 1000)) if self.one_in(4) else None)
+
+    # Times
+
+    def moment(self) -> datetime:
+        moment = self.known.clock.now + timedelta(seconds=self.draw(spans)) * self.among([1, -1])
+        return moment.astimezone(timezone(timedelta(hours=self.either(0, 2))))
+
+    def when(self) -> When:
+        kind = self.draw(st.integers(0, 4))
+        if kind < 3:
+            return NOW
+        return When(after=self.draw(spans)) if kind == 3 else When(at=self.moment())
+
+    # Creating
+
+    def new_jobs(self) -> list[NewJob]:
+        jobs: list[NewJob] = []
+        for _ in range(self.draw(st.integers(1, 4))):
+            jobs.append(self.new_job(jobs))
+        return jobs
+
+    def new_job(self, earlier: Sequence[NewJob]) -> NewJob:
+        type_name, job_id = self.draw(types), self.new_id()
+        if earlier and self.one_in(25):
+            job_id = earlier[0].id
+        return NewJob(
+            id=job_id,
+            type_name=type_name,
+            chain_id=job_id,
+            chain_type=type_name,
+            chain_index=0,
+            dedup=self.dedup() if self.one_in(3) else None,
+            blockers=self.blockers(job_id, earlier) if self.one_in(3) else (),
+            chain_trace_context=self.either(None, "00-chain", 8),
+            **self.options(),
+        )
+
+    def continuation(self, row: JobRow) -> NewJob:
+        job_id = self.new_id()
+        return NewJob(
+            id=job_id,
+            type_name=self.draw(types),
+            chain_id=row.chain_id,
+            chain_type=row.chain_type,
+            chain_index=row.chain_index + 1,
+            blockers=self.blockers(row.chain_id, ()) if self.one_in(3) else (),
+            chain_trace_context=row.chain_trace_context,
+            **self.options(),
+        )
+
+    def options(self) -> dict[str, Any]:
+        return {
+            "input": self.among(JSON),
+            "priority": self.among(PRIORITIES) if self.one_in(3) else 100,
+            "schedule": self.when(),
+            "deadline": self.when() if self.one_in(4) else None,
+            "trace_context": self.either(None, "00-job", 8),
+        }
+
+    def dedup(self) -> Dedup:
+        scope = self.among(["incomplete", "any"])
+        window: float | timedelta | None = None
+        if scope == "any" and not self.one_in(3):
+            window = self.draw(spans)
+            window = timedelta(seconds=window) if self.one_in(4) else window
+        exclude = tuple(self.some([*self.known.chains, UNKNOWN], 3)) if self.one_in(2) else ()
+        return Dedup(self.among(KEYS), scope=scope, window=window, exclude=exclude)
+
+    def blockers(self, own_chain: str, earlier: Sequence[NewJob]) -> tuple[BlockerRef, ...]:
+        chains = [(row.id, row.type_name) for row in self.known.rows.values() if row.chain_index == 0]
+        chains += [(job.id, job.type_name) for job in earlier]
+        refs = self.some(chains, 3, least=1)
+        if self.one_in(20):
+            refs.append((self.among([UNKNOWN, own_chain, self.job_id()]), "a"))
+        if refs and self.one_in(30):
+            refs.append((refs[0][0], "c" if refs[0][1] == "a" else "a"))
+        return tuple(BlockerRef(chain_id, name, self.either(None, "00-edge", 8)) for chain_id, name in refs)
+
+    # Claiming
+
+    def types(self) -> list[str]:
+        return self.some(TYPES, 4, least=1)
+
+    def claim(self) -> ClaimRequest:
+        """A type belongs to one queue. Not every member of a queue need be asked for."""
+        members = self.among([(TYPES,), (("a", "b"), ("c",)), (("a",), ("b", "c")), (("a",), ("b",), ("c",))])
+        queues = [self.queue(number, names) for number, names in enumerate(members)]
+        return ClaimRequest(
+            self.among(["w1", "w2"]),
+            self.among([1, 2, 3, 10, 0]),
+            tuple(self.draw(st.permutations(queues))) if self.one_in(3) else tuple(queues),
+            self.among([1, 2, 3, 0]) if self.one_in(4) else None,
+        )
+
+    def queue(self, number: int, members: tuple[str, ...]) -> QueueLimit:
+        asked = [name for name in members if not self.one_in(5)]
+        return QueueLimit(
+            f"q{number}",
+            self.among([0, 0, 1, -1]),
+            tuple(TypeLimit(name, self.among([5, 1, 2, 0]), self.draw(spans)) for name in asked),
+            members,
+            self.among([1, 2, 3, 0]) if self.one_in(2) else None,
+        )
+
+    # What follows a claim
+
+    def held(self) -> tuple[str, int]:
+        """A claim that is under way, most of the time; else one of the past, or one that never was."""
+        running = self.known.running
+        if running and not self.one_in(6):
+            return self.among(running)
+        if self.known.claims and not self.one_in(6):
+            return self.among(self.known.claims)
+        return self.job_id(), NO_TOKEN
+
+    def settlements(self) -> list[Settlement]:
+        return [self.settlement() for _ in range(self.among([1, 1, 2, 4]))]
+
+    def settlement(self) -> Settlement:
+        job_id, token = (self.job_id(), None) if self.one_in(4) else self.held()
+        row = self.known.former.get(job_id)
+        how: dict[str, Any] = {"job_id": job_id, "token": token, "worker": self.among(["w1", None])}
+        what = self.draw(st.integers(0, 9))
+        if what < 3 or row is None:
+            return Settlement(status="completed", output=self.among(JSON), **how)
+        if what < 5:
+            return Settlement(status="completed", continuation=self.continuation(row), **how)
+        if what < 8:
+            error = self.either(self.draw(errors), None)
+            return Settlement(status=self.among(["failed", "expired", "cancelled"]), error=error, **how)
+        if token is None and not self.one_in(4):
+            return Settlement(status="cancelled", **how)
+        if what == 8:
+            return Settlement(status="pending", give_back=True, **how)
+        return Settlement(status="pending", error=self.either(self.draw(errors), None), schedule=self.when(), **how)
+
+    def leases(self) -> list[Lease]:
+        return [Lease(*self.held(), self.draw(spans)) for _ in range(self.draw(st.integers(1, 3)))]
+
+    # Queries
+
+    def query(self) -> Step:
+        what = self.draw(st.integers(0, 4))
+        if what == 0:
+            return Step("get_jobs", (self.job_ids(5),))
+        if what == 1:
+            return Step("get_chains", ([self.chain_id() for _ in range(3)],))
+        if what == 2:
+            return Step("job_blockers", (self.job_ids(5),))
+        return Step("stats", ()) if what == 3 else Step("next_available_in", (self.types(),))
+
+    def job_filter(self) -> JobFilter:
+        return JobFilter(**self._conditions(self.job_id))
+
+    def chain_filter(self) -> ChainFilter:
+        return ChainFilter(root_only=self.one_in(3), **self._conditions(self.chain_id))
+
+    def _conditions(self, some_id: Any) -> dict[str, Any]:
+        return {
+            "type_name": self.either(None, self.draw(types), 3),
+            "status": self.either(None, self.among(STATUSES), 2),
+            "ids": tuple(some_id() for _ in range(self.draw(st.integers(0, 4)))) if self.one_in(5) else None,
+            "created_after": self.moment() if self.one_in(6) else None,
+            "created_before": self.moment() if self.one_in(6) else None,
+        }
+
+    def page(self) -> PageRequest:
+        """From the start, most of the time; else after some id, also where that is no position at all."""
+        after = self.job_id() if self.one_in(10) else None
+        return PageRequest(self.among([2, 1, 3, 10, 0]), after, self.among(["asc", "desc"]))

@@ -1,0 +1,58 @@
+"""Random programs give the same results on every adapter as on the model."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+from tests.machine import adapters
+from tests.machine.machine import Factory, StateMachine
+
+SETTINGS = settings(
+    deadline=None,
+    database=None,
+    derandomize=True,
+    report_multiple_bugs=False,
+    phases=[Phase.generate, Phase.shrink],
+    suppress_health_check=list(HealthCheck),
+)
+
+FACTORIES = {
+    "memory": adapters.memory,
+    "sqlite": adapters.sqlite,
+    "async_memory": adapters.async_memory,
+    "async_sqlite": adapters.async_sqlite,
+}
+EXAMPLES = {"memory": 20, "sqlite": 100, "async_memory": 15, "async_sqlite": 25}
+
+
+def machine_on(factory: Factory) -> type[StateMachine]:
+    class Machine(StateMachine):
+        pass
+
+    Machine.factory = staticmethod(factory)
+    return Machine
+
+
+@pytest.mark.parametrize("name", FACTORIES)
+def test_random_programs_give_the_same_results_as_on_the_model(name: str) -> None:
+    run_state_machine_as_test(
+        machine_on(FACTORIES[name]),
+        settings=settings(SETTINGS, max_examples=EXAMPLES[name], stateful_step_count=50),
+    )
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", FACTORIES)
+def test_many_random_programs_give_the_same_results_as_on_the_model(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = random.SystemRandom().getrandbits(32)
+    with capsys.disabled():
+        print(f"\n{name}: --hypothesis-seed={seed}")  # noqa: T201
+    run_state_machine_as_test(
+        machine_on(FACTORIES[name]),
+        settings=settings(SETTINGS, max_examples=30 * EXAMPLES[name], stateful_step_count=80, derandomize=False),
+    )
