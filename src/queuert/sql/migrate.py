@@ -49,21 +49,22 @@ def migrate(migrations: Sequence[Migration], texts: Mapping[str, Text], **record
     current = yield from _current(texts, known)
     applied: list[int] = []
     for migration in migrations:
-        if migration.version > current and (yield from atomically(_apply(migration, known, texts, recorded))):
-            applied.append(migration.version)
+        if migration.version > current:
+            applied += yield from atomically(_apply(migration, known, texts, recorded))
     return applied
 
 
 def _apply(
     migration: Migration, known: int, texts: Mapping[str, Text], recorded: Mapping[str, Any]
-) -> Program[bool]:
+) -> Program[list[int]]:
+    """The version, or nothing if somebody else has applied it in the meantime."""
     if (yield from _current(texts, known)) >= migration.version:
-        return False
+        return []
     yield texts["migrate.create"]()
     for statement in migration.statements:
         yield Statement(statement, {}, writes=True)
     yield texts["migrate.record"](version=migration.version, **recorded)
-    return True
+    return [migration.version]
 
 
 def _current(texts: Mapping[str, Text], known: int) -> Program[int]:

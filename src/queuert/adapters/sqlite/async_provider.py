@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from queuert.adapters.sqlite import session
 from queuert.adapters.sqlite.connecting import Database
 from queuert.adapters.sqlite.joining import Joining
 from queuert.adapters.sqlite.locking import WriteLock
-from queuert.adapters.sqlite.threads import Seat, Threads, finish
-from queuert.errors import ClientClosed, TransactionMisused
+from queuert.adapters.sqlite.threads import Seat, Threads, Work, finish
+from queuert.errors import ClientClosed
 from queuert.ports.provider import AsyncProvider
 from queuert.sql.statement import Statement
+
+T = TypeVar("T")
 
 READERS = 4
 
@@ -43,35 +45,11 @@ class AsyncSqliteProvider:
         """The writing connection, while a transaction is open on it."""
         self._closed = False
 
-    @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[sqlite3.Connection, None]:
-        self._check_open()
-        await self._lock.acquire()
-        connection = self._own = await self._holding_lock(self._begin, undo=_roll_back)
-        try:
-            yield connection
-        except BaseException as error:
-            session.note_if_gone(error, await self._last(_roll_back))
-            raise
-        else:
-            await self._last(self._commit)
+    def transaction(self) -> _Transaction:
+        return _Transaction(self)
 
-    @asynccontextmanager
-    async def savepoint(self, connection: sqlite3.Connection) -> AsyncGenerator[None, None]:
-        self._check_open()
-        if connection is not self._own:
-            with self._joining.savepoint(connection):
-                yield
-            return
-        await self._inside(lambda _: session.save(connection, self._path))
-        try:
-            yield
-        except BaseException as error:
-            intact = await self._inside(lambda _: session.roll_back_to(connection))
-            session.note_if_gone(error, intact)
-            raise
-        else:
-            await self._inside(lambda _: session.release(connection, self._path))
+    def savepoint(self, connection: sqlite3.Connection) -> _Savepoint:
+        return _Savepoint(self, connection)
 
     async def execute(self, connection: sqlite3.Connection | None, command: Statement) -> Any:
         self._check_open()
@@ -84,7 +62,7 @@ class AsyncSqliteProvider:
             session.require_open(connection)
             return session.execute(connection, command, self._path)
 
-        return await self._inside(run)
+        return await self.inside(run)
 
     def check(self, connection: sqlite3.Connection) -> None:
         self._check_open()
@@ -113,7 +91,7 @@ class AsyncSqliteProvider:
         self._lock.release()
         return rows
 
-    async def _holding_lock(self, task: Callable[[Seat], Any], undo: Callable[[Seat], Any] | None) -> Any:
+    async def _holding_lock(self, task: Callable[[Seat], T], undo: Callable[[Seat], Any] | None) -> T:
         """Do something in the writer's thread; if that fails or is given up, the lock is passed on."""
         try:
             work = self._writer.submit(task)
@@ -123,44 +101,105 @@ class AsyncSqliteProvider:
         try:
             return await work.future
         except asyncio.CancelledError:
-            # The thread works in order, so what undoes it comes after it.
-            last = work if undo is None else self._writer.submit(undo)
-            if last.finished:
-                self._lock.release()
-            else:
-                last.on_finish = self._lock.release
+            self._abandon(work, undo)
             raise
         except BaseException:
             self._lock.release()
             raise
 
-    async def _inside(self, task: Callable[[Seat], Any]) -> Any:
+    def _abandon(self, work: Work[Any], undo: Callable[[Seat], Any] | None) -> None:
+        """Pass the lock on when the thread is done. It works in order, so what undoes a call comes after it."""
+        if undo is not None and not self._closed:
+            work = self._writer.submit(undo)
+        if work.finished:
+            self._lock.release()
+        else:
+            work.on_finish = self._lock.release
+
+    async def inside(self, task: Callable[[Seat], T]) -> T:
         """Do something in the open transaction. Nobody else touches the connection until it is done."""
         return await finish(self._writer.submit(task))
 
-    async def _last(self, task: Callable[[Seat], Any]) -> Any:
-        """Do what ends the transaction, and let the next one in."""
+    async def begin(self) -> sqlite3.Connection:
+        self._check_open()
+        await self._lock.acquire()
+        self._own = await self._holding_lock(self._begin, undo=_roll_back)
+        return self._own
+
+    async def end(self, *, commit: bool) -> bool:
+        """End the transaction, and let the next one in. False: it could not be rolled back."""
         self._own = None
         try:
-            return await finish(self._writer.submit(task))
+            return await finish(self._writer.submit(self._commit if commit else _roll_back))
         finally:
             self._lock.release()
+
+    def joined(self, connection: sqlite3.Connection) -> session.Savepoint | None:
+        """How to set a savepoint on a connection that is not ours."""
+        self._check_open()
+        return None if connection is self._own else self._joining.savepoint(connection)
 
     def _begin(self, seat: Seat) -> sqlite3.Connection:
         connection = seat.take()
         session.begin(connection, self._path)
         return connection
 
-    def _commit(self, seat: Seat) -> None:
+    def _commit(self, seat: Seat) -> bool:
         try:
             session.commit(seat.take(), self._path)
-        except TransactionMisused:
+        except BaseException:
             seat.leave()  # whatever was done to it, the next one is as good as new
             raise
+        return True
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosed("SQLite provider")
+
+
+class _Transaction:
+    """A transaction on the writing connection."""
+
+    def __init__(self, provider: AsyncSqliteProvider) -> None:
+        self._provider = provider
+
+    async def __aenter__(self) -> sqlite3.Connection:
+        return await self._provider.begin()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        intact = await self._provider.end(commit=error is None)
+        if error is not None:
+            session.note_if_gone(error, intact=intact)
+
+
+class _Savepoint:
+    """A block inside the open transaction that is undone on an error."""
+
+    def __init__(self, provider: AsyncSqliteProvider, connection: sqlite3.Connection) -> None:
+        self._provider = provider
+        self._connection = connection
+        self._path = provider.database.path
+        self._joined: session.Savepoint | None = None
+
+    async def __aenter__(self) -> None:
+        self._joined = self._provider.joined(self._connection)
+        if self._joined is not None:
+            self._joined.__enter__()
+        else:
+            await self._provider.inside(lambda _: session.save(self._connection, self._path))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._joined is not None:
+            self._joined.__exit__(kind, error, traceback)
+        elif error is None:
+            await self._provider.inside(lambda _: session.release(self._connection, self._path))
+        else:
+            intact = await self._provider.inside(lambda _: session.roll_back_to(self._connection))
+            session.note_if_gone(error, intact=intact)
 
 
 def _roll_back(seat: Seat) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from queuert.adapters.sqlite.reading import job_blockers
 from queuert.adapters.sqlite.rows import Row, add_seconds, job_of
 from queuert.adapters.sqlite.store import Store, array
-from queuert.model import BlockerRow, Claimed, ClaimRequest, ClaimResult, JobRow, Lease, TypeLimit
+from queuert.model import BlockerRow, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 from queuert.ports.program import Program, atomically
 
 PROMOTED_AT_ONCE = 1000
@@ -29,11 +29,20 @@ class _Room(msgspec.Struct):
 class _Lane(msgspec.Struct):
     """One type of one queue."""
 
-    limit: TypeLimit
+    type_name: str
     priority: int
     left: int
     queue: _Room
     leased_until: int
+
+    def has_room(self) -> bool:
+        return self.left > 0 and self.queue.left > 0
+
+
+class _Choice(msgspec.Struct):
+    taken: dict[int, _Lane]
+    more: bool = False
+    final: bool = True
 
 
 def claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
@@ -44,75 +53,102 @@ def claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
 
 def _claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
     now = store.now()
-    lanes, cluster = yield from _rooms(store, request, now)
-    if not lanes or cluster <= 0:
-        return ClaimResult([], more=False)
-    wanted = max(0, min(request.limit, cluster))
-    types = array(list({lane.limit.name for lane in lanes}))
-    yield store("claim.promote", types=types, now=now, bound=max(PROMOTED_AT_ONCE, wanted + 1))
-    # One more than can be taken shows whether there is more. If every lane may fill the claim alone, the merged order
-    # is final and its head is enough; otherwise the head of each lane may be needed.
-    simple = all(lane.left >= wanted and lane.queue.left >= wanted for lane in lanes)
+    running = yield from _running(store, request)
+    choice = yield from _find(store, request, running, now)
+    if not choice.taken:
+        return ClaimResult([], choice.more)
+    number = len(choice.taken)
+    last: list[Row] = yield store("claim.tokens", number=number)
     rows: list[Row] = yield store(
-        "claim.candidates",
-        types=array([(lane.limit.name, lane.priority) for lane in lanes]),
-        now=now,
-        head=wanted + 1,
-        total=wanted + 1 if simple else -1,
-    )
-    taken, more = _choose(rows, lanes, request.limit, cluster)
-    if not taken:
-        return ClaimResult([], more)
-    last: list[Row] = yield store("claim.tokens", number=len(taken))
-    updated: list[Row] = yield store(
         "claim.take",
-        taken=array([(rowid, lane.leased_until) for rowid, lane in taken]),
+        taken=array([(rowid, lane.leased_until) for rowid, lane in choice.taken.items()]),
         now=now,
         worker=request.worker,
-        first_token=last[0][0] - len(taken) + 1,
+        first_token=last[0][0] - number + 1,
     )
-    jobs = sorted((job_of(row) for row in updated), key=_token)
+    jobs = sorted((job_of(row) for row in rows), key=_token)
     blockers = yield from job_blockers(store, [job.id for job in jobs])
-    return ClaimResult([_claimed(*pair) for pair in zip(jobs, blockers, strict=True)], more)
+    return ClaimResult([_claimed(*pair) for pair in zip(jobs, blockers, strict=True)], choice.more)
 
 
-def _rooms(store: Store, request: ClaimRequest, now: int) -> Program[tuple[list[_Lane], int]]:
-    """The types that have room for a job, and the room of the whole cluster."""
-    capped = [queue for queue in request.queues if queue.max_concurrency]
-    running: dict[str, int] = {}
-    if capped or request.cluster_cap:
-        running = dict((yield store("claim.running")))
+def _running(store: Store, request: ClaimRequest) -> Program[dict[str, int]]:
+    """The running jobs by type, if there is a cap that counts them. A cap of 0 needs no counting."""
+    if not request.cluster_cap and not any(queue.max_concurrency for queue in request.queues):
+        return {}
+    rows: list[tuple[str, int]] = yield store("claim.running")
+    return dict(rows)
+
+
+def _find(store: Store, request: ClaimRequest, running: Mapping[str, int], now: int) -> Program[_Choice]:
+    """Look at the heads of the types, and further down if a head was too short to decide."""
+    cluster = _UNLIMITED if request.cluster_cap is None else request.cluster_cap - sum(running.values())
+    lanes = _lanes(request, running, now)
+    if not lanes or cluster <= 0:
+        return _Choice({})
+    # One more than can be taken shows whether there is more.
+    enough = max(0, min(request.limit, cluster)) + 1
+    names = array(list({lane.type_name for lane in lanes}))
+    yield store("claim.promote", types=names, now=now, bound=max(PROMOTED_AT_ONCE, enough))
+    # If every lane may fill the claim alone, no candidate is ever passed over, and so many of the merged order suffice.
+    free = all(min(lane.left, lane.queue.left) >= enough for lane in lanes)
+    head = 8 + 2 * enough // len(lanes)
+    while True:
+        head = min(head, enough)
+        rows: list[tuple[int, int, int]] = yield store(
+            "claim.candidates",
+            types=array([(lane.type_name, lane.priority) for lane in lanes]),
+            now=now,
+            head=head,
+            total=enough if free else -1,
+        )
+        choice = _choose(rows, lanes, request.limit, cluster, head if head < enough else _UNLIMITED)
+        if choice.final:
+            return choice
+        head *= 4
+        lanes = _lanes(request, running, now)
+
+
+def _lanes(request: ClaimRequest, running: Mapping[str, int], now: int) -> list[_Lane]:
+    """The types that have room for a job."""
     lanes: list[_Lane] = []
     for queue in request.queues:
         room = _Room(_UNLIMITED)
         if queue.max_concurrency is not None:
             room.left = queue.max_concurrency - sum(running.get(name, 0) for name in set(queue.members))
         lanes += [
-            _Lane(limit, queue.priority, limit.limit, room, add_seconds(now, limit.lease))
+            _Lane(limit.name, queue.priority, limit.limit, room, add_seconds(now, limit.lease))
             for limit in queue.types
             if limit.limit > 0 and room.left > 0
         ]
-    cap = request.cluster_cap
-    return lanes, _UNLIMITED if cap is None else cap - sum(running.values())
+    return lanes
 
 
 def _choose(
-    candidates: Sequence[Row], lanes: Sequence[_Lane], limit: int, cluster: int
-) -> tuple[list[tuple[int, _Lane]], bool]:
-    """The candidates in their order, each unless some room is used up. True: only the limit left one out."""
-    taken: dict[int, _Lane] = {}
-    for rowid, position, *_ in candidates:
+    candidates: Sequence[tuple[int, int, int]], lanes: Sequence[_Lane], limit: int, cluster: int, head: int
+) -> _Choice:
+    """The candidates in their order, each unless some room is used up.
+
+    After the last of a head that was cut off, nobody knows whose turn it is: the choice is final if it ends before.
+    """
+    choice = _Choice({})
+    seen = [0] * len(lanes)
+    for rowid, position, _ in candidates:
         lane = lanes[position]
-        if rowid in taken or lane.left <= 0 or lane.queue.left <= 0:
-            continue
-        if len(taken) >= cluster:
-            break
-        if len(taken) >= limit:
-            return list(taken.items()), True
-        taken[rowid] = lane
-        lane.left -= 1
-        lane.queue.left -= 1
-    return list(taken.items()), False
+        seen[position] += 1
+        if lane.has_room() and rowid not in choice.taken:
+            if len(choice.taken) >= limit:
+                choice.more = choice.final = True
+                return choice
+            choice.taken[rowid] = lane
+            lane.left -= 1
+            lane.queue.left -= 1
+            if len(choice.taken) >= cluster:
+                return choice
+        if seen[position] == head and lane.has_room():
+            choice.final = False
+            if len(choice.taken) < limit:
+                return choice
+    return choice
 
 
 def _token(job: JobRow) -> int:
@@ -136,9 +172,7 @@ def renew(store: Store, leases: Sequence[Lease]) -> Program[list[str]]:
     return [lease.job_id for lease in leases if (lease.job_id, lease.token) not in renewed]
 
 
-def reap(
-    store: Store, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes
-) -> Program[list[JobRow]]:
+def reap(store: Store, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
     if not types or limit <= 0:
         return []
     now = store.now()

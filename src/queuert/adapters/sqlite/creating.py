@@ -87,7 +87,7 @@ def _decide(plan: _Plan, job: NewJob) -> None:
         raise JobIdExists(job.id)
     left = _wait_for_blockers(plan, job) if job.blockers else 0
     status: Status = "blocked" if left else "pending"
-    scheduled_at = plan.now if job.schedule.at is job.schedule.after else resolve(job.schedule, plan.now)
+    scheduled_at = resolve(job.schedule, plan.now)
     ready = status == "pending" and scheduled_at <= plan.now
     plan.ids.add(job.id)
     plan.rows.append((
@@ -165,9 +165,7 @@ def _answers(plan: _Plan) -> Program[list[Created]]:
 def _refuse_taken_ids(store: Store, ids: Sequence[str], plan: _Plan) -> Program[None]:
     rows: list[Row] = yield store("read.jobs", ids=array(ids))
     taken = {row[0] for row in rows}
-    deduplicated = {
-        job_id for job_id, answer in zip(ids, plan.answers, strict=False) if isinstance(answer, str)
-    }
+    deduplicated = {job_id for job_id, answer in zip(ids, plan.answers, strict=False) if isinstance(answer, str)}
     for job_id in ids:
         if job_id in taken and job_id not in deduplicated:
             raise JobIdExists(job_id)

@@ -26,7 +26,7 @@ def _delete(store: Store, ids: Sequence[str], *, cascade: bool) -> Program[Delet
     if not doomed:
         return Deleted([], {})
     chains = array(doomed)
-    edges: list[Row] = yield store("delete_chains.waiting", chains=chains)
+    edges: list[tuple[str, str]] = yield store("delete_chains.waiting", chains=chains)
     if edges:
         waiting: dict[str, list[str]] = {}
         for chain_id, job_id in sorted(edges):

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 from queuert.adapters.sqlite import session
@@ -54,41 +53,60 @@ class Joining:
         _require_transaction(connection)
         if command.writes and id(connection) not in self._saved:
             self._write_lock.require()
-        with self._explained():
+        try:
             return session.execute(connection, command, self._path)
-
-    @contextmanager
-    def savepoint(self, connection: sqlite3.Connection) -> Iterator[None]:
-        _require_transaction(connection)
-        outermost = id(connection) not in self._saved
-        if outermost:
-            self._write_lock.require()
-            self._saved.add(id(connection))
-        try:
-            session.save(connection, self._path)
-            try:
-                yield
-            except BaseException as error:
-                session.note_if_gone(error, session.roll_back_to(connection))
-                raise
-            else:
-                session.release(connection, self._path)
-        finally:
-            if outermost:
-                self._saved.discard(id(connection))
-
-    def close(self) -> None:
-        self._write_lock.close()
-
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
         except StorageBusy as busy:  # a transaction that has the write lock never meets this
             raise TransactionMisused(
                 f"the transaction of this connection does not hold the write lock of {self._path}, and cannot get it "
                 f"now, because somebody else writes or has written: {_BEGIN}"
             ) from busy.__cause__
+
+    def savepoint(self, connection: sqlite3.Connection) -> JoinedSavepoint:
+        return JoinedSavepoint(self, connection, self._path)
+
+    def enter(self, connection: sqlite3.Connection) -> bool:
+        """A savepoint is about to be set. True: the first one, which sees to the write lock."""
+        _require_transaction(connection)
+        if id(connection) in self._saved:
+            return False
+        self._write_lock.require()
+        self._saved.add(id(connection))
+        return True
+
+    def leave(self, connection: sqlite3.Connection) -> None:
+        self._saved.discard(id(connection))
+
+    def close(self) -> None:
+        self._write_lock.close()
+
+
+class JoinedSavepoint(session.Savepoint):
+    """A savepoint in the caller's transaction."""
+
+    __slots__ = ("_is_first", "_joining")
+
+    def __init__(self, joining: Joining, connection: sqlite3.Connection, path: str) -> None:
+        super().__init__(connection, path)
+        self._joining = joining
+        self._is_first = False
+
+    def __enter__(self) -> None:
+        self._is_first = self._joining.enter(self._connection)
+        try:
+            super().__enter__()
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._leave()
+        super().__exit__(kind, error, traceback)
+
+    def _leave(self) -> None:
+        if self._is_first:
+            self._joining.leave(self._connection)
 
 
 def _require_transaction(connection: sqlite3.Connection) -> None:

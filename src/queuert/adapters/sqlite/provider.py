@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from queuert.adapters.sqlite import session
 from queuert.adapters.sqlite.connecting import Database
 from queuert.adapters.sqlite.joining import Joining
-from queuert.errors import ClientClosed, TransactionMisused, TransactionNested
+from queuert.errors import ClientClosed, TransactionNested
 from queuert.ports.provider import SyncProvider
 from queuert.sql.statement import Statement
 
@@ -62,49 +61,14 @@ class SqliteProvider:
         self._joining = Joining(database)
         self._closed = False
 
-    @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
-        place = self._place()
-        if place.in_transaction:
-            raise TransactionNested(
-                "this thread has a transaction open and would wait for itself: use the transaction that is open"
-            )
-        with self._using(place):
-            connection = place.connect()
-            session.begin(connection, self.database.path)
-            place.in_transaction = True
-            try:
-                yield connection
-            except BaseException as error:
-                intact = session.roll_back(connection)
-                session.note_if_gone(error, intact)
-                if not intact:
-                    place.drop()
-                raise
-            else:
-                try:
-                    session.commit(connection, self.database.path)
-                except TransactionMisused:
-                    place.drop()  # whatever was done to it, the next one is as good as new
-                    raise
-            finally:
-                place.in_transaction = False
+    def transaction(self) -> _Transaction:
+        return _Transaction(self)
 
-    @contextmanager
-    def savepoint(self, connection: sqlite3.Connection) -> Iterator[None]:
+    def savepoint(self, connection: sqlite3.Connection) -> session.Savepoint:
         self._check_open()
-        if not self._is_own(connection):
-            with self._joining.savepoint(connection):
-                yield
-            return
-        session.save(connection, self.database.path)
-        try:
-            yield
-        except BaseException as error:
-            session.note_if_gone(error, session.roll_back_to(connection))
-            raise
-        else:
-            session.release(connection, self.database.path)
+        if self._is_own(connection):
+            return session.Savepoint(connection, self.database.path)
+        return self._joining.savepoint(connection)
 
     def execute(self, connection: sqlite3.Connection | None, command: Statement) -> Any:
         if connection is not None:
@@ -112,8 +76,11 @@ class SqliteProvider:
             return self._execute_inside(connection, command)
         place = self._place()
         if not place.in_transaction:
-            with self._using(place):
+            self.enter()
+            try:
                 return session.execute(place.connect(), command, self.database.path)
+            finally:
+                self.leave(place)
         if command.writes:
             raise TransactionNested(
                 "this thread has a transaction open and would wait for itself: write in the transaction that is open"
@@ -155,15 +122,23 @@ class SqliteProvider:
                 self._places.add(place)
         return place
 
-    @contextmanager
-    def _using(self, place: _Place) -> Iterator[None]:
-        with place.in_use:
-            self._check_open()
-            try:
-                yield
-            finally:
-                if self._closed:
-                    place.drop()
+    def enter(self) -> _Place:
+        """This thread's place, for as long as `leave` is not called."""
+        place = self._place()
+        if place.in_transaction:
+            raise TransactionNested(
+                "this thread has a transaction open and would wait for itself: use the transaction that is open"
+            )
+        place.in_use.acquire()
+        if self._closed:  # in the meantime, by another thread
+            place.in_use.release()
+        self._check_open()
+        return place
+
+    def leave(self, place: _Place) -> None:
+        place.in_use.release()
+        if self._closed:
+            place.drop()
 
     def _is_own(self, connection: sqlite3.Connection) -> bool:
         place: _Place | None = getattr(self._local, "place", None)
@@ -172,6 +147,42 @@ class SqliteProvider:
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosed("SQLite provider")
+
+
+class _Transaction:
+    """A transaction on this thread's connection."""
+
+    def __init__(self, provider: SqliteProvider) -> None:
+        self._provider = provider
+        self._path = provider.database.path
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._place = self._provider.enter()
+        try:
+            self._connection = self._place.connect()
+            session.begin(self._connection, self._path)
+        except BaseException:
+            self._provider.leave(self._place)
+            raise
+        self._place.in_transaction = True
+        return self._connection
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        intact = False
+        try:
+            if error is None:
+                session.commit(self._connection, self._path)
+                intact = True
+            else:
+                intact = session.roll_back(self._connection)
+                session.note_if_gone(error, intact=intact)
+        finally:
+            self._place.in_transaction = False
+            if not intact:
+                self._place.drop()  # whatever was done to it, the next one is as good as new
+            self._provider.leave(self._place)
 
 
 if TYPE_CHECKING:

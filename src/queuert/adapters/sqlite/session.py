@@ -10,6 +10,7 @@ if another one has been begun since.
 from __future__ import annotations
 
 import sqlite3
+from types import TracebackType
 from typing import Any
 
 from queuert.adapters.sqlite.translating import translate
@@ -121,7 +122,28 @@ def roll_back_to(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def note_if_gone(error: BaseException, intact: bool) -> None:
+class Savepoint:
+    """A block inside the open transaction that is undone on an error."""
+
+    __slots__ = ("_connection", "_path")
+
+    def __init__(self, connection: sqlite3.Connection, path: str) -> None:
+        self._connection = connection
+        self._path = path
+
+    def __enter__(self) -> None:
+        save(self._connection, self._path)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            release(self._connection, self._path)
+        else:
+            note_if_gone(error, intact=roll_back_to(self._connection))
+
+
+def note_if_gone(error: BaseException, *, intact: bool) -> None:
     """The user's error goes on its way; that it could not be undone is added to it."""
     if not intact:
         error.add_note(f"queuert: this could not be rolled back, {ENDED_INSIDE}")

@@ -32,11 +32,11 @@ def _settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]
     completed: list[str] = []
     for batch in _batches(settlements):
         items = array([_item(settlements[position], now) for position in batch])
-        rows: list[Row] = yield store("settle.apply", items=items, now=now)
-        chains = dict(rows)  # type: ignore[arg-type]  # rows of two
+        rows: list[tuple[str, str]] = yield store("settle.apply", items=items, now=now)
+        chains = dict(rows)
         for position in batch:
             settlement = settlements[position]
-            chain_id: str | None = chains.get(settlement.job_id)
+            chain_id = chains.get(settlement.job_id)
             if chain_id is not None:
                 held[position] = True
                 if settlement.status == "completed" and settlement.continuation is None:
@@ -76,14 +76,12 @@ def _item(settlement: Settlement, now: int) -> tuple[Any, ...]:
 
 
 def _unblock(store: Store, chains: Sequence[str], now: int) -> Program[list[Unblocked]]:
-    rows: list[Row] = yield store("settle.unblock", chains=array(chains), now=now)
+    rows: list[tuple[str, str, int | None]] = yield store("settle.unblock", chains=array(chains), now=now)
     # A job that still waits for others comes back too, with no readiness.
-    return [Unblocked(row[0], row[1], bool(row[2])) for row in sorted(rows) if row[2] is not None]
+    return [Unblocked(job_id, name, bool(ready)) for job_id, name, ready in sorted(rows) if ready is not None]
 
 
-def _continue(
-    store: Store, settlements: Sequence[Settlement], held: Sequence[bool]
-) -> Program[list[Created | None]]:
+def _continue(store: Store, settlements: Sequence[Settlement], held: Sequence[bool]) -> Program[list[Created | None]]:
     created: list[Created | None] = [None] * len(settlements)
     continuations: dict[int, NewJob] = {
         position: settlement.continuation

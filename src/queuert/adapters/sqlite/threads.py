@@ -11,6 +11,7 @@ import asyncio
 import sqlite3
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -58,10 +59,8 @@ class Work(Generic[T]):
             result = self.task(seat)
         except BaseException as raised:
             error = raised
-        try:
+        with suppress(RuntimeError):  # the loop was closed: nobody waits any more
             self.loop.call_soon_threadsafe(self._resolve, result, error)
-        except RuntimeError:
-            pass  # the loop was closed: nobody waits any more
 
     def _resolve(self, result: T, error: BaseException | None) -> None:
         """Back on the event loop."""

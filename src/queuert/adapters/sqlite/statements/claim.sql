@@ -5,44 +5,34 @@
 -- write: promote
 UPDATE {prefix}job SET ready = 1
 WHERE rowid IN (
-    SELECT due.value
+    SELECT due.rowid
     FROM json_each(:types) AS asked
-    CROSS JOIN json_each((
-        SELECT json_group_array(job_rowid) FROM (
-            SELECT job.rowid AS job_rowid
-            FROM {prefix}job AS job
-            WHERE job.ready = 0 AND job.type_name = asked.value AND job.scheduled_at <= :now
-            ORDER BY job.scheduled_at
-            LIMIT :bound
-        )
-    )) AS due
+    CROSS JOIN {prefix}job AS due ON due.rowid IN (
+        SELECT job.rowid
+        FROM {prefix}job AS job
+        WHERE job.ready = 0 AND job.type_name = asked.value AND job.scheduled_at <= :now
+        ORDER BY job.scheduled_at
+        LIMIT :bound
+    )
 );
 
 -- Running jobs by type (NULL: of all types). By job_running, which has nothing but running jobs.
 -- read: running
 SELECT type_name, count(*) FROM {prefix}job WHERE status = 'running' GROUP BY type_name;
 
--- The head of each type's ready jobs, merged. `types` holds [name, queue priority]; a subquery that makes one JSON text
--- of a type's head is how SQLite spells LATERAL. By job_ready, which covers it.
+-- The head of each type's ready jobs, merged. `types` holds [name, queue priority]. An IN with a subquery that looks at the
+-- type is how SQLite spells LATERAL. By job_ready, then by rowid.
 -- read: candidates
-SELECT
-    json_extract(head.value, '$[0]') AS job_rowid,
-    asked.key,
-    json_extract(asked.value, '$[1]') AS queue_priority,
-    json_extract(head.value, '$[1]') AS priority,
-    json_extract(head.value, '$[2]') AS scheduled_at,
-    json_extract(head.value, '$[3]') AS id
+SELECT job.rowid, asked.key, json_extract(asked.value, '$[1]') AS queue_priority
 FROM json_each(:types) AS asked
-CROSS JOIN json_each((
-    SELECT json_group_array(json_array(job_rowid, priority, scheduled_at, id)) FROM (
-        SELECT job.rowid AS job_rowid, job.priority, job.scheduled_at, job.id
-        FROM {prefix}job AS job
-        WHERE job.ready = 1 AND job.type_name = json_extract(asked.value, '$[0]') AND job.scheduled_at <= :now
-        ORDER BY job.priority, job.scheduled_at, job.id
-        LIMIT :head
-    )
-)) AS head
-ORDER BY queue_priority, priority, scheduled_at, id
+CROSS JOIN {prefix}job AS job ON job.rowid IN (
+    SELECT head.rowid
+    FROM {prefix}job AS head
+    WHERE head.ready = 1 AND head.type_name = json_extract(asked.value, '$[0]') AND head.scheduled_at <= :now
+    ORDER BY head.priority, head.scheduled_at, head.id
+    LIMIT :head
+)
+ORDER BY queue_priority, job.priority, job.scheduled_at, job.id, asked.key
 LIMIT :total;
 
 -- Tokens are handed out from one counter, which only goes up.

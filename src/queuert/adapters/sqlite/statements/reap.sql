@@ -1,21 +1,19 @@
 -- Putting back jobs whose lease has ended. The look locks nothing, since nearly always there is nothing to be found;
 -- the update takes the write lock and believes only what is still so.
 
--- The oldest of each type, merged. By job_running.
+-- The oldest of each type, merged. By job_running, then by rowid.
 -- read: ended
-SELECT json_extract(head.value, '$[0]') AS id, json_extract(head.value, '$[1]') AS leased_until
+SELECT job.id
 FROM json_each(:types) AS asked
-CROSS JOIN json_each((
-    SELECT json_group_array(json_array(id, leased_until)) FROM (
-        SELECT job.id, job.leased_until
-        FROM {prefix}job AS job
-        WHERE job.status = 'running' AND job.type_name = asked.value AND job.leased_until <= :now
-            AND job.id NOT IN (SELECT value FROM json_each(:ignored))
-        ORDER BY job.leased_until, job.id
-        LIMIT :limit
-    )
-)) AS head
-ORDER BY leased_until, id
+CROSS JOIN {prefix}job AS job ON job.rowid IN (
+    SELECT head.rowid
+    FROM {prefix}job AS head
+    WHERE head.status = 'running' AND head.type_name = asked.value AND head.leased_until <= :now
+        AND head.id NOT IN (SELECT value FROM json_each(:ignored))
+    ORDER BY head.leased_until, head.id
+    LIMIT :limit
+)
+ORDER BY job.leased_until, job.id
 LIMIT :limit;
 
 -- By primary key.

@@ -4,7 +4,7 @@
 -- read: counts
 SELECT type_name, status, count(*), NULL
 FROM {prefix}job
-WHERE status IN ('blocked', 'failed', 'cancelled', 'expired') AND (status = 'blocked' OR status = 'failed')
+WHERE status < 'pending' AND status <> 'completed' AND (status = 'blocked' OR status = 'failed')
 GROUP BY type_name, status
 UNION ALL
 SELECT type_name, 'running', count(*), NULL FROM {prefix}job WHERE status = 'running' GROUP BY type_name
