@@ -128,8 +128,9 @@ class ChainWaiting:
                 if done:
                     return output
                 self._keep_polling()
+                left = deadline.left()  # outside of the try: WaitTimeout is a TimeoutError, too
                 try:
-                    async with asyncio.timeout(deadline.left()):
+                    async with asyncio.timeout(left):
                         await woken.wait()
                 except TimeoutError:
                     # Read once more, then let the deadline decide: the end may have come unannounced.
