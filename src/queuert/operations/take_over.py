@@ -46,9 +46,12 @@ class TakenOver:
         if self._type_name is not None and row.type_name != self._type_name:
             raise JobTypeMismatch(row.id, self._type_name, row.type_name)
         settlement = completion(self._engine, row, result, token=None)
-        yield from settle(self._engine, self._hooks, [(row, settlement)])
+        settled = yield from settle(self._engine, self._hooks, [(row, settlement)])
         (chain,) = yield from lock_chains(self._engine, [row.chain_id])
         self._row = chain.current
+        if not settled.held[0]:
+            # Somebody else settled or cancelled it in this very transaction.
+            raise ChainEnded(row.chain_id, chain.current.status)
         if isinstance(result, Job):
             self.job = result
 
