@@ -29,7 +29,7 @@ def lock_chains(engine: Engine, chain_ids: Sequence[str]) -> Program[list[ChainR
 
 def trigger(engine: Engine, hooks: Hooks, chain_ids: Sequence[str]) -> Program[list[Chain[Any]]]:
     """Make the current jobs of these chains due now; all of them, or an error and none."""
-    chains = yield from lock_chains(engine, chain_ids)
+    chains = yield from lock_chains(engine, list(dict.fromkeys(chain_ids)))
     for chain in chains:
         if chain.current.status != "pending":
             raise ChainNotTriggerable(chain.first.id, chain.current.status)
@@ -39,7 +39,7 @@ def trigger(engine: Engine, hooks: Hooks, chain_ids: Sequence[str]) -> Program[l
 
 def retry(engine: Engine, hooks: Hooks, chain_ids: Sequence[str]) -> Program[list[Chain[Any]]]:
     """Give the failed current jobs of these chains new attempts; all of them, or an error and none."""
-    chains = yield from lock_chains(engine, chain_ids)
+    chains = yield from lock_chains(engine, list(dict.fromkeys(chain_ids)))
     for chain in chains:
         if chain.current.status != "failed":
             raise ChainNotRetryable(chain.first.id, chain.current.status)

@@ -128,7 +128,7 @@ class PageQuery:
 
     def _decode(self, kind: str, cursor: str) -> str:
         try:
-            found_kind, order, key = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().split(":")
+            found_kind, order, key = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().split(":", 2)
         except (ValueError, TypeError, binascii.Error):
             raise InvalidCursor(f"{cursor!r} is no cursor: pass the next_cursor of the page before, or none") from None
         if (found_kind, order) != (kind, self._order):
