@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypedDict, cast
 
@@ -105,7 +105,14 @@ class BaseClient(Generic[Conn]):
 
     def _reading(self, tx: Transaction[Conn] | None) -> Conn | None:
         self._check_open()
-        return None if tx is None else self._connection(tx)
+        if tx is None:
+            return None
+        if not isinstance(tx, Transaction):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(
+                f"tx= takes a Transaction, got {type(tx).__name__}: pass what client.transaction() or "
+                "client.after_commit(connection) gave you, or leave it out"
+            )
+        return self._connection(tx)
 
     def _connection(self, tx: Transaction[Conn]) -> Conn:
         connection = tx.connection
@@ -114,6 +121,16 @@ class BaseClient(Generic[Conn]):
         if tx.joined:
             self._base_provider.check(connection)
         return connection
+
+    def _join(self, connection: Conn) -> Transaction[Conn]:
+        self._check_open()
+        try:
+            self._base_provider.in_transaction(connection)
+        except AttributeError:
+            raise TransactionMisused(
+                f"after_commit() takes a connection of this database's driver, got {type(connection).__name__}"
+            ) from None
+        return Transaction(connection, self._base_provider, joined=True)
 
     def _check_ended(self, tx: Transaction[Conn], connection: Conn) -> None:
         """A joined block has ended: the user's transaction must have, too."""
@@ -131,6 +148,7 @@ class BaseClient(Generic[Conn]):
         self, tx: Transaction[Conn], jobs: Sequence[Job[Any, Any]], options: StartOptions, operation: str
     ) -> Plan[list[Chain[Any]], Conn]:
         connection = self._writing(operation, tx)
+        _check_keywords(operation, options, StartOptions)
         extra = make_options(**options) if options else None
         return create.start(self.engine, tx.hooks, jobs, extra), connection
 
@@ -147,23 +165,27 @@ class BaseClient(Generic[Conn]):
     def _list_chains(
         self, job_type: TypeOrName | None, root_only: bool, options: ListOptions, tx: Transaction[Conn] | None
     ) -> Plan[Page[Chain[Any]], Conn]:
+        _check_keywords("list_chains", options, ListOptions)
         where = queries.chain_filter(self._type_name(job_type), root_only=root_only, **_filters(options))
         return queries.list_chains(self.engine, where, _page(options)), self._reading(tx)
 
     def _list_jobs(
         self, job_type: TypeOrName | None, options: ListOptions, tx: Transaction[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
+        _check_keywords("list_jobs", options, ListOptions)
         where = queries.job_filter(self._type_name(job_type), **_filters(options))
         return queries.list_jobs(self.engine, where, _page(options)), self._reading(tx)
 
     def _list_chain_jobs(
         self, chain: ChainOrId, options: PageOptions, tx: Transaction[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
+        _check_keywords("list_chain_jobs", options, PageOptions)
         return queries.list_chain_jobs(self.engine, chain_id(chain), _page(options)), self._reading(tx)
 
     def _list_blocked_jobs(
         self, chain: ChainOrId, options: PageOptions, tx: Transaction[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
+        _check_keywords("list_blocked_jobs", options, PageOptions)
         return queries.list_blocked_jobs(self.engine, chain_id(chain), _page(options)), self._reading(tx)
 
     def _get_blockers(self, job: JobOrId, tx: Transaction[Conn] | None) -> Plan[list[Chain[Any]], Conn]:
@@ -244,6 +266,13 @@ def job_id(job: JobOrId) -> str:
     if isinstance(job, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         return job
     raise InvalidArgument(f"expected a JobRecord or a job id, got {type(job).__name__}")
+
+
+def _check_keywords(operation: str, given: Mapping[str, Any], known: Any) -> None:
+    """A keyword that is not known must not pass in silence: a misspelt filter would list everything."""
+    unknown = given.keys() - (known.__required_keys__ | known.__optional_keys__)
+    if unknown:
+        raise InvalidArgument(f"{operation}() has no keyword {', '.join(sorted(unknown))}")
 
 
 def _page(options: PageOptions) -> queries.PageQuery:

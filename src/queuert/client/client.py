@@ -131,8 +131,7 @@ class Client(BaseClient[Conn]):
 
     @async_context
     async def _after_commit(self, connection: Conn) -> AsyncIterator[Transaction[Conn]]:
-        self._check_open()
-        tx = Transaction(connection, self._provider, joined=True)
+        tx = self._join(connection)
         try:
             yield tx
         finally:

@@ -133,8 +133,7 @@ class SyncClient(BaseClient[Conn]):
 
     @context
     def _after_commit(self, connection: Conn) -> Iterator[Transaction[Conn]]:
-        self._check_open()
-        tx = Transaction(connection, self._provider, joined=True)
+        tx = self._join(connection)
         try:
             yield tx
         finally:
