@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypedDict
 from urllib.parse import unquote, urlsplit
 from weakref import WeakValueDictionary
@@ -75,6 +76,7 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
 
 
 # Clients of one database in one process share these, for as long as one of them is in use.
+_sharing = Lock()
 _hubs: WeakValueDictionary[str, InProcessHub] = WeakValueDictionary()
 _stores: WeakValueDictionary[str, MemoryStore] = WeakValueDictionary()
 
@@ -86,6 +88,8 @@ class _Target:
         unknown = sorted(set(options) - ClientOptions.__annotations__.keys())
         if unknown:
             raise InvalidArgument(f"connect() has no option {', '.join(unknown)}")
+        if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(f"a database URL is a string like 'sqlite:///file.db', got {type(url).__name__}")
         parts = urlsplit(url)
         self.path: Path | None = None
         self.store: MemoryStore | None = None
@@ -102,8 +106,11 @@ class _Target:
             )
         self.table_prefix = options.get("table_prefix", "queuert_")
         self.busy_timeout = seconds(options.get("busy_timeout", 5.0), "busy_timeout")
+        notify = options.get("notify", "in-process")
+        if notify not in ("in-process", None):
+            raise InvalidArgument(f"notify must be 'in-process' or None, got {notify!r}")
         self.hub: InProcessHub | None = None
-        if options.get("notify", "in-process") is not None:
+        if notify is not None:
             self.hub = _shared(_hubs, f"{key}#{self.table_prefix}", InProcessHub) if shared else InProcessHub()
         self.client_options: dict[str, Any] = {
             "generate_id": options.get("generate_id", generate_uuid7),
@@ -121,11 +128,17 @@ def _sqlite_path(url: str) -> Path:
             f"{url!r} names no database file: use sqlite:///file.db or sqlite:////absolute/file.db "
             "(for a database in memory, memory://)"
         )
+    if "?" in path or "#" in path:
+        raise InvalidArgument(
+            f"{url!r}: options are keywords of connect(), not part of the URL "
+            "(in a file's name, write ? as %3F and # as %23)"
+        )
     return Path(unquote(path))
 
 
 def _shared(known: WeakValueDictionary[str, Any], key: str, make: Any) -> Any:
-    found = known.get(key)
-    if found is None:
-        found = known[key] = make()
-    return found
+    with _sharing:
+        found = known.get(key)
+        if found is None:
+            found = known[key] = make()
+        return found
