@@ -1,0 +1,211 @@
+"""Worlds: a database of one kind, a clock that stands still, a channel that is listened to, and clients on them.
+
+Everything is real; only the time is ours. `world.snapshot()` is all that is stored, so that a test can say "and nothing
+was written" and mean it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify, SyncInProcessNotify, SyncNoNotify
+from queuert.adapters.memory import MemoryConnection, MemoryStore, memory_state, sync_memory_state
+from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
+from queuert.client.client import Client
+from queuert.client.sync_client import SyncClient
+from queuert.jobs import Chain, Registry
+from queuert.model import Claimed, ClaimRequest, JobRow, QueueLimit, Settlement, Status, TypeLimit
+from queuert.ports.program import Program
+from tests.support.facade import awaited
+from tests.support.jobs import JOBS
+
+T = TypeVar("T")
+
+Database = Literal["memory", "sqlite"]
+Flavour = Literal["async", "sync"]
+KINDS: list[tuple[Database, Flavour]] = [
+    ("memory", "async"),
+    ("memory", "sync"),
+    ("sqlite", "async"),
+    ("sqlite", "sync"),
+]
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class World:
+    def __init__(self, database: Database, flavour: Flavour, directory: Path) -> None:
+        self.database = database
+        self.flavour = flavour
+        self.now = START
+        self.path = directory / "jobs.db"
+        self.hub = InProcessHub()
+        self.store = MemoryStore(lambda: self.now, busy_timeout=5)
+        self.heard: list[tuple[str, str]] = []
+        """What was announced: (topic, type name, chain id or job id)."""
+        for topic in ("job_scheduled", "chain_completed", "ownership_lost"):
+            self.hub.subscribe(topic, object(), self._listener(topic))  # type: ignore[arg-type]
+
+    def _listener(self, topic: str) -> Any:
+        return lambda value: self.heard.append((topic, value))
+
+    @property
+    def is_async(self) -> bool:
+        return self.flavour == "async"
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def client(self, jobs: Iterable[Any] = JOBS, *, notify: Any = "in-process", **options: Any) -> Client[Any]:
+        """A client on this world's database, to be entered; also several at a time."""
+        registry = Registry(jobs)
+        if self.flavour == "async":
+            channel = _channel(notify, lambda: InProcessNotify(self.hub), NoNotify)
+            return Client(self._state(memory_state, sqlite_state), channel, registry, **options)
+        channel = _channel(notify, lambda: SyncInProcessNotify(self.hub), SyncNoNotify)
+        return awaited(SyncClient(self._state(sync_memory_state, sync_sqlite_state), channel, registry, **options))
+
+    def _state(self, memory: Any, sqlite: Any) -> Any:
+        if self.database == "memory":
+            return memory(self.store)
+        return sqlite(self.path, busy_timeout=5.0, clock=lambda: self.now)
+
+    def connection(self) -> Any:
+        """A connection of the caller's own, to be joined. `begin` and `commit` are his to call."""
+        return OwnMemory(self.store) if self.database == "memory" else OwnSqlite(self.path)
+
+    def snapshot(self) -> list[Any]:
+        """Everything that is stored and committed."""
+        if self.database == "memory":
+            tables = self.store._tables
+            assert not tables.log, "a transaction is open"
+            return [dict(tables.rows), dict(tables._edges), dict(tables._keys)]
+        connection = sqlite3.connect(self.path)
+        try:
+            return list(connection.iterdump())
+        finally:
+            connection.close()
+
+    def count(self) -> int:
+        """The number of stored jobs."""
+        if self.database == "memory":
+            return len(self.store._tables.rows)
+        connection = sqlite3.connect(self.path)
+        try:
+            (number,) = connection.execute("SELECT count(*) FROM queuert_job").fetchone()
+            return int(number)
+        finally:
+            connection.close()
+
+
+def _channel(notify: Any, in_process: Any, none: Any) -> Any:
+    if notify == "in-process":
+        return in_process()
+    return none() if notify is None else notify
+
+
+class OwnSqlite:
+    """The caller's own sqlite3 connection and what he does with it."""
+
+    def __init__(self, path: Path) -> None:
+        self.raw: Any = sqlite3.connect(path, isolation_level=None, timeout=5)
+        self.raw.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY)")
+
+    def begin(self) -> None:
+        self.raw.execute("BEGIN IMMEDIATE")
+
+    def write(self, number: int) -> None:
+        self.raw.execute("INSERT INTO orders VALUES (?)", (number,))
+
+    def commit(self) -> None:
+        self.raw.execute("COMMIT")
+
+    def roll_back(self) -> None:
+        self.raw.execute("ROLLBACK")
+
+    def close(self) -> None:
+        self.raw.close()
+
+    def orders(self) -> list[int]:
+        return [row[0] for row in self.raw.execute("SELECT id FROM orders ORDER BY id")]
+
+
+class OwnMemory:
+    """The same for memory, which has no tables of the caller's own."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        self.raw = MemoryConnection(store)
+        self._block: Any = None
+
+    def begin(self) -> None:
+        self._block = self.raw.transaction()
+        self._block.__enter__()
+
+    def write(self, number: int) -> None:
+        pass
+
+    def commit(self) -> None:
+        self._block.__exit__(None, None, None)
+
+    def roll_back(self) -> None:
+        self._block.__exit__(RuntimeError, RuntimeError(), None)
+
+    def close(self) -> None:
+        pass
+
+
+# What a worker would do
+
+WORKER = "worker-1"
+
+
+async def run(client: Client[Any], program: Program[T]) -> T:
+    """Drive a program of the state port, in a transaction of its own."""
+    return await client._run((program, None))
+
+
+async def claim(client: Client[Any], *types: str, limit: int = 1) -> list[Claimed]:
+    limits = tuple(TypeLimit(name, limit, 60.0) for name in types or client.jobs.names)
+    queue = QueueLimit("all", 0, limits, tuple(each.name for each in limits))
+    return (await run(client, client.engine.state.claim(ClaimRequest(WORKER, limit, (queue,))))).jobs
+
+
+async def end(client: Client[Any], row: JobRow, status: Status, **fields: Any) -> None:
+    """Settle a claimed job the way a worker would, in silence: nobody is told."""
+    settlement = Settlement(job_id=row.id, token=row.token, status=status, worker=WORKER, **fields)
+    assert (await run(client, client.engine.state.settle([settlement]))).held == [True]
+
+
+async def fail(client: Client[Any], chain: Chain[Any], message: str = "boom") -> JobRow:
+    """Let a worker claim the chain's current job (it must be the next in line of its type) and fail it for good."""
+    found = await client.get_chain(chain.id)
+    assert found is not None
+    assert found.current_type_name is not None
+    (claimed,) = await claim(client, found.current_type_name)
+    assert claimed.job.chain_id == chain.id
+    error = msgspec.json.encode({"code": "UNHANDLED_ERROR", "type": "ValueError", "message": message})
+    await end(client, claimed.job, "failed", error=error)
+    return claimed.job
+
+
+async def complete(client: Client[Any], chain: Chain[Any], output: Any) -> None:
+    """Finish the chain's current job without a worker."""
+    async with client.transaction() as tx, client.take_over(tx, chain) as current:
+        await current.settle(output)
+
+
+async def start(client: Client[Any], job: Any, **options: Any) -> Chain[Any]:
+    """Start one chain in a transaction of its own."""
+    async with client.transaction() as tx:
+        return await client.start(tx, job, **options)
+
+
+async def status_of(client: Client[Any], chain: Chain[Any] | str) -> str | None:
+    found = await client.get_chain(chain if isinstance(chain, str) else chain.id)
+    return None if found is None else found.status
