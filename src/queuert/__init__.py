@@ -20,12 +20,17 @@ from queuert.errors import (
     InvalidCursor,
     InvalidJobId,
     InvalidJobType,
+    JobError,
     JobIdExists,
     JobNotFound,
     JobTypeError,
     JobTypeMismatch,
     JobTypeValidationError,
+    OwnershipLost,
+    PhaseError,
+    PrepareAfterAutoSetup,
     QueuertError,
+    Reschedule,
     SchemaTooNew,
     StorageBusy,
     StorageError,
@@ -47,8 +52,19 @@ from queuert.jobs.registry import JobTypes
 from queuert.model import Dedup, Page, Status, TypeStats
 from queuert.transaction import Transaction
 from queuert.wiring import connect, connect_sync
+from queuert.worker.abort import AbortReason, AbortSignal
+from queuert.worker.attempt import Attempt, SyncAttempt
+from queuert.worker.backoff import Backoff
+from queuert.worker.claiming import Queue
+from queuert.worker.handlers import Handlers
+from queuert.worker.middleware import Key, Middleware
+from queuert.worker.worker import Worker
 
 __all__ = [
+    "AbortReason",
+    "AbortSignal",
+    "Attempt",
+    "Backoff",
     "BlockerNotFound",
     "Chain",
     "ChainCancelled",
@@ -68,11 +84,13 @@ __all__ = [
     "Dedup",
     "DuplicateJobType",
     "EntryJob",
+    "Handlers",
     "InvalidArgument",
     "InvalidCursor",
     "InvalidJobId",
     "InvalidJobType",
     "Job",
+    "JobError",
     "JobIdExists",
     "JobNotFound",
     "JobRecord",
@@ -80,14 +98,22 @@ __all__ = [
     "JobTypeMismatch",
     "JobTypeValidationError",
     "JobTypes",
+    "Key",
+    "Middleware",
+    "OwnershipLost",
     "Page",
+    "PhaseError",
+    "PrepareAfterAutoSetup",
+    "Queue",
     "QueuertError",
+    "Reschedule",
     "SchemaTooNew",
     "Status",
     "StorageBusy",
     "StorageError",
     "StorageNotADatabase",
     "StorageReadOnly",
+    "SyncAttempt",
     "SyncClient",
     "SyncCompletion",
     "Transaction",
@@ -99,6 +125,7 @@ __all__ = [
     "TypeStats",
     "UnknownJobType",
     "WaitTimeout",
+    "Worker",
     "connect",
     "connect_sync",
 ]

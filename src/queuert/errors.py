@@ -29,6 +29,11 @@ QueuertError
 ├── JobIdExists                           a job with this id is stored already, or is twice in one batch
 ├── BlockerNotFound                       a chain named as blocker is not stored
 ├── WaitTimeout (TimeoutError)
+├── PhaseError                            prepare() or complete() was used twice, or in the wrong order
+│   └── PrepareAfterAutoSetup             prepare() came after the handler had begun without it
+├── OwnershipLost                         the job was taken from this attempt; `reason` says how
+├── JobError                              raise it in a handler to fail the attempt with a code of your own
+├── Reschedule                            raise it in a handler to run the job again at a time of your own
 ├── ClientClosed
 └── StorageError                          the database cannot be used
     ├── StorageBusy                       somebody else holds the write lock
@@ -40,6 +45,7 @@ QueuertError
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Literal
 
 ValidationCode = Literal[
@@ -256,6 +262,58 @@ class WaitTimeout(QueuertError, TimeoutError):
         super().__init__(f"chain {chain_id} did not end within {timeout:g} s")
         self.chain_id = chain_id
         self.timeout = timeout
+
+
+class PhaseError(QueuertError):
+    """`prepare()` or `complete()` was used twice, or in the wrong order."""
+
+
+class PrepareAfterAutoSetup(PhaseError):
+    """`prepare()` must come first: the handler had already awaited something, or opened `complete()`."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "prepare() must be the first thing a handler does: it came after the first await or after complete(), "
+            "when the attempt had been set up without it"
+        )
+
+
+class OwnershipLost(QueuertError):
+    """The job is no longer this attempt's: whatever it still does has no effect."""
+
+    def __init__(self, job_id: str, reason: str) -> None:
+        super().__init__(f"job {job_id} is no longer this attempt's: {reason.replace('_', ' ')}")
+        self.job_id = job_id
+        self.reason = reason
+
+
+class JobError(QueuertError):
+    """Raise it in a handler to fail the attempt with an error code of your own; the job is retried as usual."""
+
+    def __init__(self, code: str, message: str = "") -> None:
+        super().__init__(message or code)
+        self.code = code
+
+
+class Reschedule(QueuertError):
+    """Raise it in a handler to run the job again `after` a time or `at` a moment, instead of after the backoff.
+
+    The attempt counts. `cause`, if given, is recorded as the attempt's error.
+    """
+
+    def __init__(
+        self,
+        *,
+        after: timedelta | float | None = None,
+        at: datetime | None = None,
+        cause: BaseException | None = None,
+    ) -> None:
+        if (after is None) == (at is None):
+            raise InvalidArgument("Reschedule takes either after= or at=")
+        super().__init__(f"run again {'at ' + str(at) if at is not None else f'after {after}'}")
+        self.after = after
+        self.at = at
+        self.cause = cause
 
 
 class ClientClosed(QueuertError):

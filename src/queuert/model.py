@@ -211,10 +211,14 @@ class Claimed(msgspec.Struct, frozen=True):
 
 
 class ClaimResult(msgspec.Struct, frozen=True):
-    """The claimed jobs in their order. `more`: a further claim would find something now."""
+    """The claimed jobs in their order. `more`: a further claim would find something now.
+
+    `next_in`: seconds until the next pending job of the requested types that is not due yet; None if there is none.
+    """
 
     jobs: list[Claimed]
     more: bool
+    next_in: float | None = None
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -310,14 +314,20 @@ class TypeStats(msgspec.Struct, frozen=True):
 
 def check_text(value: object, what: str, limit: int) -> str:
     """A non-empty string of at most `limit` characters without NUL: what every adapter can store."""
+    text = check_unicode(value, what)
+    if not text:
+        raise InvalidArgument(f"{what} must not be empty")
+    if len(text) > limit:
+        raise InvalidArgument(f"{what} may have {limit} characters at most, got {len(text)}")
+    if "\0" in text:
+        raise InvalidArgument(f"{what} must not contain NUL characters")
+    return text
+
+
+def check_unicode(value: object, what: str) -> str:
+    """A string that can be sent to a database: half of a surrogate pair cannot."""
     if not isinstance(value, str):
         raise InvalidArgument(f"{what} must be a string, got {type(value).__name__}")
-    if not value:
-        raise InvalidArgument(f"{what} must not be empty")
-    if len(value) > limit:
-        raise InvalidArgument(f"{what} may have {limit} characters at most, got {len(value)}")
-    if "\0" in value:
-        raise InvalidArgument(f"{what} must not contain NUL characters")
     try:
         value.encode()
     except UnicodeEncodeError as error:

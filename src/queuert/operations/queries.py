@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, TypedDict, TypeVar
 
@@ -25,11 +26,14 @@ from queuert.model import (
     PageRequest,
     Status,
     aware,
+    check_unicode,
 )
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program
 
 MAX_PAGE = 1000
+
+_INDEX = re.compile("[0-9]{1,18}")
 
 Row = TypeVar("Row")
 Item = TypeVar("Item")
@@ -136,6 +140,8 @@ class PageQuery:
                 f"this cursor belongs to another listing ({found_kind}, {order}), not to this one "
                 f"({kind}, {self._order}): keep the filters and the order while paging"
             )
+        if kind == "chain-jobs" and not _INDEX.fullmatch(key):
+            raise InvalidCursor(f"{cursor!r} is no cursor: {key[:20]!r} is no place in a chain")
         return key
 
 
@@ -160,12 +166,12 @@ def _checked(filters: Filters) -> dict[str, Any]:
     status, ids = filters["status"], filters["ids"]
     if status is not None and status not in STATUSES:
         raise InvalidArgument(f"{status!r} is no status: use one of {', '.join(STATUSES)}")
-    if isinstance(ids, str):
-        raise InvalidArgument("ids takes a list of ids, got one string")
+    if isinstance(ids, str | bytes) or not (ids is None or isinstance(ids, Iterable)):
+        raise InvalidArgument(f"ids takes a list of ids, got {ids!r}")
     after, before = filters["created_after"], filters["created_before"]
     return {
         "status": status,
-        "ids": None if ids is None else tuple(ids),
+        "ids": None if ids is None else tuple(check_unicode(each, "each of ids") for each in ids),
         "created_after": None if after is None else aware(after, "created_after"),
         "created_before": None if before is None else aware(before, "created_before"),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from queuert.jobs.job import Job
 from queuert.model import TERMINAL, JobRow, Settled, Settlement
@@ -17,7 +17,7 @@ def completion(engine: Engine, row: JobRow, result: Any, *, token: int | None, w
     """The settlement for what a handler returned: a job continues the chain, anything else is its output."""
     job_type = engine.jobs.require(row.type_name)
     if isinstance(result, Job):
-        following = cast("Job[Any, Any]", result)
+        following: Job[Any, Any] = result
         job_type.check_continuation(following)
         return Settlement(
             job_id=row.id,

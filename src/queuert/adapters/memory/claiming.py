@@ -48,8 +48,16 @@ def claim(tables: Tables, request: ClaimRequest) -> ClaimResult:
     taken: list[Claimed] = []
     for _, queues in groupby(sorted(request.queues, key=_priority), key=_priority):
         if _claim_from(tables, queues, request, cluster, taken):
-            return ClaimResult(taken, more=True)
-    return ClaimResult(taken, more=False)
+            return ClaimResult(taken, more=True, next_in=_next_in(tables, request))
+    return ClaimResult(taken, more=False, next_in=_next_in(tables, request))
+
+
+def _next_in(tables: Tables, request: ClaimRequest) -> float | None:
+    now = tables.now
+    indexes = [tables.types.get(limit.name) for queue in request.queues for limit in queue.types]
+    later = [index.next_later(now) for index in indexes if index is not None]
+    first = min((moment for moment in later if moment is not None), default=None)
+    return None if first is None else (first - now).total_seconds()
 
 
 def renew(tables: Tables, leases: Sequence[Lease]) -> list[str]:

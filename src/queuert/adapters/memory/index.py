@@ -88,8 +88,11 @@ class TypeIndex:
     def next_due(self, now: datetime) -> datetime | None:
         """When the first pending job can be claimed (a moment that is not later than now: at once)."""
         entry = self.head(now)
-        if entry is not None:
-            return entry[1]
+        return self.next_later(now) if entry is None else entry[1]
+
+    def next_later(self, now: datetime) -> datetime | None:
+        """When the first of the pending jobs that are not due yet can be claimed."""
+        self.head(now)
         due = self.due
         while due:
             at, priority, job_id = due[0]

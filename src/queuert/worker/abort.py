@@ -1,0 +1,102 @@
+"""The signal by which a handler learns that it should stop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Literal
+
+from queuert.model import JobRow
+
+AbortReason = Literal[
+    "taken_by_another_worker", "not_found", "already_completed", "cancelled", "error", "timeout", "shutdown"
+]
+
+# One lock for all signals: it is taken only to wait for one and to set one, never on the ordinary path of a job.
+_lock = threading.Lock()
+
+
+class AbortSignal:
+    """Says whether the attempt should stop, and why. May be looked at and waited for in any thread."""
+
+    __slots__ = ("_reason", "_waiting")
+
+    def __init__(self) -> None:
+        self._reason: AbortReason | None = None
+        self._waiting: list[Callable[[], None]] | None = None
+
+    @property
+    def reason(self) -> AbortReason | None:
+        """Why, or None as long as all is well."""
+        return self._reason
+
+    @property
+    def aborted(self) -> bool:
+        return self._reason is not None
+
+    async def wait(self) -> AbortReason:
+        """Wait until the attempt should stop."""
+        loop = asyncio.get_running_loop()
+        event = asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(event.set)
+
+        with self._watching(wake):
+            while self._reason is None:
+                await event.wait()
+            return self._reason
+
+    def wait_in_thread(self, timeout: float | None = None) -> AbortReason | None:
+        """Block until the attempt should stop, or until the time is up; for plain `def` handlers."""
+        event = threading.Event()
+        with self._watching(event.set):
+            if self._reason is None:
+                event.wait(timeout)
+            return self._reason
+
+    def abort(self, reason: AbortReason) -> None:
+        """The worker's side of it: the first reason stays."""
+        with _lock:
+            if self._reason is not None:
+                return
+            self._reason = reason
+            waiting = list(self._waiting or ())
+        for wake in waiting:
+            wake()
+
+    def _watching(self, wake: Callable[[], None]) -> _Watch:
+        return _Watch(self, wake)
+
+
+class _Watch:
+    """Keeps a wake-up function registered for the length of a block."""
+
+    def __init__(self, signal: AbortSignal, wake: Callable[[], None]) -> None:
+        self._signal = signal
+        self._wake = wake
+
+    def __enter__(self) -> None:
+        with _lock:
+            if self._signal._waiting is None:
+                self._signal._waiting = []
+            self._signal._waiting.append(self._wake)
+
+    def __exit__(self, *exc: object) -> None:
+        with _lock:
+            if self._signal._waiting is not None:
+                self._signal._waiting.remove(self._wake)
+
+
+def lost_reason(row: JobRow | None, token: int) -> AbortReason | None:
+    """Why the claim with this token is over, read off the job as it is now; None if it is not."""
+    if row is None:
+        return "not_found"
+    if row.status == "running" and row.token == token:
+        return None
+    if row.status == "cancelled":
+        return "cancelled"
+    if row.status in ("completed", "failed", "expired"):
+        return "already_completed"
+    return "taken_by_another_worker"

@@ -1,0 +1,146 @@
+"""What a handler is given: its job, and the phases in which it may use the database."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from datetime import datetime
+from typing import Any, Generic, Literal
+
+from typing_extensions import TypeVar
+
+from queuert.client.client import Client
+from queuert.client.sync_client import SyncClient
+from queuert.jobs.chain import error_record
+from queuert.jobs.job import Job
+from queuert.transaction import Transaction
+from queuert.worker.abort import AbortSignal
+from queuert.worker.held import Held
+from queuert.worker.middleware import Values
+from queuert.worker.phases import AsyncPhases, SyncPhases
+
+Conn = TypeVar("Conn", default=Any)
+J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
+
+
+class BaseAttempt(Generic[J_co, Conn]):
+    """What async and plain handlers see alike."""
+
+    __slots__ = ("_held", "_values", "_worker_id")
+
+    def __init__(self, held: Held, worker_id: str) -> None:
+        self._held = held
+        self._worker_id = worker_id
+        self._values: Values | None = None
+
+    @property
+    def job(self) -> J_co:
+        """The job; its blocker fields have their outputs."""
+        job: Any = self._held.job
+        return job  # type: ignore[no-any-return]
+
+    @property
+    def number(self) -> int:
+        """Which attempt this is, from 1."""
+        return self._held.row.attempt
+
+    @property
+    def signal(self) -> AbortSignal:
+        """Set when the attempt should stop: the job is no longer its own, its time is up, or the worker stops."""
+        return self._held.signal
+
+    @property
+    def values(self) -> Values:
+        """What middleware has provided."""
+        if self._values is None:
+            self._values = Values()
+        return self._values
+
+    @property
+    def job_id(self) -> str:
+        return self._held.row.id
+
+    @property
+    def chain_id(self) -> str:
+        return self._held.row.chain_id
+
+    @property
+    def type_name(self) -> str:
+        return self._held.row.type_name
+
+    @property
+    def worker_id(self) -> str:
+        return self._worker_id
+
+    @property
+    def created_at(self) -> datetime:
+        return self._held.row.created_at
+
+    @property
+    def last_error(self) -> Mapping[str, Any] | None:
+        """The record of the attempt before, if it failed: code, type, message, traceback."""
+        return error_record(self._held.row.last_error)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.number} of {self.type_name} {self.job_id}>"
+
+
+class Attempt(BaseAttempt[J_co, Conn]):
+    """One attempt at a job, for an `async def` handler."""
+
+    __slots__ = ("_client",)
+
+    def __init__(self, held: Held, worker_id: str, client: Client[Conn]) -> None:
+        super().__init__(held, worker_id)
+        self._client = client
+
+    @property
+    def client(self) -> Client[Conn]:
+        """The worker's client, to start further chains in `prepare()` and `complete()`."""
+        return self._client
+
+    def prepare(
+        self, mode: Literal["atomic", "staged"] = "staged"
+    ) -> AbstractAsyncContextManager[Transaction[Conn], None]:
+        """A transaction to read in, before anything else.
+
+        "staged": it commits at the end of the block, long work may follow, and `complete()` opens another one.
+        "atomic": `complete()` shares it, and it is held until the handler returns.
+        """
+        return self._phases().prepare(mode)
+
+    def complete(self) -> AbstractAsyncContextManager[Transaction[Conn], None]:
+        """The transaction that completes the job: what you write in it takes effect exactly once.
+
+        It commits when the handler returns. An error, in the block or after it, rolls everything back.
+        """
+        return self._phases().complete()
+
+    def _phases(self) -> AsyncPhases[Conn]:
+        phases = self._held.phases
+        if not isinstance(phases, AsyncPhases):
+            phases = self._held.phases = AsyncPhases(self._client, self._held, self)
+        return phases  # pyright: ignore[reportUnknownVariableType]
+
+
+class SyncAttempt(BaseAttempt[J_co, Conn]):
+    """One attempt at a job, for a plain `def` handler, which runs in a thread."""
+
+    __slots__ = ("_client", "_phases")
+
+    def __init__(self, held: Held, worker_id: str, phases: SyncPhases[Conn]) -> None:
+        super().__init__(held, worker_id)
+        self._phases = phases
+
+    @property
+    def client(self) -> SyncClient[Conn]:
+        """A client for this thread, to start further chains in `prepare()` and `complete()`."""
+        return self._phases.client
+
+    def prepare(self, mode: Literal["atomic", "staged"] = "staged") -> AbstractContextManager[Transaction[Conn], None]:
+        """See `Attempt.prepare`."""
+        return self._phases.prepare(mode, self)
+
+    def complete(self) -> AbstractContextManager[Transaction[Conn], None]:
+        """See `Attempt.complete`."""
+        return self._phases.complete(self)

@@ -1,0 +1,55 @@
+"""How long to wait before the next try."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from queuert.errors import InvalidArgument
+from queuert.model import Duration, seconds
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """`min(initial * multiplier ** (attempt - 1), maximum)`, spread by up to `jitter` (0 to 1) of itself."""
+
+    initial: Duration = 10.0
+    multiplier: float = 2.0
+    maximum: Duration = 300.0
+    jitter: float = 0.0
+
+    def __post_init__(self) -> None:
+        seconds(self.initial, "the initial backoff")
+        seconds(self.maximum, "the maximum backoff")
+        if not 1 <= self.multiplier < float("inf"):
+            raise InvalidArgument(f"the backoff's multiplier must be 1 or more, got {self.multiplier!r}")
+        if not 0 <= self.jitter <= 1:
+            raise InvalidArgument(f"the backoff's jitter must be between 0 and 1, got {self.jitter!r}")
+
+    def delay(self, attempt: int) -> float:
+        """Seconds to wait after this attempt, counted from 1."""
+        maximum = seconds(self.maximum, "maximum")
+        try:
+            delay = min(seconds(self.initial, "initial") * self.multiplier ** (attempt - 1), maximum)
+        except OverflowError:
+            delay = maximum
+        return delay * (1 - self.jitter * random.random())
+
+
+JOB_BACKOFF = Backoff()
+RECOVERY_BACKOFF = Backoff(initial=0.5, maximum=30.0, jitter=0.5)
+
+
+class Recovery:
+    """Counts the failures of one loop in a row."""
+
+    def __init__(self, backoff: Backoff) -> None:
+        self._backoff = backoff
+        self._failures = 0
+
+    def next_delay(self) -> float:
+        self._failures += 1
+        return self._backoff.delay(self._failures)
+
+    def reset(self) -> None:
+        self._failures = 0

@@ -1,0 +1,130 @@
+"""What a worker may claim at this moment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from queuert.errors import InvalidArgument
+from queuert.jobs.registry import Registry
+from queuert.model import (
+    DEFAULT_PRIORITY,
+    MAX_NAME_LENGTH,
+    PRIORITY_RANGE,
+    ClaimRequest,
+    QueueLimit,
+    TypeLimit,
+    check_text,
+)
+from queuert.worker.handlers import HandlerPlan
+from queuert.worker.held import Held
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A named group of job types, as a worker treats it.
+
+    `priority`: lower is served first. `max_concurrency`: how many of its jobs may run at a time in the whole
+    cluster, exactly; 0 pauses the queue, None means no limit.
+    """
+
+    name: str
+    priority: int = DEFAULT_PRIORITY
+    max_concurrency: int | None = None
+
+    def __post_init__(self) -> None:
+        check_text(self.name, "a queue's name", MAX_NAME_LENGTH)
+        if type(self.priority) is not int or not PRIORITY_RANGE[0] <= self.priority <= PRIORITY_RANGE[1]:
+            raise InvalidArgument(f"queue {self.name!r}: priority must be an integer, got {self.priority!r}")
+        check_cap(self.max_concurrency, f"queue {self.name!r}: max_concurrency")
+
+
+def check_cap(cap: int | None, what: str) -> None:
+    if cap is not None and (type(cap) is not int or cap < 0):
+        raise InvalidArgument(f"{what} must be 0 (paused), a positive number, or None (no limit), got {cap!r}")
+
+
+class ClaimPolicy:
+    """The limits of one worker, put into a request for what it has room for."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        plans: Mapping[str, HandlerPlan],
+        jobs: Registry,
+        *,
+        queues: Sequence[Queue | str] | None,
+        concurrency: int,
+        max_claim_batch: int | None,
+        max_claim_per_worker: int | None,
+        cluster_cap: int | None,
+    ) -> None:
+        self._worker_id = worker_id
+        self._concurrency = concurrency
+        self._max_batch = max_claim_batch
+        self._max_held = max_claim_per_worker
+        self._cluster_cap = cluster_cap
+        self._queues = _served(plans, jobs, queues)
+        self.types: tuple[str, ...] = tuple(plan.name for _, plans, _ in self._queues for plan in plans)
+        self.limited = cluster_cap is not None or any(
+            queue.max_concurrency is not None or any(plan.concurrency is not None for plan in plans)
+            for queue, plans, _ in self._queues
+        )
+        """Some limit besides the slots is set: an empty claim does not mean that nothing is ready."""
+        if not self.limited:
+            self._fixed_queues = tuple(self._queue_limits({}))
+
+    def request(self, held: Collection[Held], busy_slots: int) -> ClaimRequest | None:
+        """A claim for the free slots, or None if there is no room."""
+        limit = self._concurrency - busy_slots
+        if self._max_batch is not None:
+            limit = min(limit, self._max_batch)
+        if self._max_held is not None:
+            limit = min(limit, self._max_held - len(held))
+        if limit <= 0:
+            return None
+        queues = tuple(self._queue_limits(_count(held))) if self.limited else self._fixed_queues
+        return ClaimRequest(self._worker_id, limit, queues, self._cluster_cap) if queues else None
+
+    def _queue_limits(self, held: Mapping[str, int]) -> Iterable[QueueLimit]:
+        # One more than can be claimed at all: a type without a limit of its own must not look as if it had reached one.
+        unlimited = self._concurrency + 1
+        for queue, plans, members in self._queues:
+            types = tuple(
+                TypeLimit(plan.name, room, plan.lease)
+                for plan in plans
+                if (room := unlimited if plan.concurrency is None else plan.concurrency - held.get(plan.name, 0)) > 0
+            )
+            if types and queue.max_concurrency != 0:
+                yield QueueLimit(queue.name, queue.priority, types, members, queue.max_concurrency)
+
+
+def _served(
+    plans: Mapping[str, HandlerPlan], jobs: Registry, queues: Sequence[Queue | str] | None
+) -> list[tuple[Queue, list[HandlerPlan], tuple[str, ...]]]:
+    """Each queue that is served, its handlers here, and all its types (a cap counts those of other workers too)."""
+    members: dict[str, list[str]] = {}
+    for job_type in jobs:
+        plan = plans.get(job_type.name)
+        members.setdefault(plan.queue if plan is not None else job_type.queue, []).append(job_type.name)
+    if queues is None:
+        wanted = [Queue(name) for name in dict.fromkeys(plan.queue for plan in plans.values())]
+    else:
+        wanted = [queue if isinstance(queue, Queue) else Queue(queue) for queue in queues]
+        names = [queue.name for queue in wanted]
+        if len(set(names)) < len(names):
+            raise InvalidArgument(f"a queue is named twice: {', '.join(names)}")
+    served: list[tuple[Queue, list[HandlerPlan], tuple[str, ...]]] = []
+    for queue in wanted:
+        mine = [plan for plan in plans.values() if plan.queue == queue.name]
+        if not mine:
+            raise InvalidArgument(f"no handler of this worker belongs to the queue {queue.name!r}")
+        served.append((queue, mine, tuple(members[queue.name])))
+    return served
+
+
+def _count(held: Iterable[Held]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for each in held:
+        counts[each.plan.name] = counts.get(each.plan.name, 0) + 1
+    return counts

@@ -1,0 +1,218 @@
+"""Registries of handlers, and the settings that each handler ends up with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, overload
+
+from typing_extensions import TypeVar
+
+from queuert.errors import InvalidArgument
+from queuert.jobs.job import Job, is_job_class, name_of
+from queuert.jobs.job_type import JobType
+from queuert.jobs.registry import Registry
+from queuert.model import MAX_NAME_LENGTH, Duration, check_text, seconds
+from queuert.worker.attempt import Attempt, SyncAttempt
+from queuert.worker.backoff import JOB_BACKOFF, Backoff
+from queuert.worker.middleware import Middleware, Onion
+
+Conn = TypeVar("Conn", default=Any)
+J = TypeVar("J", bound=Job[Any, Any])
+J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
+R = TypeVar("R")
+N = TypeVar("N")
+
+DEFAULT_LEASE = 60.0
+
+
+@dataclass(frozen=True)
+class LeaseSettings:
+    """A lease and how often it is renewed; None where the next level decides."""
+
+    lease: Duration | None = None
+    renew_interval: Duration | None = None
+    backoff: Backoff | None = None
+
+
+@dataclass(frozen=True)
+class Handler:
+    """One handler as it was registered."""
+
+    job_class: type[Job[Any, Any]]
+    function: Callable[[Any], Any]
+    is_async: bool
+    queue: str | None
+    settings: LeaseSettings
+    max_attempts: int | None
+    timeout: float | None
+    concurrency: int | None
+
+
+class Handlers(Generic[Conn]):
+    """A registry of handlers. A worker takes one or several.
+
+    `lease`, `renew_interval` and `backoff` are this registry's defaults; a handler may have its own.
+    """
+
+    def __init__(
+        self,
+        *,
+        middleware: Sequence[Middleware] = (),
+        lease: Duration | None = None,
+        renew_interval: Duration | None = None,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.onion = Onion(middleware)
+        self.settings = LeaseSettings(lease, renew_interval, backoff)
+        self.by_name: dict[str, Handler] = {}
+
+    def handles(
+        self,
+        job_type: type[J],
+        *,
+        queue: str | None = None,
+        lease: Duration | None = None,
+        renew_interval: Duration | None = None,
+        backoff: Backoff | None = None,
+        max_attempts: int | None = None,
+        timeout: Duration | None = None,
+        concurrency: int | None = None,
+    ) -> _Handles[J, Conn]:
+        """Register the decorated function for a job type.
+
+        An `async def` handler takes an `Attempt`, a plain `def` a `SyncAttempt` (it runs in a thread). It returns a
+        value to finish the chain, or another job to continue it. `concurrency` is how many of this type one worker
+        runs at a time; `timeout` how long one attempt may take.
+        """
+        if not is_job_class(job_type):
+            raise InvalidArgument(f"handles() takes a job class, got {job_type!r}")
+        if queue is not None:
+            check_text(queue, "queue", MAX_NAME_LENGTH)
+
+        def register(function: Callable[[Any], Any]) -> None:
+            self._register(
+                Handler(
+                    job_class=job_type,
+                    function=function,
+                    is_async=_check_function(name_of(job_type), function),
+                    queue=queue,
+                    settings=LeaseSettings(lease, renew_interval, backoff),
+                    max_attempts=_positive(max_attempts, "max_attempts"),
+                    timeout=None if timeout is None else seconds(timeout, "timeout"),
+                    concurrency=_positive(concurrency, "concurrency"),
+                )
+            )
+
+        return _Handles(register)
+
+    def _register(self, handler: Handler) -> None:
+        name = name_of(handler.job_class)
+        if name in self.by_name:
+            raise InvalidArgument(f"job type {name!r} has a handler already: {self.by_name[name].function!r}")
+        self.by_name[name] = handler
+
+
+class _Handles(Generic[J_co, Conn]):
+    """The decorator that `handles` returns. It hands the function back unchanged."""
+
+    def __init__(self, register: Callable[[Callable[[Any], Any]], None]) -> None:
+        self._register = register
+
+    @overload
+    def __call__(
+        self: _Handles[Job[R, N], Conn], handler: Callable[[Attempt[J_co, Conn]], Awaitable[R | N]]
+    ) -> Callable[[Attempt[J_co, Conn]], Awaitable[R | N]]: ...
+    @overload
+    def __call__(
+        self: _Handles[Job[R, N], Conn], handler: Callable[[SyncAttempt[J_co, Any]], R | N]
+    ) -> Callable[[SyncAttempt[J_co, Any]], R | N]: ...
+    def __call__(self, handler: Any) -> Any:
+        self._register(handler)
+        return handler
+
+
+@dataclass(frozen=True, eq=False)
+class HandlerPlan:
+    """A handler with all its settings resolved: handler, then registry, then worker, then library."""
+
+    job_type: JobType
+    function: Callable[[Any], Any]
+    is_async: bool
+    queue: str
+    lease: float
+    renew_interval: float
+    backoff: Backoff
+    max_attempts: int | None
+    timeout: float | None
+    concurrency: int | None
+    onion: Onion
+
+    @property
+    def name(self) -> str:
+        return self.job_type.name
+
+
+def resolve(registries: Sequence[Handlers[Any]], jobs: Registry, defaults: LeaseSettings) -> dict[str, HandlerPlan]:
+    """Every handler of a worker by type name; an error says which type is wrong, and how."""
+    plans: dict[str, HandlerPlan] = {}
+    for registry in registries:
+        if not isinstance(registry, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(f"a worker takes Handlers, got {registry!r}")
+        for name, handler in registry.by_name.items():
+            if name in plans:
+                raise InvalidArgument(f"job type {name!r} has two handlers; keep one")
+            plans[name] = _plan(handler, registry, jobs, defaults)
+    return plans
+
+
+def _plan(handler: Handler, registry: Handlers[Any], jobs: Registry, defaults: LeaseSettings) -> HandlerPlan:
+    job_type = jobs.require(handler.job_class)
+    levels = (handler.settings, registry.settings, defaults)
+    lease = seconds(
+        next((level.lease for level in levels if level.lease is not None), DEFAULT_LEASE), "lease", minimum=0.001
+    )
+    given_interval = next((level.renew_interval for level in levels if level.renew_interval is not None), None)
+    renew_interval = lease / 2 if given_interval is None else seconds(given_interval, "renew_interval", minimum=0.001)
+    if renew_interval >= lease:
+        raise InvalidArgument(
+            f"job type {job_type.name!r}: a lease of {lease:g} s cannot be renewed every {renew_interval:g} s: "
+            "it would end before; renew at least twice per lease"
+        )
+    return HandlerPlan(
+        job_type=job_type,
+        function=handler.function,
+        is_async=handler.is_async,
+        queue=handler.queue or job_type.queue,
+        lease=lease,
+        renew_interval=renew_interval,
+        backoff=next((level.backoff for level in levels if level.backoff is not None), JOB_BACKOFF),
+        max_attempts=handler.max_attempts,
+        timeout=handler.timeout,
+        concurrency=handler.concurrency,
+        onion=registry.onion,
+    )
+
+
+def _positive(number: int | None, what: str) -> int | None:
+    if number is not None and (type(number) is not int or number < 1):
+        raise InvalidArgument(f"{what} must be a number of 1 or more, got {number!r}")
+    return number
+
+
+def _check_function(type_name: str, function: Any) -> bool:
+    """Whether the handler is async. It must take the attempt, and nothing else that has no default."""
+    if not callable(function):
+        raise InvalidArgument(f"the handler of {type_name!r} must be a function, got {function!r}")
+    try:
+        inspect.signature(function).bind(object())
+    except TypeError as error:
+        raise InvalidArgument(
+            f"the handler of {type_name!r} is called with one argument, the attempt: {error}"
+        ) from None
+    except ValueError:
+        pass  # some callables of C have no signature to look at
+    return inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004
+    )

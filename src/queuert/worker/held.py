@@ -1,0 +1,62 @@
+"""A job that this worker holds, from its claim until it is settled."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from queuert.jobs.job import Job
+from queuert.model import Claimed, JobRow
+from queuert.worker.abort import AbortSignal
+
+if TYPE_CHECKING:
+    from queuert.worker.handlers import HandlerPlan
+    from queuert.worker.phases import Phases
+
+
+class Held:
+    """What the worker knows of a claim. Made once per job: slots, and nothing that is not needed for every job."""
+
+    __slots__ = (
+        "claimed",
+        "job",
+        "lease_end",
+        "phases",
+        "plan",
+        "renewed_at",
+        "row",
+        "running",
+        "signal",
+        "start_by",
+        "suspended",
+        "task",
+        "timer",
+        "token",
+    )
+
+    def __init__(self, claimed: Claimed, plan: HandlerPlan, claimed_at: float) -> None:
+        row = claimed.job
+        self.claimed = claimed
+        self.row: JobRow = row
+        self.plan = plan
+        self.token: int = row.token if row.token is not None else -1
+        self.job: Job[Any, Any] | None = None
+        self.signal = AbortSignal()
+        self.task: asyncio.Task[Any] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.phases: Phases | None = None
+        self.running = False
+        """Its handler occupies a slot."""
+        self.suspended = False
+        """The handler has awaited something (see `Phases`)."""
+        # Counted from before the claim was sent: the lease cannot have begun earlier than that.
+        self.renewed_at = claimed_at
+        self.lease_end = claimed_at + plan.lease
+        self.start_by: float | None = None
+        if row.deadline is not None and row.last_attempt_at is not None:
+            # Both times are the database's; only their difference is laid on our own clock.
+            self.start_by = time.monotonic() + (row.deadline - row.last_attempt_at).total_seconds()
+
+    def mark_suspended(self) -> None:
+        self.suspended = True

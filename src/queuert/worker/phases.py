@@ -1,0 +1,300 @@
+"""The two phases of an attempt, and the transactions behind them.
+
+`Phases` is the state machine: which phase may follow which. `AsyncPhases` and `SyncPhases` open transactions by it.
+
+What the handler does before it first awaits something decides the mode: it opens `complete()` (atomic), or
+`prepare(mode)` (that mode); otherwise the attempt is set up as staged, and `prepare()` comes too late. A plain `def`
+handler never awaits, so the first of the two decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Generic, Literal
+
+from typing_extensions import TypeVar
+
+from queuert.client.client import Client
+from queuert.client.sync_client import SyncClient
+from queuert.contexts import async_context, context
+from queuert.errors import OwnershipLost, PhaseError, PrepareAfterAutoSetup, TransactionMisused
+from queuert.ports.provider import run
+from queuert.transaction import Transaction
+from queuert.worker.abort import lost_reason
+from queuert.worker.held import Held
+
+if TYPE_CHECKING:
+    from queuert.worker.attempt import BaseAttempt
+
+Conn = TypeVar("Conn", default=Any)
+Mode = Literal["atomic", "staged"]
+Phase = Literal["prepare", "complete"]
+
+
+class Phases:
+    """Which phase the attempt is in, which it has had, and the first error that was raised inside one."""
+
+    def __init__(self, held: Held) -> None:
+        self.held = held
+        self.mode: Mode | None = None
+        self.current: Phase | None = None
+        self.done: set[Phase] = set()
+        self.failure: BaseException | None = None
+
+    def begin(self, phase: Phase, mode: Mode | None = None) -> None:
+        if self.current is not None:
+            raise PhaseError(f"{phase}() cannot be opened inside {self.current}()")
+        if phase in self.done:
+            raise PhaseError(f"{phase}() can be used once per attempt")
+        if phase == "prepare":
+            if mode not in ("atomic", "staged"):
+                raise PhaseError(f"prepare() takes 'atomic' or 'staged', got {mode!r}")
+            if "complete" in self.done or self.held.suspended:
+                raise PrepareAfterAutoSetup
+            self.mode = mode
+        elif self.mode is None:
+            self.mode = "staged" if self.held.suspended else "atomic"
+        self.current = phase
+        self.done.add(phase)
+
+    def fail(self, error: BaseException) -> None:
+        """An error inside a phase fails the attempt, also if the handler swallows it."""
+        if self.failure is None:
+            self.failure = error
+
+    def end(self) -> None:
+        self.current = None
+
+    def left_open(self) -> AttemptTransaction[Any] | None:
+        """The transaction that is open now that the handler has returned, and in which the job is to be settled."""
+        return None
+
+
+class AsyncPhases(Phases, Generic[Conn]):
+    def __init__(self, client: Client[Conn], held: Held, attempt: BaseAttempt[Any, Any]) -> None:
+        super().__init__(held)
+        self._client = client
+        self._attempt = attempt
+        self.transaction: AttemptTransaction[Conn] | None = None
+        """Open from the phase that needs it until the handler has returned and the attempt is settled in it."""
+
+    def left_open(self) -> AttemptTransaction[Any] | None:
+        return self.transaction
+
+    @async_context
+    async def prepare(self, mode: Mode) -> AsyncIterator[Transaction[Conn]]:
+        self.begin("prepare", mode)
+        async with self._user_code("prepare") as tx:
+            yield tx
+        if mode == "staged" and self.transaction is not None:
+            transaction, self.transaction = self.transaction, None
+            try:
+                # Shielded: a cancelled handler must not leave a commit half-way.
+                await asyncio.shield(transaction.commit())
+            except BaseException as error:
+                self.fail(error)
+                raise
+
+    @async_context
+    async def complete(self) -> AsyncIterator[Transaction[Conn]]:
+        self.begin("complete")
+        async with self._user_code("complete") as tx:
+            yield tx
+
+    @async_context
+    async def _user_code(self, phase: Phase) -> AsyncIterator[Transaction[Conn]]:
+        task = asyncio.current_task()
+        client = self._client
+        try:
+            if self.transaction is None:
+                self.transaction = AttemptTransaction(client, self.held)
+            tx = await self.transaction.open()
+            # A transaction of the client's own would wait for this one for ever, where there is one writer.
+            client._nesting.enter(task)
+            try:
+                async with client.savepoint(tx):
+                    try:
+                        async with self.held.plan.onion.phase(phase, self._attempt, tx):
+                            yield tx
+                    except BaseException as error:
+                        # Recorded here, before a rollback that may fail in its own way hides it.
+                        self.fail(error)
+                        raise
+            finally:
+                client._nesting.leave(task)
+        except BaseException as error:
+            self.fail(error)
+            raise
+        finally:
+            self.end()
+
+
+class AttemptTransaction(Generic[Conn]):
+    """A transaction that lives in a task of its own, so that nothing that happens to the handler's task touches it."""
+
+    def __init__(self, client: Client[Conn], held: Held) -> None:
+        self._client = client
+        self._held = held
+        self._opened: asyncio.Future[Transaction[Conn]] = asyncio.get_running_loop().create_future()
+        self._verdict: asyncio.Future[Callable[[Transaction[Conn]], Awaitable[None]]] = (
+            asyncio.get_running_loop().create_future()
+        )
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> Transaction[Conn]:
+        """Begin, and lock the job; `OwnershipLost` if it is no longer ours."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._hold())
+        return await asyncio.shield(self._opened)
+
+    async def commit(self, last: Callable[[Transaction[Conn]], Awaitable[None]] | None = None) -> None:
+        """Do `last` in the transaction, then commit; an error rolls back and is raised."""
+        await self._end(last or _nothing)
+
+    async def roll_back(self) -> None:
+        try:
+            await self._end(_roll_back)
+        except Exception:
+            # The connection is gone, and the transaction with it.
+            return
+
+    async def _end(self, last: Callable[[Transaction[Conn]], Awaitable[None]]) -> None:
+        if not self._verdict.done():
+            self._verdict.set_result(last)
+        if self._task is not None:
+            await self._task
+
+    async def _hold(self) -> None:
+        try:
+            async with self._client.transaction() as tx:
+                await self._lock_job(tx)
+                self._opened.set_result(tx)
+                last = await self._verdict
+                await last(tx)
+        except _RollBack:
+            return
+        except BaseException as error:
+            if self._opened.done():
+                raise
+            self._opened.set_exception(error)
+            self._opened.exception()  # the handler may be gone: nobody has to look at it
+
+    async def _lock_job(self, tx: Transaction[Conn]) -> None:
+        program = self._client.engine.state.get_jobs([self._held.row.id], lock=True)
+        (row,) = await self._client._run((program, tx.connection))
+        reason = lost_reason(row, self._held.token)
+        if reason is not None:
+            raise OwnershipLost(self._held.row.id, reason)
+
+
+class _RollBack(BaseException):
+    """Leaves the transaction's block by its error path."""
+
+
+async def _roll_back(_tx: Transaction[Any]) -> None:
+    raise _RollBack
+
+
+async def _nothing(_tx: Transaction[Any]) -> None:
+    return
+
+
+class SyncPhases(Phases, Generic[Conn]):
+    """The same in a handler's thread, over the sync provider that is paired with the async one."""
+
+    def __init__(self, client: SyncClient[Conn] | None, held: Held, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(held)
+        self._client = client
+        self._loop = loop
+        self._block: Any = None
+        self.transaction: Transaction[Conn] | None = None
+
+    @property
+    def client(self) -> SyncClient[Conn]:
+        if self._client is None:
+            raise TransactionMisused(
+                "a plain `def` handler cannot open transactions with this driver: it has no sync counterpart. "
+                "Make the handler `async def`, or use a driver that has both"
+            )
+        return self._client
+
+    @context
+    def prepare(self, mode: Mode, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:
+        self.begin("prepare", mode)
+        with self._user_code("prepare", attempt) as tx:
+            yield tx
+        if mode == "staged":
+            try:
+                self.close(None)
+            except BaseException as error:
+                self.fail(error)
+                raise
+
+    @context
+    def complete(self, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:
+        self.begin("complete")
+        with self._user_code("complete", attempt) as tx:
+            yield tx
+
+    @context
+    def _user_code(self, phase: Phase, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:
+        try:
+            tx = self._open()
+            with self.client.savepoint(tx):
+                try:
+                    with self._middleware(phase, attempt, tx):
+                        yield tx
+                except BaseException as error:
+                    self.fail(error)
+                    raise
+        except BaseException as error:
+            self.fail(error)
+            raise
+        finally:
+            self.end()
+
+    @context
+    def _middleware(self, phase: Phase, attempt: BaseAttempt[Any, Any], tx: Transaction[Conn]) -> Iterator[None]:
+        onion = self.held.plan.onion
+        if not onion.wraps(phase):
+            yield
+            return
+        block = onion.phase(phase, attempt, tx)
+        self._on_loop(block.__aenter__())
+        try:
+            yield
+        except BaseException as error:
+            self._on_loop(block.__aexit__(type(error), error, error.__traceback__))
+            raise
+        self._on_loop(block.__aexit__(None, None, None))
+
+    def _on_loop(self, step: Any) -> Any:
+        """Middleware is async: it runs on the worker's loop while this thread waits."""
+        return asyncio.run_coroutine_threadsafe(step, self._loop).result()
+
+    def _open(self) -> Transaction[Conn]:
+        if self.transaction is None:
+            client = self.client
+            block = client.transaction()
+            tx = block.__enter__()
+            self._block, self.transaction = block, tx
+            (row,) = run(client._provider, tx.connection, client.engine.state.get_jobs([self.held.row.id], lock=True))
+            reason = lost_reason(row, self.held.token)
+            if reason is not None:
+                raise OwnershipLost(self.held.row.id, reason)
+        return self.transaction
+
+    def close(self, error: BaseException | None) -> None:
+        """Commit, or roll back if there was an error."""
+        block, self._block, self.transaction = self._block, None, None
+        if block is None:
+            return
+        if error is None:
+            block.__exit__(None, None, None)
+            return
+        try:
+            block.__exit__(type(error), error, error.__traceback__)
+        except BaseException as raised:
+            if raised is not error:
+                raise

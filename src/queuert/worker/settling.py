@@ -1,0 +1,110 @@
+"""Group settlement: attempts that ended are settled together, in one operation.
+
+No timer forms the groups: while one is being committed, the next one gathers. A group that fails is cut in halves
+until the item at fault stands alone, so that it never fails its neighbours. If the database is at fault, the group
+waits and is tried again; the leases are renewed meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from queuert.errors import StorageError
+from queuert.model import Settled, Settlement
+from queuert.worker.backoff import Backoff, Recovery
+from queuert.worker.held import Held
+
+logger = logging.getLogger("queuert.worker")
+
+MAX_GROUP = 1000
+
+Item = tuple[Held, Settlement]
+
+DATABASE_AT_FAULT = (StorageError, OSError)
+"""Errors that say nothing about the items: the same items may pass a moment later."""
+
+
+class OnSettled(Protocol):
+    def __call__(self, held: Held, settlement: Settlement, /, *, took_effect: bool) -> None: ...
+
+
+class Settler:
+    def __init__(
+        self,
+        settle: Callable[[Sequence[Item]], Awaitable[Settled]],
+        on_settled: OnSettled,
+        instead: Callable[[Held, Exception], Settlement],
+        backoff: Backoff,
+    ) -> None:
+        self._settle = settle
+        self._on_settled = on_settled
+        self._instead = instead
+        self._backoff = backoff
+        self._waiting: list[Item] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def add(self, held: Held, settlement: Settlement) -> None:
+        self._waiting.append((held, settlement))
+        if self._task is None:
+            self._task = asyncio.create_task(self._work(), name="queuert-settler")
+            self._task.add_done_callback(self._ended)
+
+    @property
+    def busy(self) -> bool:
+        return self._task is not None
+
+    async def finish(self) -> None:
+        """Wait until everything that was added is settled."""
+        while self._task is not None:
+            await asyncio.shield(self._task)
+
+    def give_up(self) -> int:
+        """Drop what is not settled; it is run again once its lease has ended. Returns how many."""
+        if self._task is not None:
+            self._task.cancel()
+        dropped, self._waiting = len(self._waiting), []
+        return dropped
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("the settler stopped; this is a bug in queuert", exc_info=task.exception())
+
+    async def _work(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
+            await self._settle_group(group)
+
+    async def _settle_group(self, group: Sequence[Item]) -> None:
+        recovery = Recovery(self._backoff)
+        while True:
+            try:
+                settled = await self._settle(group)
+            except DATABASE_AT_FAULT:
+                delay = recovery.next_delay()
+                logger.exception("settling %d jobs failed, trying again in %.1f s", len(group), delay)
+                await asyncio.sleep(delay)
+            except Exception as error:
+                await self._without_the_bad_one(group, error)
+                return
+            else:
+                for (held, settlement), took_effect in zip(group, settled.held, strict=True):
+                    self._on_settled(held, settlement, took_effect=took_effect)
+                return
+
+    async def _without_the_bad_one(self, group: Sequence[Item], error: Exception) -> None:
+        if len(group) > 1:
+            middle = len(group) // 2
+            await self._settle_group(group[:middle])
+            await self._settle_group(group[middle:])
+            return
+        ((held, settlement),) = group
+        if settlement.status != "completed":
+            # It is a plain put-back already: there is nothing simpler to fall back to. The lease will end.
+            logger.error("job %s cannot be settled; its lease is left to end", held.row.id, exc_info=error)
+            self._on_settled(held, settlement, took_effect=False)
+            return
+        await self._settle_group([(held, self._instead(held, error))])

@@ -1,0 +1,94 @@
+"""Waking the worker: notifications, and the hints that decide which worker asks the database."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Collection
+
+from queuert.ports.notify import Dispose, NotifyAdapter
+
+logger = logging.getLogger("queuert.worker")
+
+
+class Wake:
+    """Collects messages until the loop is ready for them, and keeps the subscriptions alive."""
+
+    def __init__(
+        self, notify: NotifyAdapter, types: Collection[str], on_ownership_lost: Callable[[str], None], coalesce: int
+    ) -> None:
+        self._notify = notify
+        self._types = frozenset(types)
+        self._on_ownership_lost = on_ownership_lost
+        self._coalesce = coalesce
+        self._loop = asyncio.get_running_loop()
+        self._scheduled: deque[str] = deque()
+        self._disposes: list[Dispose] = []
+        self._warned = False
+        self.event = asyncio.Event()
+        """Set when the loop has a reason to take a turn."""
+
+    async def listen(self) -> None:
+        """Subscribe, unless that is done. A channel that does not answer means polling, and another try later."""
+        if self._disposes:
+            return
+        try:
+            self._disposes.append(await self._notify.listen_job_scheduled(self._job_scheduled))
+            self._disposes.append(await self._notify.listen_ownership_lost(self._ownership_lost))
+        except Exception:
+            await self.dispose()
+            if not self._warned:
+                self._warned = True
+                logger.warning("cannot listen for notifications: polling until the channel is back", exc_info=True)
+        else:
+            if self._warned:
+                self._warned = False
+                logger.info("listening for notifications again")
+
+    async def dispose(self) -> None:
+        disposes, self._disposes = self._disposes, []
+        for dispose in disposes:
+            try:
+                await dispose()
+            except Exception:
+                logger.warning("ending a subscription failed", exc_info=True)
+
+    async def should_claim(self, able: bool) -> bool:
+        """Go through the messages that came: is there one that this worker should answer with a claim?
+
+        A hint is taken only by a worker that is able to claim now; one that is not will claim anyway when it is.
+        """
+        types = dict.fromkeys(self._scheduled.popleft() for _ in range(min(self._coalesce, len(self._scheduled))))
+        if self._scheduled:
+            self.event.set()
+        wanted = False
+        for type_name in types:
+            wanted = not able or await self._take_hint(type_name) or wanted
+        return wanted
+
+    async def _take_hint(self, type_name: str) -> bool:
+        try:
+            return await self._notify.consume_wake_hint(type_name)
+        except Exception:
+            logger.warning("asking for a wake hint failed, claiming without one", exc_info=True)
+            return True
+
+    # Both may be called from any thread.
+
+    def _job_scheduled(self, type_name: str) -> None:
+        if type_name in self._types:
+            self._call(self._add, type_name)
+
+    def _ownership_lost(self, job_id: str) -> None:
+        self._call(self._on_ownership_lost, job_id)
+
+    def _call(self, function: Callable[[str], None], argument: str) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, argument)
+        except RuntimeError:
+            return  # the loop is closed: there is nobody left to wake
+
+    def _add(self, type_name: str) -> None:
+        self._scheduled.append(type_name)
+        self.event.set()

@@ -1,0 +1,187 @@
+"""The worker as users see it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import signal
+import uuid
+from collections.abc import Sequence
+from typing import Any, Self
+
+from typing_extensions import TypeVar
+
+from queuert.client.client import Client
+from queuert.errors import InvalidArgument, StorageError
+from queuert.model import Duration, seconds
+from queuert.worker.backoff import RECOVERY_BACKOFF, Backoff
+from queuert.worker.claiming import ClaimPolicy, Queue, check_cap
+from queuert.worker.handlers import Handlers, LeaseSettings, resolve
+from queuert.worker.middleware import Middleware, check_required
+from queuert.worker.options import WorkerOptions
+from queuert.worker.run import WorkerRun
+
+logger = logging.getLogger("queuert.worker")
+
+Conn = TypeVar("Conn", default=Any)
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Worker:
+    """Runs the handlers of jobs, up to `concurrency` at a time, on this event loop.
+
+        async with Worker(client, [handlers], concurrency=10):
+            ...
+
+    It may be started and stopped any number of times. Several workers, in any number of processes, share the work.
+    """
+
+    def __init__(
+        self,
+        client: Client[Conn],
+        handlers: Handlers[Conn] | Sequence[Handlers[Conn]],
+        *,
+        name: str | None = None,
+        concurrency: int = 1,
+        queues: Sequence[Queue | str] | None = None,
+        max_claim_batch: int | None = None,
+        max_claim_per_worker: int | None = None,
+        cluster_cap: int | None = None,
+        poll_interval: Duration = 5.0,
+        lease: Duration = 60.0,
+        renew_interval: Duration | None = None,
+        backoff: Backoff | None = None,
+        recovery_backoff: Backoff = RECOVERY_BACKOFF,
+        shutdown_timeout: Duration = 30.0,
+        required_middleware: Sequence[Middleware] = (),
+        coalesce_notifies: int = 100,
+        cancel_on_abort: bool = True,
+        loglevel: int | str | None = None,
+    ) -> None:
+        registries = [handlers] if isinstance(handlers, Handlers) else list(handlers)
+        if name is not None and not _NAME.fullmatch(name):
+            raise InvalidArgument(f"{name!r} cannot be a worker's name: use 1 to 100 letters, digits, '.', '_' and '-'")
+        for number, what in (
+            (concurrency, "concurrency"),
+            (max_claim_batch, "max_claim_batch"),
+            (max_claim_per_worker, "max_claim_per_worker"),
+            (coalesce_notifies, "coalesce_notifies"),
+        ):
+            if number is not None and (type(number) is not int or number < 1):
+                raise InvalidArgument(f"{what} must be a number of 1 or more, got {number!r}")
+        check_cap(cluster_cap, "cluster_cap")
+        plans = resolve(registries, client.jobs, LeaseSettings(lease, renew_interval, backoff))
+        if not plans:
+            raise InvalidArgument("a worker needs at least one handler: register it with @handlers.handles(…)")
+        for registry in registries:
+            check_required(required_middleware, registry.onion.all, list(registry.by_name))
+        if loglevel is not None:
+            logger.setLevel(loglevel)
+        self.id = f"{name or 'worker'}-{uuid.uuid4()}"
+        self._client: Client[Any] = client
+        self._options = WorkerOptions(
+            plans=plans,
+            policy=ClaimPolicy(
+                self.id,
+                plans,
+                client.jobs,
+                queues=queues,
+                concurrency=concurrency,
+                max_claim_batch=max_claim_batch,
+                max_claim_per_worker=max_claim_per_worker,
+                cluster_cap=cluster_cap,
+            ),
+            poll_interval=seconds(poll_interval, "poll_interval", minimum=0.001),
+            recovery_backoff=recovery_backoff,
+            shutdown_timeout=seconds(shutdown_timeout, "shutdown_timeout"),
+            coalesce_notifies=coalesce_notifies,
+            cancel_on_abort=cancel_on_abort,
+        )
+        self._run: WorkerRun[Any] | None = None
+        self._stop_task: asyncio.Task[bool] | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Begin to work. Does nothing if the worker is running; waits for a stop that is under way."""
+        while self._stop_task is not None:
+            await asyncio.shield(self._stop_task)
+        if self._run is not None:
+            return
+        self._run = run = WorkerRun(self.id, self._client, self._options)
+        try:
+            await self._ensure_schema()
+        except BaseException:
+            self._run = None
+            raise
+        run.start()
+
+    async def stop(self) -> bool:
+        """Stop: no new claims, running handlers finish within `shutdown_timeout`, then they are aborted.
+
+        True if everything was settled. May be called any number of times, from several tasks.
+        """
+        if self._stop_task is None:
+            if self._run is None:
+                return True
+            self._stop_task = asyncio.create_task(self._end(self._run))
+        return await asyncio.shield(self._stop_task)
+
+    async def drain(self) -> None:
+        """Work until nothing is runnable any more: for scripts and tests. Starts the worker if it is not running."""
+        if self._run is None:
+            async with self:
+                await self.drain()
+            return
+        await self._run.drain()
+
+    async def run(self) -> int:
+        """Work until SIGTERM or SIGINT, then stop; a second signal stops at once.
+
+        Returns the exit code for the process: 0 if every job was settled, 1 if some had to be aborted.
+        """
+        loop = asyncio.get_running_loop()
+        told = asyncio.Event()
+
+        def on_signal() -> None:
+            if told.is_set() and self._run is not None:
+                self._run.hurry()
+            told.set()
+
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, on_signal)
+        try:
+            await self.start()
+            await told.wait()
+            return 0 if await self.stop() else 1
+        finally:
+            for number in _SIGNALS:
+                loop.remove_signal_handler(number)
+
+    async def _end(self, run: WorkerRun[Any]) -> bool:
+        try:
+            return await run.stop()
+        finally:
+            self._run = None
+            self._stop_task = None
+
+    async def _ensure_schema(self) -> None:
+        """A database that does not answer yet is no reason not to start: the main loop tries until it does."""
+        if not self._client._migrate_on_open:
+            return
+        try:
+            await self._client.migrate()
+        except OSError as error:
+            logger.error("the database does not answer yet, the worker goes on trying: %s", error)
+        except StorageError as error:
+            if type(error) is not StorageError and not isinstance(error, OSError):
+                raise
+            logger.error("the database does not answer yet, the worker goes on trying: %s", error)
