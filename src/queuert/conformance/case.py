@@ -1,0 +1,62 @@
+"""Cases and the suites they are registered in."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Generic, TypeVar
+
+from queuert.errors import InvalidArgument
+
+S = TypeVar("S")
+
+Body = Callable[[S], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Case(Generic[S]):
+    """One rule of a contract and the code that checks it. `name` is `<operation>.<what is checked>`."""
+
+    name: str
+    rule: str
+    body: Body[S]
+
+
+class Suite(Generic[S]):
+    """The cases of one port, in the order in which they were written down."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._cases: dict[str, Case[S]] = {}
+
+    def __iter__(self) -> Iterator[Case[S]]:
+        return iter(self._cases.values())
+
+    def __len__(self) -> int:
+        return len(self._cases)
+
+    def case(self, body: Body[S]) -> Body[S]:
+        """Register an async function as a case; its docstring is the rule."""
+        module, function, doc = body.__module__, getattr(body, "__name__", repr(body)), body.__doc__
+        name = f"{module.rpartition('.')[2]}.{function}"
+        if not doc:
+            raise InvalidArgument(f"case {name} has no docstring: it shall state the rule in one line")
+        if name in self._cases:
+            raise InvalidArgument(f"there are two cases called {name}")
+        self._cases[name] = Case(name, " ".join(doc.split()), body)
+        return body
+
+    def select(self, only: str | Iterable[str] | None) -> list[Case[S]]:
+        """The cases with these names: an operation ("claim"), a case, or a pattern ("*.empty_*"). None: all."""
+        if only is None:
+            return list(self)
+        patterns = [only] if isinstance(only, str) else list(only)
+        for pattern in patterns:
+            if not any(_matches(name, pattern) for name in self._cases):
+                raise InvalidArgument(f"no {self.name} case is called {pattern!r}")
+        return [case for case in self if any(_matches(case.name, pattern) for pattern in patterns)]
+
+
+def _matches(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) or name.startswith(f"{pattern}.")

@@ -1,0 +1,34 @@
+"""The cases of the notify port, and their runner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from queuert.conformance.notify import closing, hints, publish, sync
+from queuert.conformance.notify.channel import NOTIFY, open_channel
+from queuert.conformance.notify.harness import NotifyHarness
+from queuert.conformance.report import Report
+from queuert.conformance.runner import DEFAULT_TIMEOUT, Factory, run_suite
+
+_ = (publish, hints, closing, sync)
+
+
+async def run_notify_conformance(
+    harness_factory: Factory[NotifyHarness],
+    *,
+    only: str | Iterable[str] | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Report:
+    """Check a notify adapter. `only` chooses cases by module, name or pattern; `timeout` goes for each case."""
+    return await run_suite(NOTIFY, harness_factory, open_channel, only, timeout)
+
+
+def run_notify_conformance_sync(
+    harness_factory: Factory[NotifyHarness],
+    *,
+    only: str | Iterable[str] | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Report:
+    """`run_notify_conformance` for programs without an event loop."""
+    return asyncio.run(run_notify_conformance(harness_factory, only=only, timeout=timeout))

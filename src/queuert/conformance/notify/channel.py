@@ -1,0 +1,111 @@
+"""What a notify case works with: adapters, topics and ears."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from time import monotonic
+from uuid import uuid4
+
+from queuert.conformance.case import Suite
+from queuert.conformance.checks import CheckFailed, skip
+from queuert.conformance.notify.harness import NotifyHarness
+from queuert.ports.notify import Callback, Dispose, NotifyAdapter, SyncNotifyAdapter
+
+_PATIENCE = 5.0
+_GRACE = 0.05
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One pair of publish and listen."""
+
+    name: str
+    publish: Callable[[Sequence[str]], Awaitable[None]]
+    listen: Callable[[Callback], Awaitable[Dispose]]
+
+
+def topics(adapter: NotifyAdapter) -> list[Topic]:
+    """The three pairs of an adapter."""
+    return [
+        Topic("job_scheduled", adapter.job_scheduled, adapter.listen_job_scheduled),
+        Topic("chain_completed", adapter.chain_completed, adapter.listen_chain_completed),
+        Topic("ownership_lost", adapter.ownership_lost, adapter.listen_ownership_lost),
+    ]
+
+
+class Ear:
+    """A callback that remembers what it was called with."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def __call__(self, value: str) -> None:
+        self.heard.append(value)
+
+    async def hears(self, *values: str) -> None:
+        """Wait until exactly these were heard, in any order."""
+        deadline = monotonic() + _PATIENCE
+        while sorted(self.heard) != sorted(values):
+            if monotonic() > deadline or len(self.heard) > len(values):
+                raise CheckFailed(f"expected to hear {sorted(values)}, heard {sorted(self.heard)}")
+            await asyncio.sleep(0.005)
+
+    async def stays_silent(self) -> None:
+        """Fail if something is heard within a moment. Call it after others have heard."""
+        await asyncio.sleep(_GRACE)
+        if self.heard:
+            raise CheckFailed(f"expected to hear nothing, heard {self.heard}")
+
+
+class Channel:
+    """The adapter under test, and others on the same channel."""
+
+    def __init__(self, harness: NotifyHarness, exits: AsyncExitStack) -> None:
+        self._harness = harness
+        self._exits = exits
+        self.adapter = harness.adapter
+        exits.push_async_callback(self.adapter.close)
+
+    @property
+    def topics(self) -> list[Topic]:
+        """The three pairs, of an adapter that delivers."""
+        if not self._harness.delivers:
+            skip("the adapter delivers nothing")
+        return topics(self.adapter)
+
+    def needs_hints(self) -> None:
+        """Leave the case out for adapters without wake hints."""
+        if not self._harness.hints:
+            skip("the adapter has no wake hints")
+
+    async def second(self) -> NotifyAdapter:
+        adapter = await self._harness.second()
+        self._exits.push_async_callback(adapter.close)
+        return adapter
+
+    async def sync_adapter(self) -> SyncNotifyAdapter:
+        adapter = await self._harness.sync_adapter()
+        self._exits.callback(adapter.close)
+        return adapter
+
+
+NOTIFY: Suite[Channel] = Suite("notify")
+case = NOTIFY.case
+
+
+@asynccontextmanager
+async def open_channel(harness: NotifyHarness) -> AsyncGenerator[Channel, None]:
+    """The channel of one case."""
+    async with AsyncExitStack() as exits:
+        exits.push_async_callback(harness.dispose)
+        channel = Channel(harness, exits)
+        await harness.reset()
+        yield channel
+
+
+def fresh(what: str = "name") -> str:
+    """A text that nobody else uses: other processes may publish on the same channel."""
+    return f"{what}-{uuid4()}"

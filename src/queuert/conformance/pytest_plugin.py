@@ -1,0 +1,80 @@
+"""Each case as one pytest test.
+
+    from queuert.conformance.pytest_plugin import state_tests
+
+    test_my_adapter = state_tests(MyHarness)            # a class or function that makes a harness
+    test_with_fixture = state_tests("my_harness")       # a fixture whose value makes a harness
+
+A case runs in an event loop of its own: no asyncio plugin is needed, and none is in the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import pytest
+
+from queuert.conformance.case import Case, Suite
+from queuert.conformance.codec.harness import CODEC, CodecHarness, open_harness
+from queuert.conformance.notify.channel import NOTIFY, open_channel
+from queuert.conformance.notify.harness import NotifyHarness
+from queuert.conformance.runner import DEFAULT_TIMEOUT, Factory, Opener, run_case
+from queuert.conformance.state.harness import StateHarness
+from queuert.conformance.state.store import STATE, open_store
+
+H = TypeVar("H")
+S = TypeVar("S")
+
+Test = Callable[..., None]
+
+
+def state_tests(
+    harness: Factory[StateHarness] | str,
+    *,
+    only: str | Iterable[str] | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Test:
+    """A parametrised test for the state port. Assign it to a name that begins with `test`."""
+    return _tests(STATE, harness, open_store, only, timeout)
+
+
+def notify_tests(
+    harness: Factory[NotifyHarness] | str,
+    *,
+    only: str | Iterable[str] | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Test:
+    """A parametrised test for the notify port. Assign it to a name that begins with `test`."""
+    return _tests(NOTIFY, harness, open_channel, only, timeout)
+
+
+def codec_tests(
+    harness: Factory[CodecHarness] | str,
+    *,
+    only: str | Iterable[str] | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Test:
+    """A parametrised test for a codec. Assign it to a name that begins with `test`."""
+    return _tests(CODEC, harness, open_harness, only, timeout)
+
+
+def _tests(
+    suite: Suite[S],
+    harness: Factory[H] | str,
+    opener: Opener[H, S],
+    only: str | Iterable[str] | None,
+    timeout: float,
+) -> Test:
+    @pytest.mark.parametrize("conformance_case", suite.select(only), ids=lambda case: case.name)
+    def test(conformance_case: Case[S], request: pytest.FixtureRequest) -> None:
+        factory: Any = request.getfixturevalue(harness) if isinstance(harness, str) else harness
+        outcome = asyncio.run(run_case(conformance_case, factory, opener, timeout))
+        if outcome.reason is not None:
+            pytest.skip(outcome.reason)
+        if outcome.error is not None:
+            outcome.error.add_note(f"conformance case {outcome.name}: {outcome.rule}")
+            raise outcome.error
+
+    return test

@@ -1,0 +1,63 @@
+"""The cases of the state port, one module for each operation, and their runner."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+from queuert.conformance.report import Report
+from queuert.conformance.runner import DEFAULT_TIMEOUT, Factory, run_suite
+from queuert.conformance.state import (
+    blockers,
+    claim,
+    claim_caps,
+    claim_order,
+    concurrency,
+    create,
+    dedup,
+    delete,
+    delete_cascade,
+    fencing,
+    listing,
+    listing_chains,
+    migrations,
+    next_available,
+    read,
+    reap,
+    renew,
+    settle,
+    settle_continue,
+    stats,
+    transactions,
+    trigger_retry,
+    unblock,
+    values,
+)
+from queuert.conformance.state.harness import StateHarness
+from queuert.conformance.state.store import STATE, open_store
+
+_ = (
+    values, create, read, blockers, unblock, dedup, claim, claim_order, claim_caps, settle, settle_continue, fencing,
+    renew, reap, next_available, trigger_retry, delete, delete_cascade, listing, listing_chains, stats,
+    transactions, concurrency, migrations,
+)  # fmt: skip
+
+
+async def run_state_conformance(
+    harness_factory: Factory[StateHarness],
+    *,
+    only: str | Iterable[str] | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Report:
+    """Check a state adapter. `only` chooses cases by operation, name or pattern; `timeout` goes for each case."""
+    return await run_suite(STATE, harness_factory, open_store, only, timeout)
+
+
+def run_state_conformance_sync(
+    harness_factory: Factory[StateHarness],
+    *,
+    only: str | Iterable[str] | None = None,
+    timeout: float = DEFAULT_TIMEOUT,
+) -> Report:
+    """`run_state_conformance` for programs without an event loop."""
+    return asyncio.run(run_state_conformance(harness_factory, only=only, timeout=timeout))

@@ -1,0 +1,153 @@
+"""claim: caps on what runs at once, in a queue and in the whole cluster."""
+
+from __future__ import annotations
+
+from queuert.conformance.checks import equal
+from queuert.conformance.state.build import completed, new_job, put_back, queue, request
+from queuert.conformance.state.claim import ids
+from queuert.conformance.state.claim_order import taken
+from queuert.conformance.state.store import Store, case
+from queuert.model import TypeLimit
+
+
+async def ready(store: Store, type_name: str, number: int, priority: int = 100) -> list[str]:
+    """Store ready jobs of one type; their ids."""
+    jobs = [new_job(type_name, priority=priority) for _ in range(number)]
+    await store.create(*jobs)
+    return [job.id for job in jobs]
+
+
+@case
+async def a_queue_has_room_for_so_many(store: Store) -> None:
+    """A queue's cap counts what this claim takes, and what it leaves out is not `more`."""
+    jobs = await ready(store, "task", 5)
+    claim = request(queue("task", max_concurrency=3))
+    equal(await taken(store, claim), (jobs[:3], False), "first claim")
+    equal(await taken(store, claim), ([], False), "while three are running")
+
+
+@case
+async def settled_jobs_make_room(store: Store) -> None:
+    """Jobs that have ended or were put back do not count any more."""
+    await ready(store, "task", 5)
+    claim = request(queue("task", max_concurrency=2))
+    first, second = (await store.claim(claim)).jobs
+    await store.settle(completed(first))
+    equal(len((await store.claim(claim)).jobs), 1, "claimed after one ended")
+    await store.settle(put_back(second))
+    equal(len((await store.claim(claim)).jobs), 1, "claimed after one was put back")
+
+
+@case
+async def all_members_count(store: Store) -> None:
+    """Running jobs of every member type count, also of types that this claim does not ask for."""
+    await ready(store, "a", 3)
+    await store.claim(request(queue("a"), limit=2, worker="another"))
+    jobs = await ready(store, "b", 3)
+    claim = request(queue("b", members=("a", "b"), max_concurrency=3))
+    equal(await taken(store, claim), (jobs[:1], False), "claimed jobs")
+
+
+@case
+async def other_types_do_not_count(store: Store) -> None:
+    """Running jobs of types that are not members do not count."""
+    await ready(store, "other", 4)
+    await store.claim(request(queue("other")))
+    jobs = await ready(store, "task", 3)
+    equal((await taken(store, request(queue("task", max_concurrency=2))))[0], jobs[:2], "claimed jobs")
+
+
+@case
+async def a_cap_of_zero_pauses(store: Store) -> None:
+    """A queue with a cap of 0 is paused; others are served."""
+    await ready(store, "paused", 2, priority=1)
+    (job,) = await ready(store, "task", 1)
+    queues = [queue("paused", name="p", priority=-1, max_concurrency=0), queue("task", name="t")]
+    equal(await taken(store, request(*queues)), ([job], False), "claimed jobs")
+
+
+@case
+async def an_overfull_queue_has_no_room(store: Store) -> None:
+    """More running than the cap allows is room for none, not for fewer than none elsewhere."""
+    await ready(store, "a", 6)
+    await store.claim(request(queue("a"), limit=5))
+    others = await ready(store, "b", 2)
+    queues = [queue("a", name="a", max_concurrency=2), queue("b", name="b", max_concurrency=2)]
+    equal(await taken(store, request(*queues)), (others, False), "claimed jobs")
+
+
+@case
+async def a_full_queue_lets_others_through(store: Store) -> None:
+    """Jobs of a full queue do not stand in the way of those behind them."""
+    urgent = await ready(store, "a", 4, priority=1)
+    others = await ready(store, "b", 2, priority=2)
+    queues = [queue("a", name="a", max_concurrency=1), queue("b", name="b")]
+    equal(await taken(store, request(*queues, limit=3)), ([urgent[0], *others], False), "claimed jobs")
+
+
+@case
+async def the_cap_goes_by_order_across_types(store: Store) -> None:
+    """The room of a queue goes to its most urgent jobs, of whatever type."""
+    await ready(store, "a", 2, priority=2)
+    urgent = await ready(store, "b", 2, priority=1)
+    equal(await taken(store, request(queue("a", "b", max_concurrency=2))), (urgent, False), "claimed jobs")
+
+
+@case
+async def type_limits_hold_within_the_cap(store: Store) -> None:
+    """A type's limit and its queue's cap hold together: the smaller of the two decides."""
+    await ready(store, "a", 5, priority=1)
+    await ready(store, "b", 5, priority=2)
+    limits = queue(TypeLimit("a", 1, 60), TypeLimit("b", 9, 60), max_concurrency=3)
+    types = [each.job.type_name for each in (await store.claim(request(limits))).jobs]
+    equal(types, ["a", "b", "b"], "claimed types")
+
+
+@case
+async def the_cluster_cap_counts_everything(store: Store) -> None:
+    """The cluster's cap counts every running job, of any type and any worker."""
+    await ready(store, "other", 2)
+    await store.claim(request(queue("other"), worker="another"))
+    jobs = await ready(store, "task", 5)
+    equal(await taken(store, request(cluster_cap=4)), (jobs[:2], False), "first claim")
+    equal(await taken(store, request(cluster_cap=4)), ([], False), "while four are running")
+    equal(await taken(store, request(cluster_cap=1)), ([], False), "below what is running")
+    equal((await taken(store, request(cluster_cap=5)))[0], jobs[2:3], "with room for one more")
+
+
+@case
+async def the_cluster_cap_spans_queues(store: Store) -> None:
+    """The cluster's room goes to the most urgent queue first; 0 pauses everything."""
+    slow, fast = await ready(store, "slow", 3), await ready(store, "fast", 2)
+    queues = [queue("slow", name="s", priority=2), queue("fast", name="f", priority=1)]
+    equal(await taken(store, request(*queues, cluster_cap=0)), ([], False), "a cap of 0")
+    equal(await taken(store, request(*queues, cluster_cap=3)), ([*fast, slow[0]], False), "a cap of 3")
+
+
+@case
+async def both_caps_hold(store: Store) -> None:
+    """A queue's cap and the cluster's hold together."""
+    a, b = await ready(store, "a", 4, priority=1), await ready(store, "b", 4, priority=2)
+    queues = [queue("a", name="a", max_concurrency=2), queue("b", name="b", max_concurrency=3)]
+    equal(await taken(store, request(*queues, cluster_cap=4)), (a[:2] + b[:2], False), "claimed jobs")
+
+
+@case
+async def more_under_a_cap(store: Store) -> None:
+    """Under a cap, `more` is true only if the cap would have room for a further job."""
+    await ready(store, "task", 5)
+    result = await store.claim(request(queue("task", max_concurrency=3), limit=2))
+    equal((len(ids(result)), result.more), (2, True), "two of three")
+    result = await store.claim(request(queue("task", max_concurrency=3), limit=1))
+    equal((len(ids(result)), result.more), (1, False), "the third of three")
+
+
+@case
+async def reaped_jobs_make_room(store: Store) -> None:
+    """A job whose lease has ended counts until it is reaped, and not afterwards."""
+    await ready(store, "task", 2)
+    claim = request(queue("task", lease=0, max_concurrency=1))
+    equal(len((await store.claim(claim)).jobs), 1, "claimed jobs")
+    equal(len((await store.claim(claim)).jobs), 0, "claimed before the reaping")
+    equal(len(await store.reap("task")), 1, "reaped jobs")
+    equal(len((await store.claim(claim)).jobs), 1, "claimed after the reaping")

@@ -1,0 +1,327 @@
+"""Two connections at once, in a forced order of steps.
+
+Where a case says that the second waits, it does so for the first one's row or, in a storage with a single writer,
+for the whole of the first one's transaction. What must come out is the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from queuert.conformance.checks import check, equal, raises
+from queuert.conformance.state.build import (
+    completed,
+    continued,
+    failed,
+    key,
+    new_job,
+    next_job,
+    queue,
+    request,
+)
+from queuert.conformance.state.claim import ids
+from queuert.conformance.state.store import Store, case, settled_soon
+from queuert.conformance.state.unblock import SOURCE, behind, freed, sources
+from queuert.errors import JobIdExists
+from queuert.model import Lease
+
+
+async def expect_waiting(task: asyncio.Task[object], what: str) -> None:
+    check(not await settled_soon(task), f"{what} must wait for the first transaction to end")
+
+
+async def quick_unless_single_writer(store: Store, task: asyncio.Task[object], what: str) -> None:
+    """Where rows are locked one by one, what skips them is done while the first transaction is open."""
+    if not store.single_writer:
+        check(await settled_soon(task, 5), f"{what} must not wait for the first transaction")
+
+
+@case
+async def a_key_is_taken_once_and_found(store: Store) -> None:
+    """Two start under one key: the second waits, and finds the first one's chain when that is committed."""
+    other = await store.second()
+    async with store.transaction() as tx:
+        first = await store.start(dedup=key("k"), tx=tx)
+        starting = store.spawn(other.create(new_job(dedup=key("k"))))
+        await expect_waiting(starting, "the second start")
+    (made,) = await starting
+    equal(made.existing and made.existing.first.id, first, "the chain that the second found")
+    equal(len(await store.list_jobs()), 1, "stored jobs")
+
+
+@case
+async def a_key_that_was_rolled_back(store: Store) -> None:
+    """Two start under one key: the second waits, and stores its own chain when the first is rolled back."""
+    other = await store.second()
+    job = new_job(dedup=key("k"))
+    async with store.rolled_back() as tx:
+        await store.start(dedup=key("k"), tx=tx)
+        starting = store.spawn(other.create(job))
+        await expect_waiting(starting, "the second start")
+    (made,) = await starting
+    equal((made.existing, made.job_id), (None, job.id), "what the second stored")
+    equal([row.id for row in await store.list_jobs()], [job.id], "stored jobs")
+
+
+@case
+async def a_key_of_an_ended_chain(store: Store) -> None:
+    """Two start under the key of a chain that has ended: one of them stores a new one, the other finds it."""
+    other = await store.second()
+    await store.finish(await store.start(dedup=key("k")))
+    async with store.transaction() as tx:
+        first = await store.start(dedup=key("k"), tx=tx)
+        starting = store.spawn(other.create(new_job(dedup=key("k"))))
+        await expect_waiting(starting, "the second start")
+    (made,) = await starting
+    equal(made.existing and made.existing.first.id, first, "the chain that the second found")
+
+
+@case
+async def an_id_is_taken_once(store: Store) -> None:
+    """Two store the same id: the second gets JobIdExists when the first is committed."""
+    other = await store.second()
+    job = new_job()
+    async with store.transaction() as tx:
+        await store.create(job, tx=tx)
+        creating = store.spawn(other.create(new_job("another", id=job.id)))
+        await expect_waiting(creating, "the second one")
+    with raises(JobIdExists, "the id that the first stored"):
+        await creating
+    equal((await store.job(job.id)).type_name, "task", "type of the stored job")
+
+
+@case
+async def no_job_is_claimed_twice(store: Store) -> None:
+    """A job that is being claimed is not claimed by another; nobody waits for it where rows are locked singly."""
+    other = await store.second()
+    await store.create(new_job(), new_job())
+    async with store.transaction() as tx:
+        first = await store.claim(request(limit=1), tx=tx)
+        claiming = store.spawn(other.claim(request(limit=2)))
+        await quick_unless_single_writer(store, claiming, "a claim")
+    second = await claiming
+    equal(len(ids(second)), 1, "jobs of the second claim")
+    check(ids(first) != ids(second), "both must not get the same job")
+
+
+@case
+async def a_rolled_back_claim_is_free_again(store: Store) -> None:
+    """A job whose claim is rolled back can be claimed by another."""
+    other = await store.second()
+    job = await store.start()
+    async with store.rolled_back() as tx:
+        await store.claim_one(tx=tx)
+        claiming = store.spawn(other.claim())
+        await settled_soon(claiming)
+    claimed = ids(await claiming) or ids(await other.claim())
+    equal(claimed, [job], "claimed by the other")
+
+
+@case
+async def many_claim_at_once(store: Store) -> None:
+    """However many claim at once, every job is claimed exactly once."""
+    other = await store.second()
+    jobs = [new_job() for _ in range(60)]
+    await store.create(*jobs)
+    found: list[str] = []
+
+    async def take(connection: Store) -> None:
+        while claimed := ids(await connection.claim(request(limit=4))):
+            found.extend(claimed)
+
+    await asyncio.gather(*(store.spawn(take(each)) for each in (store, other, store, other)))
+    equal(sorted(found), sorted(job.id for job in jobs), "claimed jobs")
+
+
+@case
+async def a_cap_is_exact(store: Store) -> None:
+    """A claim under a cap waits for another under the same cap, and counts what that one took."""
+    other = await store.second()
+    await store.create(*(new_job() for _ in range(6)))
+    claim = request(queue("task", max_concurrency=3))
+    async with store.transaction() as tx:
+        first = await store.claim(request(queue("task", max_concurrency=3), limit=2), tx=tx)
+        claiming = store.spawn(other.claim(claim))
+        await expect_waiting(claiming, "a claim under the same cap")
+    equal((len(ids(first)), len(ids(await claiming))), (2, 1), "jobs of both claims")
+
+
+@case
+async def a_cluster_cap_is_exact(store: Store) -> None:
+    """A claim under the cluster's cap waits for another, and has the room of one that is rolled back."""
+    other = await store.second()
+    await store.create(*(new_job() for _ in range(6)))
+    async with store.rolled_back() as tx:
+        equal(len(ids(await store.claim(request(cluster_cap=3), tx=tx))), 3, "jobs of the first")
+        claiming = store.spawn(other.claim(request(cluster_cap=3)))
+        await expect_waiting(claiming, "a claim under the cluster's cap")
+    equal(len(ids(await claiming)), 3, "jobs of the second")
+
+
+@case
+async def started_while_its_blocker_completes(store: Store) -> None:
+    """A job whose start is not committed when its blocker completes is freed all the same."""
+    other = await store.second()
+    (source,) = await sources(store, 1)
+    async with store.transaction() as tx:
+        job = await store.start(tx=tx, **behind(source))
+        completing = store.spawn(other.finish(source))
+        await expect_waiting(completing, "the completion of a blocker")
+    equal(freed(await completing), [job], "freed by the completion")
+    row = await store.job(job)
+    equal((row.status, row.blockers_left), ("pending", 0), "the job")
+
+
+@case
+async def a_blocker_completes_while_it_is_named(store: Store) -> None:
+    """A job that is started while its blocker's completion is not committed is not blocked for ever."""
+    other = await store.second()
+    (source,) = await sources(store, 1)
+    job = new_job(**behind(source))
+    async with store.transaction() as tx:
+        await store.finish(source, tx=tx)
+        starting = store.spawn(other.create(job))
+        await expect_waiting(starting, "the start")
+    (made,) = await starting
+    equal((made.status, made.ready), ("pending", True), "answer")
+    row = await store.job(job.id)
+    equal((row.status, row.blockers_left), ("pending", 0), "the job")
+
+
+@case
+async def a_blocker_that_does_not_complete_after_all(store: Store) -> None:
+    """If the completion is rolled back, the job that was started meanwhile is blocked, and freed later."""
+    other = await store.second()
+    (source,) = await sources(store, 1)
+    job = new_job(**behind(source))
+    async with store.rolled_back() as tx:
+        await store.finish(source, tx=tx)
+        starting = store.spawn(other.create(job))
+        await settled_soon(starting)
+    await starting
+    equal(await store.statuses(source, job.id), ["pending", "blocked"], "statuses")
+    equal(freed(await store.finish(source)), [job.id], "freed later")
+
+
+@case
+async def a_blocker_hands_over_while_it_is_named(store: Store) -> None:
+    """A job started while its blocker hands over to the next job waits for the end of that chain."""
+    other = await store.second()
+    claimed = await store.running(SOURCE)
+    following = next_job(claimed.job)
+    async with store.transaction() as tx:
+        await store.settle(continued(claimed, following), tx=tx)
+        starting = store.spawn(other.start("late", **behind(claimed.job.id)))
+        await settled_soon(starting)
+    job = await starting
+    equal(await store.statuses(job), ["blocked"], "the job")
+    equal(freed(await store.finish(following.id)), [job], "freed at the end")
+
+
+@case
+async def two_blockers_complete_at_once(store: Store) -> None:
+    """Two blockers of one job that complete at once free it, exactly one of them reporting so."""
+    other = await store.second()
+    first, second = await sources(store, 2)
+    job = await store.start(**behind(first, second))
+    async with store.transaction() as tx:
+        one = await store.finish(first, tx=tx)
+        completing = store.spawn(other.finish(second))
+        await expect_waiting(completing, "the second completion")
+    two = await completing
+    equal((freed(one), freed(two)), ([], [job]), "freed by the first and by the second")
+    row = await store.job(job)
+    equal((row.status, row.blockers_left), ("pending", 0), "the job")
+
+
+@case
+async def a_locked_job_cannot_be_settled(store: Store) -> None:
+    """Who settles a job that another has read with a lock waits for that one."""
+    other = await store.second()
+    claimed = await store.running()
+    async with store.transaction() as tx:
+        await store.jobs(claimed.job.id, lock=True, tx=tx)
+        settling = store.spawn(other.settle(failed(claimed)))
+        await expect_waiting(settling, "the settlement")
+        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the one with the lock")
+    equal((await settling).held, [False], "the other one, afterwards")
+    equal(await store.statuses(claimed.job.id), ["completed"], "the job")
+
+
+@case
+async def a_locked_chain_stays_current(store: Store) -> None:
+    """Who continues a chain that another has read with a lock waits for that one."""
+    other = await store.second()
+    job = await store.start()
+    following = next_job(await store.job(job))
+    async with store.transaction() as tx:
+        await store.chains(job, lock=True, tx=tx)
+        continuing = store.spawn(other.settle(continued(job, following)))
+        await expect_waiting(continuing, "the continuation")
+        equal((await store.chain(job, tx=tx)).current.id, job, "the current job under the lock")
+    equal((await continuing).held, [True], "the continuation, afterwards")
+
+
+@case
+async def a_job_ends_once(store: Store) -> None:
+    """Two settle one claim at once: the second waits and is told that it does not hold."""
+    other = await store.second()
+    claimed = await store.running()
+    async with store.transaction() as tx:
+        equal((await store.settle(completed(claimed, b"1"), tx=tx)).held, [True], "the first")
+        settling = store.spawn(other.settle(completed(claimed, b"2")))
+        await expect_waiting(settling, "the second settlement")
+    equal((await settling).held, [False], "the second")
+    equal((await store.job(claimed.job.id)).output, b"1", "output")
+
+
+@case
+async def a_locked_job_is_owned(store: Store) -> None:
+    """Renewal does not count a job as lost because somebody has locked it, nor wait where rows are locked singly."""
+    other = await store.second()
+    claimed = await store.running()
+    async with store.transaction() as tx:
+        await store.jobs(claimed.job.id, lock=True, tx=tx)
+        renewing = store.spawn(other.renew(Lease(claimed.job.id, claimed.job.token or 0, 600)))
+        await quick_unless_single_writer(store, renewing, "the renewal")
+    equal(await renewing, [], "lost")
+
+
+@case
+async def a_locked_job_is_not_reaped(store: Store) -> None:
+    """A job that is being settled is not reaped, though its lease has ended."""
+    other = await store.second()
+    claimed = await store.running(lease=0)
+    async with store.transaction() as tx:
+        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the settlement")
+        reaping = store.spawn(other.reap("task"))
+        await quick_unless_single_writer(store, reaping, "the reaping")
+    equal(await reaping, [], "reaped")
+    equal(await store.statuses(claimed.job.id), ["completed"], "the job")
+
+
+@case
+async def deletion_against_completion(store: Store) -> None:
+    """A chain that is deleted while it is being completed waits, and is gone afterwards."""
+    other = await store.second()
+    claimed = await store.running()
+    async with store.transaction() as tx:
+        await store.settle(completed(claimed), tx=tx)
+        deleting = store.spawn(other.delete(claimed.job.chain_id))
+        await expect_waiting(deleting, "the deletion")
+    equal([chain.current.status for chain in (await deleting).chains], ["completed"], "as it was deleted")
+    equal(await store.statuses(claimed.job.id), [None], "the job")
+
+
+@case
+async def deletion_against_a_new_dependent(store: Store) -> None:
+    """A chain that is named as a blocker by an uncommitted start is not deleted under it."""
+    other = await store.second()
+    (source,) = await sources(store, 1)
+    async with store.transaction() as tx:
+        job = await store.start(tx=tx, **behind(source))
+        deleting = store.spawn(other.delete(source))
+        await expect_waiting(deleting, "the deletion")
+    deleted = await deleting
+    equal({chain: list(jobs) for chain, jobs in deleted.waiting.items()}, {source: [job]}, "waiting")
+    equal(await store.statuses(source, job), ["pending", "blocked"], "jobs")

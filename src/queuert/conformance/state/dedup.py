@@ -1,0 +1,250 @@
+"""Deduplication: when a key finds a chain, and when a new one is stored."""
+
+from __future__ import annotations
+
+from queuert.conformance.checks import check, equal, present
+from queuert.conformance.state.build import (
+    completed,
+    continued,
+    end_as,
+    key,
+    new_id,
+    new_job,
+    next_job,
+    waiting_for,
+)
+from queuert.conformance.state.store import Store, case
+from queuert.model import Created, Dedup, Status
+
+ENDINGS: tuple[Status, ...] = ("completed", "failed", "cancelled", "expired")
+
+
+async def attempt(store: Store, dedup: Dedup, type_name: str = "task") -> Created:
+    """Try to start a chain under a key."""
+    (made,) = await store.create(new_job(type_name, dedup=dedup))
+    return made
+
+
+async def started(store: Store, dedup: Dedup, type_name: str = "task") -> str:
+    """Start a chain under a key that must be free; its id."""
+    made = await attempt(store, dedup, type_name)
+    equal(made.existing, None, f"chain found under the key {dedup.key!r}")
+    return made.chain_id
+
+
+async def found(store: Store, dedup: Dedup, chain_id: str) -> Created:
+    """Try to start a chain under a key that must lead to this one."""
+    made = await attempt(store, dedup)
+    equal(present(made.existing, f"chain under {dedup.key!r}").first.id, chain_id, "the chain that was found")
+    return made
+
+
+@case
+async def an_open_chain_is_found(store: Store) -> None:
+    """A second start under the key of an open chain stores nothing and answers that chain as it is."""
+    first = await started(store, key("k"))
+    job = new_job(dedup=key("k"), priority=1)
+    (made,) = await store.create(job)
+    equal(made.existing, await store.chain(first), "existing")
+    equal((made.chain_id, made.status), (first, "pending"), "chain and status of the answer")
+    equal(await store.statuses(job.id), [None], "the second job")
+    equal(len(await store.list_jobs()), 1, "stored jobs")
+
+
+@case
+async def a_found_chain_is_as_it_is_now(store: Store) -> None:
+    """The chain that is found has its current job, wherever it has come to."""
+    first = await started(store, key("k"))
+    claimed = await store.claim_one()
+    following = next_job(claimed.job, "second")
+    await store.settle(continued(claimed, following))
+    made = await found(store, key("k"), first)
+    equal(present(made.existing, "existing").current.id, following.id, "current job of the chain")
+
+
+@case
+async def every_open_status_matches(store: Store) -> None:
+    """A chain that is blocked, pending or running holds its key."""
+    source = await store.start("source")
+    (blocked,) = await store.create(new_job(dedup=key("k"), blockers=waiting_for(source, chain_type="source")))
+    equal((await found(store, key("k"), blocked.chain_id)).status, "blocked", "status while blocked")
+    await store.finish(source)
+    equal((await found(store, key("k"), blocked.chain_id)).status, "pending", "status while pending")
+    await store.claim_one()
+    equal((await found(store, key("k"), blocked.chain_id)).status, "running", "status while running")
+
+
+@case
+async def an_ended_chain_frees_its_key(store: Store) -> None:
+    """With scope "incomplete", a chain that has ended in any way does not match."""
+    for status in ENDINGS:
+        first = await started(store, key(status))
+        await store.settle(end_as(status, first))
+        second = await started(store, key(status))
+        check(second != first, f"a new chain must follow the {status} one")
+        await found(store, key(status), second)
+
+
+@case
+async def scope_any_finds_ended_chains(store: Store) -> None:
+    """With scope "any", a chain matches whatever became of it."""
+    for status in ENDINGS:
+        first = await started(store, key(status))
+        await store.settle(end_as(status, first))
+        made = await found(store, key(status, scope="any"), first)
+        equal(made.status, status, "status of the answer")
+
+
+@case
+async def the_window_ends(store: Store) -> None:
+    """With a window, a chain matches as long as it is younger than that, open or not."""
+    first = await started(store, key("k"))
+    await found(store, key("k", scope="any", window=3600), first)
+    await store.elapse(0.3)
+    await found(store, key("k", scope="any"), first)
+    second = await started(store, key("k", scope="any", window=0.2))
+    await found(store, key("k", scope="any", window=3600), second)
+
+
+@case
+async def the_window_counts_from_the_first_job(store: Store) -> None:
+    """The age of a chain is that of its first job, whatever happened since."""
+    first = await started(store, key("k"))
+    claimed = await store.claim_one()
+    await store.elapse(0.3)
+    await store.settle(continued(claimed, next_job(claimed.job)))
+    check(await started(store, key("k", scope="any", window=0.2)) != first, "a new chain must be stored")
+
+
+@case
+async def keys_belong_to_the_chain_type(store: Store) -> None:
+    """The same key under another type is another key."""
+    await started(store, key("k"), "one")
+    await started(store, key("k"), "two")
+    one, two = await store.create(new_job("one", dedup=key("k")), new_job("two", dedup=key("k")))
+    equal([made.existing is not None for made in (one, two)], [True, True], "found")
+    check(one.chain_id != two.chain_id, "each type must find its own chain")
+
+
+@case
+async def jobs_without_a_key_are_never_found(store: Store) -> None:
+    """A chain without a key is no duplicate of anything."""
+    await store.start()
+    await store.start()
+    await started(store, key("k"))
+    equal(len(await store.list_jobs()), 3, "stored jobs")
+
+
+@case
+async def excluded_chains_do_not_match(store: Store) -> None:
+    """A chain in `exclude` does not match; the new one takes the key over."""
+    first = await started(store, key("k"))
+    await found(store, key("k", exclude=[new_id()]), first)
+    second = await started(store, key("k", exclude=[new_id(), first]))
+    await found(store, key("k"), second)
+    third = await started(store, key("k", scope="any", exclude=[second]))
+    await found(store, key("k", scope="any"), third)
+
+
+@case
+async def the_latest_chain_holds_the_key(store: Store) -> None:
+    """A key points at the latest chain only: an older one that is still open is not found any more."""
+    first = await started(store, key("k"))
+    second = await started(store, key("k", exclude=[first]))
+    await store.finish(second)
+    third = await started(store, key("k"))
+    equal(await store.statuses(first), ["pending"], "the oldest chain")
+    await found(store, key("k"), third)
+
+
+@case
+async def a_retried_chain_holds_its_key_again(store: Store) -> None:
+    """A failed chain that is retried is open again and matches."""
+    first = await started(store, key("k"))
+    await store.settle(end_as("failed", first))
+    await store.retry(first)
+    await found(store, key("k"), first)
+
+
+@case
+async def the_second_of_one_call_finds_the_first(store: Store) -> None:
+    """Two jobs of one call with one key: the first is stored, the second finds it."""
+    jobs = [new_job(dedup=key("k")), new_job("other", dedup=key("k")), *(new_job(dedup=key("k")) for _ in "ab")]
+    created = await store.create(*jobs)
+    wanted = [None, None, jobs[0].id, jobs[0].id]
+    equal([made.existing and made.existing.first.id for made in created], wanted, "found chains")
+    equal([made.chain_id for made in created], [jobs[0].id, jobs[1].id, jobs[0].id, jobs[0].id], "chains")
+    equal(len(await store.list_jobs()), 2, "stored jobs")
+
+
+@case
+async def mixed_calls(store: Store) -> None:
+    """In one call, some keys may be taken and others free; each is answered in its place."""
+    first = await started(store, key("a"))
+    jobs = [new_job(dedup=key("b")), new_job(dedup=key("a")), new_job(), new_job(dedup=key("b"))]
+    created = await store.create(*jobs)
+    wanted = [jobs[0].id, first, jobs[2].id, jobs[0].id]
+    equal([made.chain_id for made in created], wanted, "chains")
+    equal([made.existing is not None for made in created], [False, True, False, True], "found")
+
+
+@case
+async def a_found_chain_may_be_a_blocker_of_the_call(store: Store) -> None:
+    """A job may wait for a chain under a key, and later for the chain that was found under it."""
+    first = await started(store, key("k"))
+    duplicate = new_job(dedup=key("k"), blockers=waiting_for(first))
+    (made,) = await store.create(duplicate)
+    check(made.existing is not None, "the chain must be found")
+    equal(await store.blocked_jobs(first), [], "jobs that wait for the chain: nothing was written")
+    equal((await store.job(first)).blockers_left, 0, "blockers of the chain")
+
+
+@case
+async def deletion_frees_the_key(store: Store) -> None:
+    """A chain that was deleted holds no key, also with scope "any"."""
+    first = await started(store, key("k"))
+    await store.delete(first)
+    await started(store, key("k", scope="any"))
+
+
+@case
+async def deleting_an_older_chain_keeps_the_key(store: Store) -> None:
+    """Deleting a chain that does not hold the key any more leaves the key with the latest."""
+    first = await started(store, key("k"))
+    await store.finish(first)
+    second = await started(store, key("k"))
+    await store.delete(first)
+    await found(store, key("k"), second)
+
+
+@case
+async def rollback_frees_the_key(store: Store) -> None:
+    """A key that was taken in a transaction or savepoint that rolled back is free, or points where it did."""
+    before = await started(store, key("old"))
+    await store.finish(before)
+    async with store.rolled_back() as tx:
+        await store.create(new_job(dedup=key("new")), new_job(dedup=key("old")), tx=tx)
+    async with store.transaction() as tx, store.undone(tx):
+        await store.create(new_job(dedup=key("new")), new_job(dedup=key("old")), tx=tx)
+    await found(store, key("old", scope="any"), before)
+    await started(store, key("new", scope="any"))
+
+
+@case
+async def a_transaction_finds_its_own_chain(store: Store) -> None:
+    """A chain started earlier in the same transaction is found."""
+    async with store.transaction() as tx:
+        (first,) = await store.create(new_job(dedup=key("k")), tx=tx)
+        (second,) = await store.create(new_job(dedup=key("k")), tx=tx)
+    equal(present(second.existing, "existing").first.id, first.job_id, "the chain that was found")
+
+
+@case
+async def a_completed_continuation_ends_the_chain(store: Store) -> None:
+    """A chain of several jobs holds its key until the last of them has ended."""
+    first = await started(store, key("k"))
+    claimed = await store.claim_one()
+    await store.settle(continued(claimed, next_job(claimed.job)))
+    await found(store, key("k"), first)
+    await store.settle(completed(await store.claim_one()))
+    await started(store, key("k"))

@@ -1,0 +1,176 @@
+"""One awaited face for async and sync adapters, so that every case is written once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
+from inspect import isawaitable
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Protocol, TypeVar
+
+from queuert.ports.program import Program
+from queuert.ports.provider import run, run_async
+from queuert.ports.state import StateAdapter, StateOperations, SyncStateAdapter
+
+T = TypeVar("T")
+
+AnyStateAdapter = StateAdapter[Any] | SyncStateAdapter[Any]
+
+
+class StateDriver(Protocol):
+    """Drives the programs of one adapter. `None` as connection: outside any transaction."""
+
+    @property
+    def operations(self) -> StateOperations: ...
+
+    async def run(self, program: Program[T], connection: Any | None = None) -> T: ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]: ...
+
+    def savepoint(self, connection: Any) -> AbstractAsyncContextManager[None]: ...
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        """Call a function where connections may be used, and await what it returns if that is awaitable."""
+        ...
+
+    async def in_transaction(self, connection: Any) -> bool: ...
+
+    async def check(self, connection: Any) -> None: ...
+
+    async def close(self) -> None:
+        """Close the adapter."""
+        ...
+
+    def release(self) -> None:
+        """Give up what the driver itself holds, when nothing will be run any more."""
+        ...
+
+
+def drive(adapter: AnyStateAdapter) -> StateDriver:
+    """The driver for this flavour of adapter."""
+    return AsyncStateDriver(adapter) if isinstance(adapter, StateAdapter) else SyncStateDriver(adapter)
+
+
+class AsyncStateDriver:
+    def __init__(self, adapter: StateAdapter[Any]) -> None:
+        self._adapter = adapter
+        self._provider = adapter.provider
+        self.operations = adapter.operations
+
+    async def run(self, program: Program[T], connection: Any | None = None) -> T:
+        return await run_async(self._provider, connection, program)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        return self._provider.transaction()
+
+    def savepoint(self, connection: Any) -> AbstractAsyncContextManager[None]:
+        return self._provider.savepoint(connection)
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        result = function()
+        return await result if isawaitable(result) else result
+
+    async def in_transaction(self, connection: Any) -> bool:
+        return self._provider.in_transaction(connection)
+
+    async def check(self, connection: Any) -> None:
+        self._provider.check(connection)
+
+    async def close(self) -> None:
+        await self._adapter.close()
+
+    def release(self) -> None:
+        """It holds nothing."""
+
+
+class SyncStateDriver:
+    """A sync adapter, driven on one thread of its own: its connections may be bound to the thread that uses them.
+
+    While it waits for a lock, the event loop and the drivers of other connections go on.
+    """
+
+    def __init__(self, adapter: SyncStateAdapter[Any]) -> None:
+        self._adapter = adapter
+        self._provider = adapter.provider
+        self._thread = _Worker()
+        self.operations = adapter.operations
+
+    async def run(self, program: Program[T], connection: Any | None = None) -> T:
+        return await self._thread.call(lambda: run(self._provider, connection, program))
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        return self._block(self._provider.transaction)
+
+    def savepoint(self, connection: Any) -> AbstractAsyncContextManager[None]:
+        return self._block(lambda: self._provider.savepoint(connection))
+
+    async def call(self, function: Callable[[], Any]) -> Any:
+        result = await self._thread.call(function)
+        return await result if isawaitable(result) else result
+
+    async def in_transaction(self, connection: Any) -> bool:
+        return await self._thread.call(lambda: self._provider.in_transaction(connection))
+
+    async def check(self, connection: Any) -> None:
+        await self._thread.call(lambda: self._provider.check(connection))
+
+    async def close(self) -> None:
+        await self._thread.call(self._adapter.close)
+
+    def release(self) -> None:
+        self._thread.stop()
+
+    @asynccontextmanager
+    async def _block(self, opened: Callable[[], AbstractContextManager[T]]) -> AsyncGenerator[T, None]:
+        manager = await self._thread.call(opened)
+        entered = await self._thread.call(manager.__enter__)
+        try:
+            yield entered
+        except BaseException as error:
+            kind, caught, traceback = type(error), error, error.__traceback__
+            if not await self._thread.call(lambda: manager.__exit__(kind, caught, traceback)):
+                raise
+        else:
+            await self._thread.call(lambda: manager.__exit__(None, None, None))
+
+
+class _Worker:
+    """A daemon thread that makes calls in their order: one that hangs does not keep the process alive."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        Thread(target=self._work, name="queuert-conformance", daemon=True).start()
+
+    async def call(self, function: Callable[[], T]) -> T:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def work() -> None:
+            try:
+                result = function()
+            except BaseException as error:
+                finish = _failure(future, error)
+            else:
+                finish = _success(future, result)
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(finish)
+
+        self._calls.put(work)
+        return await future
+
+    def stop(self) -> None:
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (work := self._calls.get()) is not None:
+            work()
+
+
+def _success(future: asyncio.Future[T], result: T) -> Callable[[], None]:
+    return lambda: None if future.done() else future.set_result(result)
+
+
+def _failure(future: asyncio.Future[T], error: BaseException) -> Callable[[], None]:
+    return lambda: None if future.done() else future.set_exception(error)

@@ -1,0 +1,179 @@
+"""Fencing: a worker that comes late cannot touch a job that has moved on."""
+
+from __future__ import annotations
+
+from queuert.conformance.checks import equal, present
+from queuert.conformance.state.build import (
+    WORKER,
+    completed,
+    continued,
+    end_as,
+    failed,
+    given_back,
+    new_id,
+    new_job,
+    next_job,
+    put_back,
+)
+from queuert.conformance.state.settle import ENDINGS
+from queuert.conformance.state.store import Store, case
+from queuert.model import Claimed, Lease, Settlement
+
+
+def every_way(claim: Claimed) -> list[Settlement]:
+    """A settlement of each kind, with the token of this claim."""
+    following = next_job(claim.job)
+    endings = [end_as(status, claim) for status in ENDINGS]
+    return [*endings, continued(claim, following), put_back(claim), given_back(claim)]
+
+
+async def refused(store: Store, claim: Claimed, when: str) -> None:
+    """Nothing that this claim tries has any effect."""
+    before = await store.jobs(claim.job.id)
+    for settlement in every_way(claim):
+        settled = await store.settle(settlement)
+        equal((settled.held, settled.created, settled.unblocked), ([False], [None], []), f"settled {when}")
+        if settlement.continuation is not None:
+            equal(await store.jobs(settlement.continuation.id), [None], f"continuation {when}")
+    lease = Lease(claim.job.id, present(claim.job.token, "token"), 600)
+    equal(await store.renew(lease), [claim.job.id], f"lost leases {when}")
+    equal(await store.jobs(claim.job.id), before, f"the job {when}")
+
+
+@case
+async def a_wrong_token(store: Store) -> None:
+    """A token that is not the job's has no effect."""
+    claimed = await store.running()
+    wrong = present(claimed.job.token, "token") + 1_000_000
+    forged = Settlement(job_id=claimed.job.id, token=wrong, status="completed", output=b"1", worker=WORKER)
+    equal((await store.settle(forged)).held, [False], "held")
+    equal(await store.job(claimed.job.id), claimed.job, "the job")
+
+
+@case
+async def the_token_of_another_job(store: Store) -> None:
+    """A valid token of one job is none of another."""
+    await store.create(new_job(), new_job())
+    one, two = (await store.claim()).jobs
+    forged = Settlement(job_id=one.job.id, token=two.job.token, status="failed")
+    equal((await store.settle(forged)).held, [False], "held")
+    equal(await store.statuses(one.job.id, two.job.id), ["running", "running"], "statuses")
+
+
+@case
+async def a_job_that_was_never_claimed(store: Store) -> None:
+    """A token has no effect on a job that is pending."""
+    claimed = await store.running()
+    job = await store.start()
+    forged = Settlement(job_id=job, token=claimed.job.token, status="completed", output=b"1")
+    equal((await store.settle(forged)).held, [False], "held")
+    equal(await store.statuses(job), ["pending"], "the job")
+
+
+@case
+async def after_a_reclaim(store: Store) -> None:
+    """The token of an earlier attempt has no effect while a later one runs, of the same worker too."""
+    first = await store.running()
+    await store.settle(put_back(first))
+    await refused(store, first, "while pending")
+    second = await store.claim_one()
+    await refused(store, first, "while running again")
+    equal((await store.settle(completed(second))).held, [True], "held by the second claim")
+
+
+@case
+async def after_giving_back(store: Store) -> None:
+    """An attempt number given back and used again does not bring the old token back."""
+    first = await store.running()
+    await store.settle(given_back(first))
+    second = await store.claim_one()
+    equal(second.job.attempt, first.job.attempt, "attempt")
+    await refused(store, first, "after the attempt number came again")
+
+
+@case
+async def after_reaping(store: Store) -> None:
+    """The token of a lease that was reaped has no effect, before and after the next claim."""
+    first = await store.running(lease=0)
+    await store.reap("task")
+    await refused(store, first, "after the reaping")
+    second = await store.claim_one()
+    await refused(store, first, "after the next claim")
+    equal((await store.settle(failed(second))).held, [True], "held by the second claim")
+
+
+@case
+async def after_the_end(store: Store) -> None:
+    """A token has no effect on a job that has ended, however it did."""
+    for status in ENDINGS:
+        claimed = await store.running()
+        await store.settle(end_as(status, claimed))
+        await refused(store, claimed, f"after it was {status}")
+
+
+@case
+async def after_a_retry(store: Store) -> None:
+    """The token of the attempt that failed has no effect on the retried job."""
+    claimed = await store.running()
+    await store.settle(failed(claimed))
+    await store.retry(claimed.job.id)
+    await refused(store, claimed, "after the retry")
+
+
+@case
+async def after_someone_ended_it_without_a_token(store: Store) -> None:
+    """A job that was cancelled or taken over while it ran is lost to its worker."""
+    claimed = await store.running()
+    following = next_job(claimed.job, "next")
+    equal((await store.settle(continued(claimed.job.id, following))).held, [True], "taken over")
+    await refused(store, claimed, "after it was taken over")
+    equal(await store.statuses(following.id), ["pending"], "the continuation")
+
+
+@case
+async def after_deletion(store: Store) -> None:
+    """A deleted job is lost to its worker, and stays deleted."""
+    claimed = await store.running()
+    await store.delete(claimed.job.chain_id)
+    await refused(store, claimed, "after the deletion")
+    equal(await store.jobs(claimed.job.id), [None], "the job")
+
+
+@case
+async def twice_in_one_call(store: Store) -> None:
+    """Of two settlements of one claim in one call, the first takes effect."""
+    claimed = await store.running()
+    settled = await store.settle(completed(claimed, b"1"), failed(claimed))
+    equal(settled.held, [True, False], "held")
+    row = await store.job(claimed.job.id)
+    equal((row.status, row.output, row.last_error), ("completed", b"1", None), "the job")
+
+
+@case
+async def put_back_and_ended_in_one_call(store: Store) -> None:
+    """A claim that was put back in a call is used up for the rest of it."""
+    claimed = await store.running()
+    settled = await store.settle(put_back(claimed), completed(claimed), given_back(claimed))
+    equal(settled.held, [True, False, False], "held")
+    row = await store.job(claimed.job.id)
+    equal((row.status, row.attempt), ("pending", 1), "the job")
+
+
+@case
+async def ended_twice_without_a_token(store: Store) -> None:
+    """Without tokens too, a job ends once in a call, and one continuation is stored."""
+    job = await store.start()
+    row = await store.job(job)
+    one, two = next_job(row), next_job(row)
+    settled = await store.settle(continued(job, one), continued(job, two))
+    equal(settled.held, [True, False], "held")
+    equal(await store.statuses(one.id, two.id), ["pending", None], "continuations")
+
+
+@case
+async def an_unknown_job(store: Store) -> None:
+    """A settlement of a job that does not exist is skipped, with and without a token."""
+    unknown = new_id()
+    with_token = Settlement(job_id=unknown, token=1, status="completed", output=b"1")
+    settled = await store.settle(with_token, completed(unknown))
+    equal((settled.held, settled.created), ([False, False], [None, None]), "answer")

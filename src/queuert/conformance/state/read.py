@@ -1,0 +1,121 @@
+"""get_jobs, get_chains and job_blockers: reading by id."""
+
+from __future__ import annotations
+
+from queuert.conformance.checks import equal, same_json
+from queuert.conformance.state.build import completed, continued, new_id, new_ids, new_job, next_job, waiting_for
+from queuert.conformance.state.store import Store, case
+from queuert.model import BlockerRef, ChainRow
+
+
+@case
+async def jobs_come_in_the_order_asked(store: Store) -> None:
+    """Jobs are answered in the order of the ids, None where there is none, twice if asked twice."""
+    first, second, third = new_ids(3)
+    await store.create(new_job(id=first), new_job(id=second), new_job(id=third))
+    asked = [third, new_id(), first, third, second]
+    rows = await store.jobs(*asked)
+    equal([row and row.id for row in rows], [third, None, first, third, second], "answered ids")
+
+
+@case
+async def chains_have_a_first_and_a_current_job(store: Store) -> None:
+    """A chain is its first job and the job that it has come to."""
+    claimed = await store.running()
+    chain = await store.chain(claimed.job.chain_id)
+    equal((chain.first.id, chain.current.id), (claimed.job.id, claimed.job.id), "jobs of a chain of one")
+    second = next_job(claimed.job, "second")
+    await store.settle(continued(claimed, second))
+    await store.settle(continued(await store.claim_one("second"), third := next_job(await store.job(second.id))))
+    chain = await store.chain(claimed.job.chain_id)
+    equal((chain.first.id, chain.current.id), (claimed.job.id, third.id), "jobs of a chain of three")
+    equal(chain.first, await store.job(claimed.job.id), "the first job")
+    equal(chain.current, await store.job(third.id), "the current job")
+
+
+@case
+async def chains_come_in_the_order_asked(store: Store) -> None:
+    """Chains are answered in the order of the ids, None where there is none."""
+    claimed = await store.running()
+    following = next_job(claimed.job)
+    await store.settle(continued(claimed, following))
+    other = await store.start()
+    rows = await store.chains(other, new_id(), claimed.job.id, following.id, other)
+    wanted = [other, None, claimed.job.id, None, other]
+    equal([row and row.first.id for row in rows], wanted, "chains; the id of a later job is no chain's")
+
+
+@case
+async def locked_reads_answer_the_same(store: Store) -> None:
+    """Reading with a lock gives the same rows in the same order."""
+    ids = new_ids(3)
+    await store.create(*(new_job(id=job_id) for job_id in ids))
+    asked = [ids[2], new_id(), ids[0], ids[2]]
+    plain_jobs, plain_chains = await store.jobs(*asked), await store.chains(*asked)
+    async with store.transaction() as tx:
+        equal(await store.jobs(*asked, lock=True, tx=tx), plain_jobs, "locked jobs")
+        equal(await store.chains(*asked, lock=True, tx=tx), plain_chains, "locked chains")
+
+
+@case
+async def blockers_come_in_the_order_named(store: Store) -> None:
+    """A job's blockers are answered in the order they were named, with status, output and trace context."""
+    ids = new_ids(3)
+    await store.create(*(new_job("source", id=job_id) for job_id in ids))
+    await store.finish(ids[0], b'{"n":1}')
+    refs = (BlockerRef(ids[2], "source", "00-c"), BlockerRef(ids[0], "source"), BlockerRef(ids[1], "source"))
+    job = await store.start(blockers=refs)
+    (found,) = await store.blockers(job)
+    equal([row.chain_id for row in found], [ids[2], ids[0], ids[1]], "chains")
+    equal([row.status for row in found], ["pending", "completed", "pending"], "statuses")
+    equal([row.chain_type for row in found], ["source"] * 3, "types")
+    equal([row.trace_context for row in found], ["00-c", None, None], "trace contexts")
+    equal(found[0].output, None, "output of an unfinished chain")
+    same_json(found[1].output, b'{"n":1}', "output of a completed chain")
+
+
+@case
+async def blockers_show_the_state_of_the_whole_chain(store: Store) -> None:
+    """A blocker's status and output are those of its chain's current job, its type the chain's."""
+    claimed = await store.running("source")
+    job = await store.start(blockers=waiting_for(claimed.job.id, chain_type="source"))
+    await store.settle(continued(claimed, next_job(claimed.job, "middle")))
+    (found,) = await store.blockers(job)
+    equal([(b.chain_type, b.status, b.output) for b in found], [("source", "pending", None)], "half-way")
+    await store.settle(completed(await store.claim_one("middle"), b"5"))
+    (found,) = await store.blockers(job)
+    equal([(b.chain_type, b.status, b.output) for b in found], [("source", "completed", b"5")], "at the end")
+
+
+@case
+async def blockers_of_several_jobs(store: Store) -> None:
+    """Blockers are answered in the order of the jobs, empty for a job without any and for an unknown one."""
+    first, second = await store.start("source"), await store.start("source")
+    one = await store.start(blockers=waiting_for(first, chain_type="source"))
+    none = await store.start()
+    both = await store.start(blockers=waiting_for(second, first, chain_type="source"))
+    found = await store.blockers(both, new_id(), none, one)
+    equal([[row.chain_id for row in rows] for rows in found], [[second, first], [], [], [first]], "blockers")
+
+
+@case
+async def empty_calls(store: Store) -> None:
+    """No ids, no answers."""
+    equal(await store.jobs(), [], "jobs")
+    equal(await store.chains(), [], "chains")
+    equal(await store.blockers(), [], "blockers")
+    async with store.transaction() as tx:
+        equal(await store.jobs(lock=True, tx=tx), [], "locked jobs")
+        equal(await store.chains(lock=True, tx=tx), [], "locked chains")
+
+
+@case
+async def rows_read_twice_are_equal(store: Store) -> None:
+    """Reading changes nothing, and the same row is answered by every operation that answers rows."""
+    job = await store.start()
+    row = await store.job(job)
+    equal(await store.job(job), row, "the row read again")
+    equal(await store.chain(job), ChainRow(row, row), "the chain")
+    equal(await store.list_jobs(), [row], "the listing of jobs")
+    equal(await store.list_chains(), [ChainRow(row, row)], "the listing of chains")
+    equal(await store.chain_jobs(job), [row], "the listing of the chain's jobs")

@@ -1,0 +1,128 @@
+"""reap: taking jobs back from workers that are gone."""
+
+from __future__ import annotations
+
+from queuert.conformance.checks import check, equal, only, same_json
+from queuert.conformance.state.build import PAST, completed, new_id, new_job, queue, request
+from queuert.conformance.state.store import Store, case
+from queuert.model import Lease, When
+
+
+async def abandoned(store: Store, number: int, type_name: str = "task") -> list[str]:
+    """Jobs that are running with a lease that has ended, oldest lease first."""
+    ids: list[str] = []
+    for _ in range(number):
+        ids.append((await store.running(type_name, lease=0)).job.id)
+        await store.elapse(0.002)
+    return ids
+
+
+@case
+async def an_ended_lease_is_reaped(store: Store) -> None:
+    """A job whose lease has ended is pending again with the error; schedule and attempt stay, the claim is cleared."""
+    claimed = await store.running(lease=0, schedule=When(at=PAST))
+    row = only(await store.reap("task", error=b'{"code":"GONE"}'), "reaped jobs")
+    equal((row.id, row.status, row.attempt), (claimed.job.id, "pending", 1), "the job")
+    equal((row.scheduled_at, row.last_attempt_at), (PAST, claimed.job.last_attempt_at), "times")
+    equal((row.leased_by, row.leased_until, row.token), (None, None, None), "fields of the claim")
+    same_json(row.last_error, b'{"code":"GONE"}', "last_error")
+    equal(await store.job(claimed.job.id), row, "the stored row")
+    again = await store.claim_one()
+    equal((again.job.id, again.job.attempt), (claimed.job.id, 2), "the next claim")
+
+
+@case
+async def a_lease_ends_in_time(store: Store) -> None:
+    """A lease is reaped once its time has passed, by the database's clock, and not before."""
+    claimed = await store.running(lease=0.4)
+    equal(await store.reap("task"), [], "reaped at once")
+    await store.elapse(0.5)
+    equal([row.id for row in await store.reap("task")], [claimed.job.id], "reaped later")
+    equal(await store.reap("task"), [], "reaped a second time")
+
+
+@case
+async def valid_leases_are_kept(store: Store) -> None:
+    """Jobs whose lease has not ended, and jobs that are not running, are left alone."""
+    running = await store.running()
+    pending, done = await store.start(), await store.start()
+    await store.settle(completed(done))
+    equal(await store.reap("task"), [], "reaped")
+    equal(await store.statuses(running.job.id, pending, done), ["running", "pending", "completed"], "statuses")
+
+
+@case
+async def only_these_types(store: Store) -> None:
+    """Only the given types are reaped."""
+    (one,), (two,), (three,) = [await abandoned(store, 1, name) for name in ("a", "b", "c")]
+    reaped = await store.reap("a", "c", "missing")
+    equal([row.id for row in reaped], [one, three], "reaped")
+    equal(await store.statuses(two), ["running"], "the job of another type")
+
+
+@case
+async def ignored_jobs_are_kept(store: Store) -> None:
+    """Ignored ids are never reaped, and do not use up the limit."""
+    jobs = await abandoned(store, 4)
+    reaped = await store.reap("task", ignored=[jobs[0], jobs[1], new_id()], limit=1)
+    equal([row.id for row in reaped], [jobs[2]], "reaped")
+    wanted = ["running", "running", "pending", "running"]
+    equal(await store.statuses(*jobs), wanted, "statuses")
+
+
+@case
+async def oldest_leases_first(store: Store) -> None:
+    """Leases that ended first are reaped first, up to the limit."""
+    jobs = await abandoned(store, 5)
+    equal([row.id for row in await store.reap("task", limit=2)], jobs[:2], "first turn")
+    equal([row.id for row in await store.reap("task", limit=2)], jobs[2:4], "second turn")
+    equal([row.id for row in await store.reap("task", limit=2)], jobs[4:], "third turn")
+
+
+@case
+async def the_end_of_the_lease_decides(store: Store) -> None:
+    """The order is that of the leases' ends, not of claims, priorities or ids."""
+    await store.create(new_job(priority=1), new_job(priority=2), new_job(priority=3))
+    one, two, three = (await store.claim()).jobs
+    for claim, duration in ((one, 0.15), (two, 0.05), (three, 0.1)):
+        await store.renew(Lease(claim.job.id, claim.job.token or 0, duration))
+    await store.elapse(0.3)
+    wanted = [two.job.id, three.job.id, one.job.id]
+    equal([row.id for row in await store.reap("task")], wanted, "reaped")
+
+
+@case
+async def a_rolled_back_reaping_never_was(store: Store) -> None:
+    """Rolling back leaves the claim as it was, and its token valid."""
+    claimed = await store.running(lease=0)
+    async with store.rolled_back() as tx:
+        equal(len(await store.reap("task", tx=tx)), 1, "reaped inside the transaction")
+    equal(await store.job(claimed.job.id), claimed.job, "the job")
+    equal((await store.settle(completed(claimed))).held, [True], "held")
+
+
+@case
+async def a_reaped_job_past_its_deadline(store: Store) -> None:
+    """A reaped job whose deadline has passed meanwhile is marked expired at its next claim."""
+    await store.running(lease=0, deadline=When(after=0.2))
+    await store.elapse(0.3)
+    equal(len(await store.reap("task")), 1, "reaped")
+    check((await store.claim_one()).expired, "the job must be marked as expired")
+
+
+@case
+async def several_hundred_in_one_call(store: Store) -> None:
+    """A call reaps as many as the limit allows."""
+    await store.create(*(new_job() for _ in range(300)))
+    await store.claim(request(queue("task", lease=0), limit=300))
+    equal(len(await store.reap("task", limit=200)), 200, "first turn")
+    rows = await store.reap("task", limit=200)
+    equal(len(rows), 100, "second turn")
+    check(all(row.status == "pending" for row in rows), "all reaped jobs must be pending")
+
+
+@case
+async def empty_call(store: Store) -> None:
+    """No types, nothing reaped."""
+    await abandoned(store, 1)
+    equal(await store.reap(), [], "reaped")

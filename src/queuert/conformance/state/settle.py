@@ -1,0 +1,255 @@
+"""settle: how a job ends or is put back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from queuert.conformance.checks import check, equal, present, same_json
+from queuert.conformance.state.build import (
+    ERROR,
+    FUTURE,
+    PAST,
+    WORKER,
+    cancelled,
+    completed,
+    continued,
+    end_as,
+    expired,
+    failed,
+    given_back,
+    later,
+    new_id,
+    new_job,
+    next_job,
+    put_back,
+    request,
+    waiting_for,
+)
+from queuert.conformance.state.store import Store, case
+from queuert.model import JobRow, Settled, Status, When
+
+SLACK = timedelta(seconds=20)
+ENDINGS: tuple[Status, ...] = ("completed", "failed", "cancelled", "expired")
+
+
+def no_claim(row: JobRow) -> None:
+    """A job that is not running has no claim."""
+    equal((row.leased_by, row.leased_until, row.token), (None, None, None), "fields of the claim")
+
+
+@case
+async def completing(store: Store) -> None:
+    """A completed job has its output, the time and the worker; its claim is cleared."""
+    claimed = await store.running()
+    settled = await store.settle(completed(claimed, b'{"total":3}'))
+    equal(settled, Settled(held=[True], created=[None], unblocked=[]), "answer")
+    row = await store.job(claimed.job.id)
+    equal((row.status, row.completed_by, row.attempt), ("completed", WORKER, 1), "the job")
+    same_json(row.output, b'{"total":3}', "output")
+    check(abs(present(row.completed_at, "completed_at") - row.created_at) < SLACK, "completed_at must be now")
+    equal((row.continued_to, row.last_error), (None, None), "continuation and error")
+    no_claim(row)
+
+
+@case
+async def ending_without_success(store: Store) -> None:
+    """A failed or expired job has its error, the time and the worker, and no output; its claim is cleared."""
+    for settlement, status in ((failed, "failed"), (expired, "expired")):
+        claimed = await store.running()
+        await store.settle(settlement(claimed))
+        row = await store.job(claimed.job.id)
+        equal((row.status, row.completed_by, row.output), (status, WORKER, None), "the job")
+        same_json(row.last_error, ERROR, "last_error")
+        check(row.completed_at is not None, "completed_at must be set")
+        no_claim(row)
+
+
+@case
+async def cancelling(store: Store) -> None:
+    """A cancelled job has the time, and keeps the error of its last attempt."""
+    claimed = await store.running()
+    await store.settle(put_back(claimed))
+    await store.settle(cancelled(claimed.job.id))
+    row = await store.job(claimed.job.id)
+    equal((row.status, row.completed_by, row.output), ("cancelled", None, None), "the job")
+    check(row.completed_at is not None, "completed_at must be set")
+    same_json(row.last_error, ERROR, "last_error")
+
+
+@case
+async def completing_keeps_the_last_error(store: Store) -> None:
+    """The error of an earlier attempt stays as the record of it."""
+    claimed = await store.running()
+    await store.settle(put_back(claimed))
+    await store.settle(completed(await store.claim_one()))
+    row = await store.job(claimed.job.id)
+    equal((row.status, row.attempt), ("completed", 2), "the job")
+    same_json(row.last_error, ERROR, "last_error")
+
+
+@case
+async def putting_back(store: Store) -> None:
+    """A job put back is pending at its new time, with the error; its attempts stay and its claim is cleared."""
+    claimed = await store.running()
+    settled = await store.settle(put_back(claimed, schedule=later()))
+    equal(settled, Settled(held=[True], created=[None], unblocked=[]), "answer")
+    row = await store.job(claimed.job.id)
+    equal((row.status, row.attempt, row.completed_at), ("pending", 1, None), "the job")
+    delay = row.scheduled_at - present(row.last_attempt_at, "last_attempt_at")
+    check(abs(delay - timedelta(hours=1)) < SLACK, f"it must be due in an hour, is in {delay}")
+    same_json(row.last_error, ERROR, "last_error")
+    no_claim(row)
+    equal((await store.claim()).jobs, [], "claimed before its time")
+
+
+@case
+async def putting_back_to_a_moment(store: Store) -> None:
+    """A job put back to a moment has exactly that one, past or future; without a schedule it is due now."""
+    claimed = await store.running(schedule=When(at=PAST))
+    await store.settle(put_back(claimed, schedule=When(at=FUTURE)))
+    equal((await store.job(claimed.job.id)).scheduled_at, FUTURE, "a future moment")
+    await store.trigger(claimed.job.id)
+    await store.settle(put_back(await store.claim_one(), schedule=When(at=PAST)))
+    equal((await store.job(claimed.job.id)).scheduled_at, PAST, "a past moment")
+    await store.settle(put_back(await store.claim_one()))
+    row = await store.job(claimed.job.id)
+    check(abs(row.scheduled_at - row.created_at) < SLACK, "without a schedule it must be due now")
+    equal((await store.claim_one()).job.attempt, 4, "attempt of the next claim")
+
+
+@case
+async def putting_back_without_an_error(store: Store) -> None:
+    """Without an error, that of an earlier attempt stays."""
+    claimed = await store.running()
+    await store.settle(put_back(claimed))
+    await store.settle(put_back(await store.claim_one(), error=None))
+    same_json((await store.job(claimed.job.id)).last_error, ERROR, "last_error")
+
+
+@case
+async def the_latest_error_stays(store: Store) -> None:
+    """A later error takes the place of an earlier one."""
+    claimed = await store.running()
+    await store.settle(put_back(claimed))
+    await store.settle(failed(await store.claim_one(), b'{"code":"LATER"}'))
+    same_json((await store.job(claimed.job.id)).last_error, b'{"code":"LATER"}', "last_error")
+
+
+@case
+async def giving_back(store: Store) -> None:
+    """A job given back gets its attempt number back and keeps schedule and error; its claim is cleared."""
+    first = await store.running()
+    await store.settle(put_back(first, schedule=When(at=PAST)))
+    settled = await store.settle(given_back(await store.claim_one()))
+    equal(settled.held, [True], "held")
+    row = await store.job(first.job.id)
+    equal((row.status, row.attempt, row.scheduled_at), ("pending", 1, PAST), "the job")
+    same_json(row.last_error, ERROR, "last_error")
+    no_claim(row)
+    equal((await store.claim_one()).job.attempt, 2, "attempt of the next claim")
+
+
+@case
+async def without_a_token_any_open_job_ends(store: Store) -> None:
+    """Without a token, a job that is blocked, pending, scheduled or running can be ended."""
+    for status in ENDINGS:
+        source = await store.start("source")
+        blocked = await store.start(blockers=waiting_for(source, chain_type="source"))
+        scheduled = await store.start(schedule=later())
+        running = (await store.running("run")).job.id
+        pending = await store.start()
+        jobs = (blocked, scheduled, running, pending)
+        settled = await store.settle(*(end_as(status, job) for job in jobs))
+        equal(settled.held, [True] * 4, "held")
+        equal(await store.statuses(*jobs), [status] * 4, "statuses")
+        for row in await store.jobs(*jobs):
+            check(row is not None and row.completed_at is not None, "completed_at must be set")
+            no_claim(present(row, "the job"))
+        await store.finish(source)
+
+
+@case
+async def without_a_token_ended_jobs_stay(store: Store) -> None:
+    """Without a token, a job that has ended or is not there is skipped."""
+    for status in ENDINGS:
+        job = await store.start()
+        await store.settle(end_as(status, job))
+        before = await store.job(job)
+        for again in ENDINGS:
+            settled = await store.settle(end_as(again, job))
+            equal((settled.held, settled.created), ([False], [None]), f"a {status} job, settled as {again}")
+        equal(await store.job(job), before, f"the {status} job")
+    equal((await store.settle(completed(new_id()))).held, [False], "an unknown job")
+
+
+@case
+async def all_ways_in_one_call(store: Store) -> None:
+    """One call may end jobs in every way; each is answered in its place."""
+    await store.create(*(new_job() for _ in range(7)))
+    one, two, three, four, five, six, seven = (await store.claim()).jobs
+    following = next_job(two.job, "next")
+    settled = await store.settle(
+        completed(one, b"1"),
+        continued(two, following),
+        failed(three),
+        put_back(four, schedule=later()),
+        cancelled(five),
+        given_back(six),
+        expired(seven),
+        completed(new_id()),
+    )
+    equal(settled.held, [True] * 7 + [False], "held")
+    made = [each and each.job_id for each in settled.created]
+    equal(made, [None, following.id, *[None] * 6], "created")
+    rows = [each.job.id for each in (one, two, three, four, five, six, seven)]
+    wanted = ["completed", "completed", "failed", "pending", "cancelled", "pending", "expired"]
+    equal(await store.statuses(*rows), wanted, "statuses")
+    attempts = [present(row, "row").attempt for row in await store.jobs(four.job.id, six.job.id)]
+    equal(attempts, [1, 0], "attempts of those put back and given back")
+    equal((await store.job(two.job.id)).continued_to, following.id, "continued_to")
+
+
+@case
+async def lost_ones_do_not_spoil_the_rest(store: Store) -> None:
+    """Settlements that do not hold are skipped; the others of the call take effect."""
+    await store.create(*(new_job() for _ in range(3)))
+    one, two, three = (await store.claim()).jobs
+    await store.settle(put_back(two, schedule=later()))
+    settled = await store.settle(completed(one), completed(two), completed(three))
+    equal(settled.held, [True, False, True], "held")
+    wanted = ["completed", "pending", "completed"]
+    equal(await store.statuses(one.job.id, two.job.id, three.job.id), wanted, "statuses")
+
+
+@case
+async def several_hundred_in_one_call(store: Store) -> None:
+    """A call settles hundreds of jobs, with outputs and continuations of their own."""
+    await store.create(*(new_job() for _ in range(500)))
+    claimed = (await store.claim(request(limit=500))).jobs
+    following = [next_job(each.job, "next", input=b"%d" % n) for n, each in enumerate(claimed)]
+    items = [continued(each, following[n]) if n % 2 else completed(each, b"%d" % n) for n, each in enumerate(claimed)]
+    settled = await store.settle(*items)
+    equal(settled.held, [True] * 500, "held")
+    wanted = [following[n].id if n % 2 else None for n in range(500)]
+    equal([each and each.job_id for each in settled.created], wanted, "created")
+    rows = await store.jobs(*(each.job.id for each in claimed))
+    outputs = [None if n % 2 else b"%d" % n for n in range(500)]
+    equal([present(row, "row").output for row in rows], outputs, "outputs")
+
+
+@case
+async def a_rolled_back_settlement_never_was(store: Store) -> None:
+    """Rolling back leaves the job running, and its token valid."""
+    claimed = await store.running()
+    following = next_job(claimed.job)
+    async with store.rolled_back() as tx:
+        await store.settle(continued(claimed, following), tx=tx)
+        equal(await store.statuses(following.id, tx=tx), ["pending"], "inside the transaction")
+    equal(await store.jobs(claimed.job.id, following.id), [claimed.job, None], "after the rollback")
+    equal((await store.settle(completed(claimed))).held, [True], "the second try")
+
+
+@case
+async def empty_call(store: Store) -> None:
+    """No settlements, no answers."""
+    equal(await store.settle(), Settled([], [], []), "answer")

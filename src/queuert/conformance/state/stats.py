@@ -1,0 +1,90 @@
+"""stats: what is open, by type."""
+
+from __future__ import annotations
+
+from queuert.conformance.checks import check, equal, present
+from queuert.conformance.state.build import completed, failed, later, new_job, waiting_for
+from queuert.conformance.state.store import Store, case
+from queuert.model import TypeStats, When
+
+
+async def counts(store: Store) -> dict[str, tuple[int, int, int, int]]:
+    """Blocked, pending, running and failed jobs by type; types with none of them left out."""
+    found = {each.type_name: (each.blocked, each.pending, each.running, each.failed) for each in await store.stats()}
+    return {name: numbers for name, numbers in found.items() if any(numbers)}
+
+
+async def of_task(store: Store) -> TypeStats:
+    found = [each for each in await store.stats() if each.type_name == "task"]
+    equal(len(found), 1, "entries of one type")
+    return found[0]
+
+
+@case
+async def open_and_failed_jobs_are_counted(store: Store) -> None:
+    """Blocked, pending, running and failed jobs are counted by type, scheduled ones as pending."""
+    source = await store.start("source")
+    await store.create(
+        *(new_job("a", blockers=waiting_for(source, chain_type="source")) for _ in range(2)),
+        *(new_job("a", schedule=later()) for _ in range(3)),
+        new_job("b"),
+    )
+    await store.running("run")
+    for _ in range(2):
+        await store.settle(failed(await store.start("b", priority=1)))
+    wanted = {"a": (2, 3, 0, 0), "b": (0, 1, 0, 2), "run": (0, 0, 1, 0), "source": (0, 1, 0, 0)}
+    equal(await counts(store), wanted, "blocked, pending, running, failed")
+
+
+@case
+async def other_ends_are_not_counted(store: Store) -> None:
+    """Completed, cancelled and expired jobs are not counted."""
+    for _ in range(3):
+        await store.settle(completed(await store.start()))
+    equal(await counts(store), {}, "counts")
+
+
+@case
+async def types_are_sorted(store: Store) -> None:
+    """Types are answered once each, sorted by name."""
+    for name in ("delta", "alpha", "charlie", "bravo", "alpha"):
+        await store.start(name)
+    names = [each.type_name for each in await store.stats()]
+    equal(names, ["alpha", "bravo", "charlie", "delta"], "types")
+
+
+@case
+async def the_oldest_ready_job(store: Store) -> None:
+    """The age is that of the longest-waiting ready job; without a ready job there is none."""
+    await store.start(schedule=later())
+    equal((await of_task(store)).oldest_ready_age, None, "age with no ready job")
+    await store.start()
+    age = present((await of_task(store)).oldest_ready_age, "age")
+    check(0 <= age < 20, f"a new job must have waited for a moment only, not {age:g} s")
+    row = (await store.list_jobs())[0]
+    await store.start(schedule=When(at=row.created_at.replace(year=row.created_at.year - 1, day=1)))
+    age = present((await of_task(store)).oldest_ready_age, "age")
+    year = 365 * 86400
+    check(0.9 * year < age < 1.2 * year, f"the oldest has waited for about a year, not {age:g} s")
+
+
+@case
+async def it_follows_a_job(store: Store) -> None:
+    """Counts follow a job through its life."""
+    job = await store.start()
+    equal(await counts(store), {"task": (0, 1, 0, 0)}, "pending")
+    claimed = await store.claim_one()
+    equal(await counts(store), {"task": (0, 0, 1, 0)}, "running")
+    equal((await of_task(store)).oldest_ready_age, None, "age while running")
+    await store.settle(failed(claimed))
+    equal(await counts(store), {"task": (0, 0, 0, 1)}, "failed")
+    await store.retry(job)
+    equal(await counts(store), {"task": (0, 1, 0, 0)}, "retried")
+    await store.delete(job)
+    equal(await counts(store), {}, "deleted")
+
+
+@case
+async def empty_storage(store: Store) -> None:
+    """Nothing stored, nothing counted."""
+    equal(await store.stats(), [], "stats")

@@ -1,0 +1,232 @@
+"""What a state case works with: the operations, awaited, and the hooks of the harness."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextvars import Context
+from typing import Any, TypeVar
+
+from queuert.conformance.case import Suite
+from queuert.conformance.checks import only, present, raises
+from queuert.conformance.state.build import LEASE, TASK, completed, new_job, queue, request
+from queuert.conformance.state.driver import AnyStateAdapter, drive
+from queuert.conformance.state.harness import StateHarness
+from queuert.model import (
+    BlockerRow,
+    ChainFilter,
+    ChainRow,
+    Claimed,
+    ClaimRequest,
+    ClaimResult,
+    Created,
+    Deleted,
+    JobFilter,
+    JobRow,
+    Lease,
+    NewJob,
+    PageRequest,
+    Settled,
+    Settlement,
+    Status,
+    TypeStats,
+)
+
+T = TypeVar("T")
+
+_CLOSING = 10.0
+_ALL = PageRequest(1_000_000)
+
+
+class Undo(Exception):
+    """Ends a transaction or savepoint that a case wants to be rolled back."""
+
+
+class Store:
+    """One set of connections to the storage. Every operation takes the transaction to run in as `tx`."""
+
+    def __init__(self, harness: StateHarness, adapter: AnyStateAdapter, exits: AsyncExitStack) -> None:
+        self._harness = harness
+        self._exits = exits
+        self.driver = drive(adapter)
+        self.operations = self.driver.operations
+        self.single_writer = harness.single_writer
+        exits.push_async_callback(self._close)
+
+    def transaction(self) -> AbstractAsyncContextManager[Any]:
+        return self.driver.transaction()
+
+    def savepoint(self, tx: Any) -> AbstractAsyncContextManager[None]:
+        return self.driver.savepoint(tx)
+
+    @asynccontextmanager
+    async def rolled_back(self) -> AsyncGenerator[Any, None]:
+        """A transaction that is rolled back at the end of the block."""
+        with raises(Undo, "the error that a transaction ends with"):
+            async with self.transaction() as tx:
+                yield tx
+                raise Undo
+
+    @asynccontextmanager
+    async def undone(self, tx: Any) -> AsyncGenerator[None, None]:
+        """A savepoint that is rolled back at the end of the block."""
+        with raises(Undo, "the error that a savepoint ends with"):
+            async with self.savepoint(tx):
+                yield
+                raise Undo
+
+    # The operations.
+
+    async def create(self, *jobs: NewJob, tx: Any = None) -> list[Created]:
+        return await self.driver.run(self.operations.create_jobs(jobs), tx)
+
+    async def jobs(self, *ids: str, lock: bool = False, tx: Any = None) -> list[JobRow | None]:
+        return await self.driver.run(self.operations.get_jobs(ids, lock=lock), tx)
+
+    async def chains(self, *ids: str, lock: bool = False, tx: Any = None) -> list[ChainRow | None]:
+        return await self.driver.run(self.operations.get_chains(ids, lock=lock), tx)
+
+    async def claim(self, claim: ClaimRequest | None = None, *, tx: Any = None) -> ClaimResult:
+        return await self.driver.run(self.operations.claim(claim or request()), tx)
+
+    async def renew(self, *leases: Lease, tx: Any = None) -> list[str]:
+        return await self.driver.run(self.operations.renew(leases), tx)
+
+    async def settle(self, *settlements: Settlement, tx: Any = None) -> Settled:
+        return await self.driver.run(self.operations.settle(settlements), tx)
+
+    async def reap(
+        self,
+        *types: str,
+        ignored: Sequence[str] = (),
+        limit: int = 100,
+        error: bytes = b'{"code":"LEASE_EXPIRED"}',
+        tx: Any = None,
+    ) -> list[JobRow]:
+        return await self.driver.run(self.operations.reap(types, ignored, limit, error), tx)
+
+    async def next_available_in(self, *types: str, tx: Any = None) -> float | None:
+        return await self.driver.run(self.operations.next_available_in(types), tx)
+
+    async def trigger(self, *ids: str, tx: Any = None) -> list[JobRow | None]:
+        return await self.driver.run(self.operations.trigger(ids), tx)
+
+    async def retry(self, *ids: str, tx: Any = None) -> list[JobRow | None]:
+        return await self.driver.run(self.operations.retry(ids), tx)
+
+    async def delete(self, *ids: str, cascade: bool = False, tx: Any = None) -> Deleted:
+        return await self.driver.run(self.operations.delete_chains(ids, cascade=cascade), tx)
+
+    async def list_jobs(self, page: PageRequest = _ALL, *, tx: Any = None, **where: Any) -> list[JobRow]:
+        return await self.driver.run(self.operations.list_jobs(JobFilter(**where), page), tx)
+
+    async def list_chains(self, page: PageRequest = _ALL, *, tx: Any = None, **where: Any) -> list[ChainRow]:
+        return await self.driver.run(self.operations.list_chains(ChainFilter(**where), page), tx)
+
+    async def chain_jobs(self, chain_id: str, page: PageRequest = _ALL) -> list[JobRow]:
+        return await self.driver.run(self.operations.list_chain_jobs(chain_id, page))
+
+    async def blocked_jobs(self, chain_id: str, page: PageRequest = _ALL) -> list[JobRow]:
+        return await self.driver.run(self.operations.list_blocked_jobs(chain_id, page))
+
+    async def blockers(self, *job_ids: str) -> list[list[BlockerRow]]:
+        return await self.driver.run(self.operations.job_blockers(job_ids))
+
+    async def stats(self) -> list[TypeStats]:
+        return await self.driver.run(self.operations.stats())
+
+    async def migrate(self) -> list[int]:
+        return await self.driver.run(self.operations.migrate())
+
+    async def vacuum(self) -> None:
+        await self.driver.run(self.operations.vacuum())
+
+    # Steps that most cases begin or end with.
+
+    async def start(self, type_name: str = TASK, *, tx: Any = None, **fields: Any) -> str:
+        """Store one new chain; its id."""
+        job = new_job(type_name, **fields)
+        await self.create(job, tx=tx)
+        return job.id
+
+    async def running(self, type_name: str = TASK, *, lease: float = LEASE, **fields: Any) -> Claimed:
+        """Store one new chain and claim its job. No other job of the type may be ready."""
+        await self.start(type_name, **fields)
+        return await self.claim_one(type_name, lease=lease)
+
+    async def claim_one(self, type_name: str = TASK, *, lease: float = LEASE, tx: Any = None) -> Claimed:
+        """Claim the first ready job of this type, which must exist."""
+        result = await self.claim(request(queue(type_name, lease=lease), limit=1), tx=tx)
+        return only(result.jobs, f"claimed jobs of type {type_name!r}")
+
+    async def finish(self, chain_id: str, output: bytes = b"null", *, tx: Any = None) -> Settled:
+        """Complete a chain of one job without a worker."""
+        return await self.settle(completed(chain_id, output), tx=tx)
+
+    async def job(self, job_id: str, *, tx: Any = None) -> JobRow:
+        """A job that must be stored."""
+        return present((await self.jobs(job_id, tx=tx))[0], f"stored job {job_id}")
+
+    async def chain(self, chain_id: str, *, tx: Any = None) -> ChainRow:
+        """A chain that must be stored."""
+        return present((await self.chains(chain_id, tx=tx))[0], f"stored chain {chain_id}")
+
+    async def statuses(self, *job_ids: str, tx: Any = None) -> list[Status | None]:
+        """The status of each job; None where there is none."""
+        return [None if job is None else job.status for job in await self.jobs(*job_ids, tx=tx)]
+
+    # Hooks.
+
+    async def second(self) -> Store:
+        """Other connections to the same storage."""
+        return Store(self._harness, await self._harness.second(), self._exits)
+
+    async def poison(self, tx: Any) -> None:
+        """Let a statement fail in the transaction."""
+        await self.driver.call(lambda: self._harness.poison(tx))
+
+    async def elapse(self, seconds: float) -> None:
+        """Let time pass for the database."""
+        try:
+            await self._harness.advance(seconds)
+        except NotImplementedError:
+            await asyncio.sleep(seconds)
+
+    def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin something that may have to wait. A task that is left over is cancelled after the case."""
+        task = asyncio.get_running_loop().create_task(work, context=Context())
+        self._exits.push_async_callback(_cancel, task)
+        return task
+
+    async def _close(self) -> None:
+        try:
+            await asyncio.wait_for(self.driver.close(), _CLOSING)
+        finally:
+            self.driver.release()
+
+
+STATE: Suite[Store] = Suite("state")
+case = STATE.case
+
+
+@asynccontextmanager
+async def open_store(harness: StateHarness) -> AsyncGenerator[Store, None]:
+    """The store of one case, on empty storage."""
+    async with AsyncExitStack() as exits:
+        exits.push_async_callback(harness.dispose)
+        store = Store(harness, harness.adapter, exits)
+        await harness.reset()
+        await store.migrate()
+        yield store
+
+
+async def settled_soon(task: asyncio.Task[Any], seconds: float = 0.1) -> bool:
+    """Whether the task ends within a moment. Whoever has to wait for another transaction does not."""
+    done, _ = await asyncio.wait([task], timeout=seconds)
+    return bool(done)
+
+
+async def _cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    await asyncio.wait([task], timeout=_CLOSING)

@@ -1,0 +1,297 @@
+"""Unblocking: a chain that completes frees the jobs that waited for it, once, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from queuert.conformance.checks import check, equal
+from queuert.conformance.state.blockers import UNSUCCESSFUL
+from queuert.conformance.state.build import (
+    FUTURE,
+    PAST,
+    cancelled,
+    completed,
+    continued,
+    end_as,
+    new_id,
+    new_ids,
+    new_job,
+    next_job,
+    waiting_for,
+)
+from queuert.conformance.state.store import Store, case
+from queuert.model import Settled, Unblocked, When
+
+SOURCE = "source"
+
+
+def behind(*chain_ids: str) -> dict[str, Any]:
+    """The field that makes a job wait for these chains."""
+    return {"blockers": waiting_for(*chain_ids, chain_type=SOURCE)}
+
+
+def freed(settled: Settled) -> list[str]:
+    """The ids of the jobs that a settlement freed, sorted."""
+    return sorted(each.job_id for each in settled.unblocked)
+
+
+async def sources(store: Store, number: int) -> list[str]:
+    """New chains to wait for."""
+    ids = new_ids(number)
+    await store.create(*(new_job(SOURCE, id=each) for each in ids))
+    return ids
+
+
+@case
+async def completion_frees_the_dependent(store: Store) -> None:
+    """When its blocker completes, a blocked job becomes pending; its schedule and attempts stay."""
+    (source,) = await sources(store, 1)
+    job = await store.start(schedule=When(at=PAST), **behind(source))
+    claimed = await store.claim_one(SOURCE)
+    settled = await store.settle(completed(claimed))
+    equal(settled.unblocked, [Unblocked(job, "task", ready=True)], "unblocked")
+    row = await store.job(job)
+    equal((row.status, row.blockers_left, row.scheduled_at, row.attempt), ("pending", 0, PAST, 0), "the job")
+    equal([c.job.id for c in (await store.claim()).jobs], [job], "claimed jobs")
+
+
+@case
+async def a_freed_job_may_have_to_wait_for_its_time(store: Store) -> None:
+    """A job that is freed before its time is pending, but not ready."""
+    (source,) = await sources(store, 1)
+    job = await store.start(schedule=When(at=FUTURE), **behind(source))
+    settled = await store.finish(source)
+    equal(settled.unblocked, [Unblocked(job, "task", ready=False)], "unblocked")
+    equal((await store.job(job)).scheduled_at, FUTURE, "scheduled_at")
+    equal((await store.claim()).jobs, [], "claimed before its time")
+
+
+@case
+async def completion_without_a_worker_frees(store: Store) -> None:
+    """A chain completed without a token frees its dependents too."""
+    (source,) = await sources(store, 1)
+    job = await store.start(**behind(source))
+    equal(freed(await store.finish(source)), [job], "unblocked")
+    equal(await store.statuses(job), ["pending"], "the job")
+
+
+@case
+async def the_last_of_several_frees(store: Store) -> None:
+    """A job with several blockers is freed by the last of them, and reported once."""
+    ids = await sources(store, 3)
+    job = await store.start(**behind(*ids))
+    for position, source in enumerate(ids):
+        last = position == 2
+        settled = await store.finish(source)
+        equal(freed(settled), [job] if last else [], f"freed by blocker {position}")
+        row = await store.job(job)
+        equal((row.blockers_left, row.status), (2 - position, "pending" if last else "blocked"), "the job")
+
+
+@case
+async def several_blockers_in_one_call(store: Store) -> None:
+    """Blockers that complete in one call count each, and free their dependent once."""
+    ids = await sources(store, 5)
+    job = await store.start(**behind(*ids))
+    partly = await store.start("partly", **behind(*ids[:2], await store.start(SOURCE)))
+    settled = await store.settle(*(completed(source) for source in ids))
+    equal(freed(settled), [job], "unblocked")
+    equal((await store.job(job)).blockers_left, 0, "blockers_left")
+    row = await store.job(partly)
+    equal((row.status, row.blockers_left), ("blocked", 1), "a job that waits for one more")
+
+
+@case
+async def many_dependents(store: Store) -> None:
+    """One chain frees all the jobs that wait for it, of whatever type."""
+    (source,) = await sources(store, 1)
+    jobs = [new_job(f"type-{number % 3}", **behind(source)) for number in range(60)]
+    await store.create(*jobs)
+    settled = await store.finish(source)
+    equal(freed(settled), sorted(job.id for job in jobs), "unblocked")
+    types = {job.id: job.type_name for job in jobs}
+    equal([types[each.job_id] for each in settled.unblocked], [e.type_name for e in settled.unblocked], "types")
+    equal(set(await store.statuses(*types)), {"pending"}, "statuses")
+
+
+@case
+async def freedom_is_not_passed_on(store: Store) -> None:
+    """A freed job has not completed: those that wait for its chain stay blocked."""
+    (source,) = await sources(store, 1)
+    middle = await store.start("middle", **behind(source))
+    last = await store.start(blockers=waiting_for(middle, chain_type="middle"))
+    equal(freed(await store.finish(source)), [middle], "freed by the first")
+    equal(await store.statuses(middle, last), ["pending", "blocked"], "statuses")
+    equal(freed(await store.finish(middle)), [last], "freed by the second")
+
+
+@case
+async def a_whole_line_in_one_call(store: Store) -> None:
+    """A chain and one that waits for it may complete in one call, and free what waits for both."""
+    (source,) = await sources(store, 1)
+    middle = await store.start(SOURCE, **behind(source))
+    last = await store.start(**behind(source, middle))
+    settled = await store.settle(completed(source), completed(middle))
+    equal(settled.held, [True, True], "held")
+    equal(await store.statuses(source, middle, last), ["completed", "completed", "pending"], "statuses")
+    check(last in freed(settled), "the last job must be reported as freed")
+
+
+@case
+async def a_continuation_does_not_free(store: Store) -> None:
+    """Only the end of a chain frees: a job that hands over to the next one does not."""
+    (source,) = await sources(store, 1)
+    job = await store.start(**behind(source))
+    claimed = await store.claim_one(SOURCE)
+    settled = await store.settle(continued(claimed, next_job(claimed.job, "second")))
+    equal((freed(settled), await store.statuses(job)), ([], ["blocked"]), "after the hand-over")
+    settled = await store.settle(completed(await store.claim_one("second")))
+    equal((freed(settled), await store.statuses(job)), ([job], ["pending"]), "after the end")
+
+
+@case
+async def unsuccessful_ends_do_not_free(store: Store) -> None:
+    """A blocker that fails, expires or is cancelled leaves its dependents blocked."""
+    for status in UNSUCCESSFUL:
+        (source,) = await sources(store, 1)
+        job = await store.start(**behind(source))
+        settled = await store.settle(end_as(status, source))
+        equal(settled.unblocked, [], f"freed by a {status} chain")
+        row = await store.job(job)
+        equal((row.status, row.blockers_left), ("blocked", 1), f"a job behind a {status} chain")
+
+
+@case
+async def a_retried_blocker_frees_in_the_end(store: Store) -> None:
+    """A failed blocker that is retried and then completes frees its dependents, earlier and later ones."""
+    (source,) = await sources(store, 1)
+    before = await store.start(**behind(source))
+    await store.settle(end_as("failed", source))
+    after = await store.start(**behind(source))
+    await store.retry(source)
+    settled = await store.settle(completed(await store.claim_one(SOURCE)))
+    equal(freed(settled), sorted([before, after]), "unblocked")
+
+
+@case
+async def ended_dependents_are_left_alone(store: Store) -> None:
+    """A dependent that is not blocked any more is neither changed nor reported."""
+    (source,) = await sources(store, 1)
+    gone, done = await store.start(**behind(source)), await store.start(**behind(source))
+    await store.settle(cancelled(gone), completed(done, b"1"))
+    settled = await store.finish(source)
+    equal(settled.unblocked, [], "unblocked")
+    equal(await store.statuses(gone, done), ["cancelled", "completed"], "statuses")
+
+
+@case
+async def a_retried_dependent_is_left_alone(store: Store) -> None:
+    """A dependent that failed while blocked and was retried runs, and is not reset when its blocker completes."""
+    (source,) = await sources(store, 1)
+    job = await store.start(**behind(source))
+    await store.settle(end_as("failed", job))
+    await store.retry(job)
+    claimed = await store.claim_one()
+    equal([(b.chain_id, b.status, b.output) for b in claimed.blockers], [(source, "pending", None)], "blockers")
+    equal((await store.finish(source)).unblocked, [], "unblocked")
+    row = await store.job(job)
+    equal((row.status, row.token), ("running", claimed.job.token), "the running job")
+
+
+@case
+async def a_lost_settlement_frees_nothing(store: Store) -> None:
+    """A settlement that does not hold frees nobody."""
+    (source,) = await sources(store, 1)
+    job = await store.start(**behind(source))
+    claimed = await store.claim_one(SOURCE, lease=0)
+    await store.reap(SOURCE)
+    settled = await store.settle(completed(claimed))
+    equal((settled.held, settled.unblocked), ([False], []), "the late settlement")
+    equal(await store.statuses(job), ["blocked"], "the job")
+
+
+@case
+async def a_repeated_completion_frees_once(store: Store) -> None:
+    """A chain that is completed twice, in one call or in two, counts once for each dependent."""
+    ids = await sources(store, 2)
+    job = await store.start(**behind(*ids))
+    await store.settle(completed(ids[0]), completed(ids[0]))
+    await store.settle(completed(ids[0]))
+    row = await store.job(job)
+    equal((row.status, row.blockers_left), ("blocked", 1), "the job")
+
+
+@case
+async def a_rolled_back_completion_frees_nobody(store: Store) -> None:
+    """Rolling back a completion leaves dependents blocked; a later one frees them."""
+    (source,) = await sources(store, 1)
+    job = await store.start(**behind(source))
+    async with store.rolled_back() as tx:
+        equal(freed(await store.finish(source, tx=tx)), [job], "freed inside the transaction")
+    row = await store.job(job)
+    equal((row.status, row.blockers_left), ("blocked", 1), "after the rollback")
+    equal(freed(await store.finish(source)), [job], "freed by the second try")
+
+
+@case
+async def a_savepoint_takes_the_freeing_back(store: Store) -> None:
+    """Rolling back to a savepoint blocks again what a completion in it had freed."""
+    (source,) = await sources(store, 1)
+    job = await store.start(**behind(source))
+    async with store.transaction() as tx:
+        async with store.undone(tx):
+            await store.finish(source, tx=tx)
+        equal(await store.statuses(job, tx=tx), ["blocked"], "inside the transaction")
+    equal(await store.statuses(source, job), ["pending", "blocked"], "after the commit")
+
+
+@case
+async def a_continuation_may_be_blocked(store: Store) -> None:
+    """A continuation with an open blocker is blocked, and freed like any other job."""
+    (source,) = await sources(store, 1)
+    claimed = await store.running()
+    following = next_job(claimed.job, **behind(source))
+    (made,) = (await store.settle(continued(claimed, following))).created
+    equal(made and (made.status, made.ready), ("blocked", False), "answer")
+    chain = await store.chain(claimed.job.id)
+    equal((chain.current.status, chain.current.blockers_left), ("blocked", 1), "the chain")
+    equal(freed(await store.finish(source)), [following.id], "unblocked")
+    equal([b.chain_id for b in (await store.claim_one()).blockers], [source], "blockers of the claimed job")
+
+
+@case
+async def blocked_by_a_chain_of_the_same_call(store: Store) -> None:
+    """A continuation and its blocker's completion in one call: the continuation is ready, and reported so."""
+    for blocker_first in (True, False):
+        (source,) = await sources(store, 1)
+        claimed = await store.running()
+        following = next_job(claimed.job, "next", **behind(source))
+        items = [completed(source), continued(claimed, following)]
+        settled = await store.settle(*(items if blocker_first else items[::-1]))
+        equal(settled.held, [True, True], "held")
+        row = await store.job(following.id)
+        equal((row.status, row.blockers_left), ("pending", 0), "the continuation")
+        made = [each for each in settled.created if each is not None]
+        reported = [each.ready for each in made] + [each.ready for each in settled.unblocked]
+        equal(sum(reported), 1, "reports that the continuation is ready")
+
+
+@case
+async def a_chain_created_behind_a_continuation(store: Store) -> None:
+    """Dependents added at any step of a chain are freed by its end."""
+    claimed = await store.running(SOURCE)
+    dependents: list[str] = [await store.start("dependent", **behind(claimed.job.id))]
+    for _ in range(3):
+        await store.settle(continued(claimed, next_job(claimed.job)))
+        claimed = await store.claim_one(claimed.job.type_name)
+        dependents.append(await store.start("dependent", **behind(claimed.job.chain_id)))
+    equal(freed(await store.settle(completed(claimed))), sorted(dependents), "unblocked")
+
+
+@case
+async def chains_without_dependents_free_nobody(store: Store) -> None:
+    """Completing unrelated chains reports nothing, and an unknown one neither."""
+    ids: Sequence[str] = await sources(store, 2)
+    settled = await store.settle(*(completed(each) for each in (*ids, new_id())))
+    equal((settled.held, settled.unblocked), ([True, True, False], []), "answer")

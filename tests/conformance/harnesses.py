@@ -1,0 +1,107 @@
+"""Harnesses for the adapters of this package."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from queuert.adapters.in_process import (
+    InProcessHub,
+    InProcessNotify,
+    NoNotify,
+    SyncInProcessNotify,
+    SyncNoNotify,
+)
+from queuert.adapters.memory import MemoryStore, memory_state, sync_memory_state
+from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
+from queuert.conformance import NotifyHarness, StateHarness
+from queuert.conformance.state.driver import AnyStateAdapter
+from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+
+
+class MemoryHarness(StateHarness):
+    """Memory, with a clock that can be moved. It has no statements that could fail, so nothing to poison."""
+
+    single_writer = True
+
+    def __init__(self, make: Callable[[MemoryStore], AnyStateAdapter]) -> None:
+        self.ahead = timedelta()
+        self.store = MemoryStore(lambda: datetime.now(UTC) + self.ahead)
+        self.make = make
+        super().__init__(make(self.store))
+
+    async def second(self) -> AnyStateAdapter:
+        return self.make(self.store)
+
+    async def advance(self, seconds: float) -> None:
+        self.ahead += timedelta(seconds=seconds)
+
+
+class SqliteHarness(StateHarness):
+    """A file of its own, by the real clock."""
+
+    single_writer = True
+
+    def __init__(self, make: Callable[[Path], AnyStateAdapter]) -> None:
+        self.directory = TemporaryDirectory()
+        self.path = Path(self.directory.name) / "jobs.db"
+        self.make = make
+        super().__init__(make(self.path))
+
+    async def dispose(self) -> None:
+        self.directory.cleanup()
+
+    async def second(self) -> AnyStateAdapter:
+        return self.make(self.path)
+
+    def poison(self, connection: Any) -> None:
+        try:
+            connection.execute("INSERT INTO there_is_no_such_table VALUES (1)")
+        except sqlite3.OperationalError:
+            return
+
+
+def async_memory() -> StateHarness:
+    return MemoryHarness(memory_state)
+
+
+def sync_memory() -> StateHarness:
+    return MemoryHarness(sync_memory_state)
+
+
+def async_sqlite() -> StateHarness:
+    return SqliteHarness(sqlite_state)
+
+
+def sync_sqlite() -> StateHarness:
+    return SqliteHarness(sync_sqlite_state)
+
+
+class InProcessHarness(NotifyHarness):
+    def __init__(self) -> None:
+        self.hub = InProcessHub()
+        super().__init__(InProcessNotify(self.hub))
+
+    async def second(self) -> NotifyAdapter:
+        return InProcessNotify(self.hub)
+
+    async def sync_adapter(self) -> SyncNotifyAdapter:
+        return SyncInProcessNotify(self.hub)
+
+
+class NoNotifyHarness(NotifyHarness):
+    delivers = False
+    hints = False
+
+    def __init__(self) -> None:
+        super().__init__(NoNotify())
+
+    async def second(self) -> NotifyAdapter:
+        return NoNotify()
+
+    async def sync_adapter(self) -> SyncNotifyAdapter:
+        return SyncNoNotify()
