@@ -55,20 +55,24 @@ def _claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
     now = store.now()
     running = yield from _running(store, request)
     choice = yield from _find(store, request, running, now)
-    if not choice.taken:
-        return ClaimResult([], choice.more)
-    number = len(choice.taken)
-    last: list[Row] = yield store("claim.tokens", number=number)
+    jobs = (yield from _take(store, request, choice.taken, now)) if choice.taken else []
+    names = {limit.name for queue in request.queues for limit in queue.types}
+    due: list[Row] = yield store("claim.next", types=array(list(names)), now=now)
+    return ClaimResult(jobs, choice.more, (due[0][0] - now) / 1_000_000 if due else None)
+
+
+def _take(store: Store, request: ClaimRequest, taken: Mapping[int, _Lane], now: int) -> Program[list[Claimed]]:
+    last: list[Row] = yield store("claim.tokens", number=len(taken))
     rows: list[Row] = yield store(
         "claim.take",
-        taken=array([(rowid, lane.leased_until) for rowid, lane in choice.taken.items()]),
+        taken=array([(rowid, lane.leased_until) for rowid, lane in taken.items()]),
         now=now,
         worker=request.worker,
-        first_token=last[0][0] - number + 1,
+        first_token=last[0][0] - len(taken) + 1,
     )
     jobs = sorted((job_of(row) for row in rows), key=_token)
     blockers = yield from job_blockers(store, [job.id for job in jobs])
-    return ClaimResult([_claimed(*pair) for pair in zip(jobs, blockers, strict=True)], choice.more)
+    return [_claimed(*pair) for pair in zip(jobs, blockers, strict=True)]
 
 
 def _running(store: Store, request: ClaimRequest) -> Program[dict[str, int]]:

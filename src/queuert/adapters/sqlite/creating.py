@@ -112,7 +112,7 @@ def _matches(dedup: Dedup, holder: _Chain, now: int) -> bool:
         return holder.status not in TERMINAL
     if dedup.window is None:
         return True
-    return holder.created_at > now - round(seconds(dedup.window, "window") * 1_000_000)
+    return (now - holder.created_at) / 1_000_000 < seconds(dedup.window, "window")
 
 
 def _wait_for_blockers(plan: _Plan, job: NewJob) -> int:

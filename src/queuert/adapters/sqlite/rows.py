@@ -58,7 +58,10 @@ def resolve(when: When, now: int) -> int:
 
 def add_seconds(now: int, seconds: float) -> int:
     """`now` and some seconds. What lies beyond the calendar could be stored, but never be read back."""
-    value = now + round(min(seconds, 1e15) * 1_000_000)
+    try:
+        value = now + timedelta(seconds=seconds) // _MICROSECOND
+    except OverflowError:
+        value = _LATEST + 1
     if value > _LATEST:
         raise InvalidArgument(f"{seconds:g} seconds from now is later than the year 9999")
     return value
