@@ -22,7 +22,7 @@ from queuert.jobs.job import Job
 from queuert.jobs.options import make_options
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import Registry
-from queuert.model import Dedup, Duration, Order, Page, Status, TypeStats
+from queuert.model import Dedup, Duration, Order, Page, Status, TypeStats, check_unicode
 from queuert.operations import chains, create, queries, take_over
 from queuert.operations.engine import Engine
 from queuert.operations.notifications import Publisher
@@ -222,8 +222,10 @@ class BaseClient(Generic[Conn]):
         return taken.settle(result), self._writing("settle", tx)
 
     def _type_name(self, job_type: TypeOrName | None) -> str | None:
-        if job_type is None or isinstance(job_type, str):
-            return job_type
+        if job_type is None:
+            return None
+        if isinstance(job_type, str):
+            return check_unicode(job_type, "the name of a job type")
         return self.jobs.require(job_type).name
 
 
@@ -252,7 +254,7 @@ def chain_id(chain: ChainOrId) -> str:
     if isinstance(chain, Chain):
         return chain.id
     if isinstance(chain, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return chain
+        return check_unicode(chain, "a chain id")
     raise InvalidArgument(f"expected a Chain or a chain id, got {type(chain).__name__}")
 
 
@@ -264,7 +266,7 @@ def job_id(job: JobOrId) -> str:
     if isinstance(job, JobRecord):
         return job.id
     if isinstance(job, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return job
+        return check_unicode(job, "a job id")
     raise InvalidArgument(f"expected a JobRecord or a job id, got {type(job).__name__}")
 
 
