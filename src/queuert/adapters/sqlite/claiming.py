@@ -56,9 +56,11 @@ def _claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
     running = yield from _running(store, request)
     choice = yield from _find(store, request, running, now)
     jobs = (yield from _take(store, request, choice.taken, now)) if choice.taken else []
+    if choice.more:
+        return ClaimResult(jobs, more=True)
     names = {limit.name for queue in request.queues for limit in queue.types}
     due: list[Row] = yield store("claim.next", types=array(list(names)), now=now)
-    return ClaimResult(jobs, choice.more, (due[0][0] - now) / 1_000_000 if due else None)
+    return ClaimResult(jobs, more=False, next_in=(due[0][0] - now) / 1_000_000 if due else None)
 
 
 def _take(store: Store, request: ClaimRequest, taken: Mapping[int, _Lane], now: int) -> Program[list[Claimed]]:

@@ -1,0 +1,1 @@
+"""The schema, one file for each version; a file that was released is never changed again."""

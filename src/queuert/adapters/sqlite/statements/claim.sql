@@ -47,17 +47,6 @@ WHERE due IS NOT NULL
 ORDER BY due
 LIMIT 1;
 
--- When the first job that is not due yet will be. One step into job_scheduled for each type.
--- read: later
-SELECT min((
-    SELECT job.scheduled_at
-    FROM {prefix}job AS job
-    WHERE job.ready = 0 AND job.type_name = asked.value AND job.scheduled_at > :now
-    ORDER BY job.scheduled_at
-    LIMIT 1
-))
-FROM json_each(:types) AS asked;
-
 -- Tokens are handed out from one counter, which only goes up.
 -- write: tokens
 UPDATE {prefix}token SET last = last + :number RETURNING last;
