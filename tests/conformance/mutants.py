@@ -1,0 +1,222 @@
+"""Adapters that are wrong in one way each, made out of the memory adapter."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from msgspec.structs import replace
+from tests.conformance.harnesses import MemoryHarness
+
+from queuert.adapters.memory import AsyncMemoryProvider, MemoryConnection, MemoryOperations, MemoryStore
+from queuert.conformance.state.driver import AnyStateAdapter
+from queuert.model import (
+    NOW,
+    ClaimRequest,
+    ClaimResult,
+    Created,
+    Dedup,
+    Deleted,
+    JobFilter,
+    JobRow,
+    Lease,
+    NewJob,
+    PageRequest,
+    Settled,
+    Settlement,
+    TypeStats,
+)
+from queuert.ports.program import Program
+from queuert.ports.state import StateAdapter
+
+
+class IgnoresTokens(MemoryOperations):
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        ending = [each if each.status == "pending" else replace(each, token=None) for each in settlements]
+        return (yield from super().settle(ending))
+
+
+class IgnoresPriority(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        result = yield from super().claim(request)
+        return replace(result, jobs=result.jobs[::-1])
+
+
+class IgnoresTypeLimits(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        queues = tuple(
+            replace(queue, types=tuple(replace(each, limit=request.limit) for each in queue.types))
+            for queue in request.queues
+        )
+        return (yield from super().claim(replace(request, queues=queues)))
+
+
+class IgnoresQueueCaps(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        queues = tuple(replace(queue, max_concurrency=None) for queue in request.queues)
+        return (yield from super().claim(replace(request, queues=queues)))
+
+
+class IgnoresTheClusterCap(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        return (yield from super().claim(replace(request, cluster_cap=None)))
+
+
+class NeverMore(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        return replace((yield from super().claim(request)), more=False)
+
+
+class NeverExpired(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        result = yield from super().claim(request)
+        return replace(result, jobs=[replace(each, expired=False) for each in result.jobs])
+
+
+class ForgetsBlockerOutputs(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        result = yield from super().claim(request)
+        return replace(result, jobs=[replace(each, blockers=()) for each in result.jobs])
+
+
+class AlwaysCreates(MemoryOperations):
+    def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
+        return (yield from super().create_jobs([replace(job, dedup=None) for job in jobs]))
+
+
+class IgnoresExclude(MemoryOperations):
+    def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
+        changed = [
+            replace(job, dedup=job.dedup and Dedup(job.dedup.key, scope=job.dedup.scope, window=job.dedup.window))
+            for job in jobs
+        ]
+        return (yield from super().create_jobs(changed))
+
+
+class NeverBlocks(MemoryOperations):
+    def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
+        return (yield from super().create_jobs([replace(job, blockers=()) for job in jobs]))
+
+
+class AnswersInIdOrder(MemoryOperations):
+    def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
+        return sorted((yield from super().create_jobs(jobs)), key=lambda created: created.job_id)
+
+
+class LosesTheWakeUp(MemoryOperations):
+    """Ends chains without completing them: whoever waits for one waits for ever."""
+
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        quiet = [replace(each, status="cancelled") if each.status == "completed" else each for each in settlements]
+        lost = [each for each in settlements if each.status == "completed" and each.continuation is None]
+        return (yield from super().settle(quiet if lost else settlements))
+
+
+class DoesNotReportTheFreed(MemoryOperations):
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        return replace((yield from super().settle(settlements)), unblocked=[])
+
+
+class CountsAttemptsGivenBack(MemoryOperations):
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        return (yield from super().settle([replace(each, give_back=False) for each in settlements]))
+
+
+class NullIsNoOutput(MemoryOperations):
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        changed = [replace(each, output=None) if each.output == b"null" else each for each in settlements]
+        return (yield from super().settle(changed))
+
+
+class RetriesAtOnce(MemoryOperations):
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        return (yield from super().settle([replace(each, schedule=NOW) for each in settlements]))
+
+
+class NeverLosesALease(MemoryOperations):
+    def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
+        yield from super().renew(leases)
+        return []
+
+
+class ReapsIgnoredJobs(MemoryOperations):
+    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+        return (yield from super().reap(types, (), limit, error))
+
+
+class ReapsWithoutALimit(MemoryOperations):
+    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+        return (yield from super().reap(types, ignored, limit + 1000, error))
+
+
+class AlwaysCascades(MemoryOperations):
+    def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
+        return (yield from super().delete_chains(ids, cascade=True))
+
+
+class DeletesWhatOthersNeed(MemoryOperations):
+    def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
+        deleted = yield from super().delete_chains(ids, cascade=cascade)
+        wanted = [*ids, *(job for jobs in deleted.waiting.values() for job in jobs)]
+        return (yield from super().delete_chains(wanted, cascade=cascade))
+
+
+class PagesFromTheStart(MemoryOperations):
+    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[list[JobRow]]:
+        return (yield from super().list_jobs(where, replace(page, after=None)))
+
+
+class AlwaysAscending(MemoryOperations):
+    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[list[JobRow]]:
+        return (yield from super().list_jobs(where, replace(page, order="asc")))
+
+
+class NeverSleeps(MemoryOperations):
+    def next_available_in(self, types: Sequence[str]) -> Program[float | None]:
+        found = yield from super().next_available_in(types)
+        return 0 if found is not None else None
+
+
+class ForgetsFailures(MemoryOperations):
+    def stats(self) -> Program[list[TypeStats]]:
+        return [replace(each, failed=0) for each in (yield from super().stats())]
+
+
+class KeepsSavepoints(AsyncMemoryProvider):
+    """Never rolls back to a savepoint."""
+
+    @asynccontextmanager
+    async def savepoint(self, connection: MemoryConnection) -> AsyncGenerator[None, None]:  # type: ignore[override]
+        yield
+
+
+class NeverRollsBack(AsyncMemoryProvider):
+    """Commits a transaction that failed."""
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[MemoryConnection, None]:  # type: ignore[override]
+        failure: BaseException | None = None
+        async with super().transaction() as connection:
+            try:
+                yield connection
+            except Exception as error:
+                failure = error
+        if failure is not None:
+            raise failure
+
+
+class MutantHarness(MemoryHarness):
+    """Memory with other operations, or with another provider."""
+
+    def __init__(self, mutant: type[Any]) -> None:
+        def make(store: MemoryStore) -> AnyStateAdapter:
+            operations = mutant() if issubclass(mutant, MemoryOperations) else MemoryOperations()
+            provider = mutant(store) if issubclass(mutant, AsyncMemoryProvider) else AsyncMemoryProvider(store)
+            return StateAdapter(operations, provider)
+
+        super().__init__(make)
+
+
+def harness_of(mutant: type[Any]) -> Callable[[], MutantHarness]:
+    return lambda: MutantHarness(mutant)

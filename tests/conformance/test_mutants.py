@@ -1,0 +1,202 @@
+"""The suite finds what it is there to find: each wrong adapter fails the case that states its rule."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.conformance import mutants
+from tests.conformance.mutants import harness_of
+
+from queuert.adapters.in_process import InProcessHub, InProcessNotify
+from queuert.adapters.memory import MemoryOperations
+from queuert.conformance import (
+    CodecHarness,
+    NotifyHarness,
+    Report,
+    run_codec_conformance_sync,
+    run_notify_conformance_sync,
+    run_state_conformance_sync,
+)
+from queuert.ports.notify import Callback, Dispose
+
+
+def assert_only_failure(report: Report, case: str) -> None:
+    assert [outcome.name for outcome in report.failed] == [case], str(report)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "case"),
+    [
+        (mutants.IgnoresTokens, "fencing.after_a_reclaim"),
+        (mutants.IgnoresPriority, "claim_order.lower_priorities_first"),
+        (mutants.IgnoresTypeLimits, "claim_order.the_limit_of_a_type"),
+        (mutants.IgnoresQueueCaps, "claim_caps.a_queue_has_room_for_so_many"),
+        (mutants.IgnoresQueueCaps, "concurrency.a_cap_is_exact"),
+        (mutants.IgnoresTheClusterCap, "claim_caps.the_cluster_cap_counts_everything"),
+        (mutants.NeverMore, "claim_order.the_limit_of_the_request"),
+        (mutants.NeverExpired, "claim.past_deadlines_are_marked"),
+        (mutants.ForgetsBlockerOutputs, "claim.blockers_come_with_the_job"),
+        (mutants.AlwaysCreates, "dedup.an_open_chain_is_found"),
+        (mutants.AlwaysCreates, "concurrency.a_key_is_taken_once_and_found"),
+        (mutants.IgnoresExclude, "dedup.excluded_chains_do_not_match"),
+        (mutants.NeverBlocks, "blockers.an_open_blocker_blocks"),
+        (mutants.AnswersInIdOrder, "create.ids_need_not_ascend"),
+        (mutants.LosesTheWakeUp, "unblock.completion_frees_the_dependent"),
+        (mutants.LosesTheWakeUp, "concurrency.started_while_its_blocker_completes"),
+        (mutants.DoesNotReportTheFreed, "unblock.many_dependents"),
+        (mutants.CountsAttemptsGivenBack, "settle.giving_back"),
+        (mutants.NullIsNoOutput, "values.null_is_an_output"),
+        (mutants.RetriesAtOnce, "settle.putting_back"),
+        (mutants.NeverLosesALease, "renew.lost_claims_are_named"),
+        (mutants.ReapsIgnoredJobs, "reap.ignored_jobs_are_kept"),
+        (mutants.ReapsWithoutALimit, "reap.oldest_leases_first"),
+        (mutants.AlwaysCascades, "delete_cascade.without_it_blockers_stay"),
+        (mutants.DeletesWhatOthersNeed, "delete.a_chain_that_is_waited_for_stays"),
+        (mutants.PagesFromTheStart, "listing.pages_follow_each_other"),
+        (mutants.AlwaysAscending, "listing.jobs_come_in_id_order"),
+        (mutants.NeverSleeps, "next_available.the_earliest_decides"),
+        (mutants.ForgetsFailures, "stats.open_and_failed_jobs_are_counted"),
+        (mutants.KeepsSavepoints, "transactions.a_savepoint_that_fails_is_undone"),
+        (mutants.NeverRollsBack, "transactions.a_block_that_fails_rolls_back"),
+    ],
+)
+def test_a_wrong_state_adapter_fails(mutant: type[Any], case: str) -> None:
+    assert_only_failure(run_state_conformance_sync(harness_of(mutant), only=case), case)
+
+
+def test_a_right_state_adapter_passes_the_same_way() -> None:
+    report = run_state_conformance_sync(harness_of(MemoryOperations), only=["fencing", "dedup"])
+
+    assert len(report.passed) > 30
+    assert not report.failed
+
+
+class NeverDisposes(InProcessNotify):
+    async def listen_job_scheduled(self, callback: Callback) -> Dispose:
+        await super().listen_job_scheduled(callback)
+
+        async def dispose() -> None:
+            return
+
+        return dispose
+
+
+class BudgetsReplaceEachOther(InProcessNotify):
+    async def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
+        self.hub._hints.update(counts)
+
+
+class NeverCloses(InProcessNotify):
+    async def close(self) -> None:
+        return
+
+
+class SwallowsTheLast(InProcessNotify):
+    async def chain_completed(self, chain_ids: Any) -> None:
+        await super().chain_completed(chain_ids[:-1] if len(chain_ids) > 1 else chain_ids)
+
+
+class Repeats(InProcessNotify):
+    async def ownership_lost(self, job_ids: Any) -> None:
+        await super().ownership_lost([*job_ids, *job_ids])
+
+
+@pytest.mark.parametrize(
+    ("mutant", "case"),
+    [
+        (NeverDisposes, "publish.a_disposed_listener_hears_no_more"),
+        (BudgetsReplaceEachOther, "hints.budgets_add_up"),
+        (NeverCloses, "closing.later_calls_are_refused"),
+        (SwallowsTheLast, "publish.several_values_of_one_call"),
+        (Repeats, "publish.a_listener_hears"),
+    ],
+)
+def test_a_wrong_notify_adapter_fails(
+    mutant: type[InProcessNotify], case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("queuert.conformance.notify.channel._PATIENCE", 0.2)
+
+    report = run_notify_conformance_sync(lambda: NotifyHarness(mutant(InProcessHub())), only=case)
+
+    assert_only_failure(report, case)
+
+
+class ComplexCodec:
+    """Right: complex numbers as two floats."""
+
+    def supports(self, type_: type[Any], /) -> bool:
+        return type_ is complex
+
+    def encode(self, value: Any, /) -> Any:
+        return [value.real, value.imag]
+
+    def decode(self, type_: type[Any], data: Any, /) -> Any:
+        real, imag = data
+        return complex(real, imag)
+
+
+class SupportsEverything(ComplexCodec):
+    def supports(self, type_: type[Any], /) -> bool:
+        return True
+
+
+class EncodesTuples(ComplexCodec):
+    def encode(self, value: Any, /) -> Any:
+        return {"parts": (value.real, value.imag)}
+
+    def decode(self, type_: type[Any], data: Any, /) -> Any:
+        return complex(*data["parts"])
+
+
+class LosesThePart(ComplexCodec):
+    def encode(self, value: Any, /) -> Any:
+        return [value.real, 0.0]
+
+
+class TakesAnything(ComplexCodec):
+    def decode(self, type_: type[Any], data: Any, /) -> Any:
+        return complex(*data) if isinstance(data, list) and len(data) == 2 else 0j
+
+
+class UsesUpTheData(ComplexCodec):
+    def decode(self, type_: type[Any], data: Any, /) -> Any:
+        imag = data.pop()
+        data.append(0.0)
+        return complex(data[0], imag)
+
+
+class IntegerKeys(ComplexCodec):
+    def encode(self, value: Any, /) -> Any:
+        return {0: value.real, 1: value.imag}
+
+    def decode(self, type_: type[Any], data: Any, /) -> Any:
+        return complex(data[0], data[1])
+
+
+@pytest.mark.parametrize(
+    ("codec", "case"),
+    [
+        (SupportsEverything, "values.plain_types_are_left_alone"),
+        (EncodesTuples, "values.encoded_values_are_json"),
+        (IntegerKeys, "values.encoded_values_are_json"),
+        (LosesThePart, "values.values_come_back"),
+        (TakesAnything, "values.misfits_are_refused"),
+        (UsesUpTheData, "values.decoding_changes_nothing"),
+    ],
+)
+def test_a_wrong_codec_fails(codec: type[ComplexCodec], case: str) -> None:
+    def harness() -> CodecHarness:
+        return CodecHarness(codec(), [(complex, complex(1, 2))], [(complex, [1.0])])
+
+    assert_only_failure(run_codec_conformance_sync(harness, only=case), case)
+
+
+def test_a_right_codec_passes_and_says_what_it_could_not_check() -> None:
+    report = run_codec_conformance_sync(lambda: CodecHarness(ComplexCodec(), [(complex, complex(1, 2))]))
+
+    assert not report.failed, str(report)
+    assert [(outcome.name, outcome.reason) for outcome in report.skipped] == [
+        ("values.misfits_are_refused", "the harness has no misfits")
+    ]
