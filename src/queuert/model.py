@@ -213,7 +213,8 @@ class Claimed(msgspec.Struct, frozen=True):
 class ClaimResult(msgspec.Struct, frozen=True):
     """The claimed jobs in their order. `more`: a further claim would find something now.
 
-    `next_in`: seconds until the next pending job of the requested types that is not due yet; None if there is none.
+    `next_in`: seconds until the next pending job of the requested types that is not due yet; None if there is none,
+    or if there is more to claim now.
     """
 
     jobs: list[Claimed]

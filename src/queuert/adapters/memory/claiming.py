@@ -48,7 +48,7 @@ def claim(tables: Tables, request: ClaimRequest) -> ClaimResult:
     taken: list[Claimed] = []
     for _, queues in groupby(sorted(request.queues, key=_priority), key=_priority):
         if _claim_from(tables, queues, request, cluster, taken):
-            return ClaimResult(taken, more=True, next_in=_next_in(tables, request))
+            return ClaimResult(taken, more=True)
     return ClaimResult(taken, more=False, next_in=_next_in(tables, request))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -11,6 +11,9 @@ from queuert.adapters.memory.moments import resolve
 from queuert.adapters.memory.tables import DedupKey, Tables
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch
 from queuert.model import TERMINAL, BlockerRef, ChainRow, Created, Dedup, JobRow, NewJob, seconds
+
+
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def create_jobs(tables: Tables, jobs: Sequence[NewJob]) -> list[Created]:
@@ -54,8 +57,8 @@ def _holder_of(tables: Tables, key: DedupKey, dedup: Dedup) -> ChainRow | None:
     elif dedup.window is None:
         matches = True
     else:
-        age = (tables.now - chain.first.created_at).total_seconds()
-        matches = age < seconds(dedup.window, "window")
+        age = (tables.now - chain.first.created_at) // _MICROSECOND
+        matches = age < round(seconds(dedup.window, "window") * 1_000_000)
     return chain if matches else None
 
 

@@ -4,15 +4,17 @@ Tasks take turns on the writing connection by a lock of this process, in the ord
 the lock of the database file, where other processes compete. Between statements the connection rests: that is when
 the user's code may use it, from the event loop's thread.
 
-Cancellation. Waiting for the lock ends at once. A BEGIN or a single write that is under way in the thread is left to
-itself: it is undone (the BEGIN) and the lock passed on when it comes back. Inside a transaction a statement is waited
-for, since the user's own clean-up may use the connection next. COMMIT and ROLLBACK always run to their end.
+Cancellation. Waiting for the lock ends at once. A BEGIN or a write outside a transaction that is under way in the
+thread is left to itself, undone unless it has reached its COMMIT, and the lock passed on when it comes back. Inside a
+transaction a statement is waited for, since the user's own clean-up may use the connection next. COMMIT and ROLLBACK
+always run to their end.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,6 +24,7 @@ from queuert.adapters.sqlite.connecting import Database
 from queuert.adapters.sqlite.joining import Joining
 from queuert.adapters.sqlite.locking import WriteLock
 from queuert.adapters.sqlite.threads import Seat, Threads, Work, finish
+from queuert.adapters.sqlite.unit import Unit, run_alone, run_inside
 from queuert.errors import ClientClosed
 from queuert.ports.provider import AsyncProvider
 from queuert.sql.statement import Statement
@@ -51,7 +54,7 @@ class AsyncSqliteProvider:
     def savepoint(self, connection: sqlite3.Connection) -> _Savepoint:
         return _Savepoint(self, connection)
 
-    async def execute(self, connection: sqlite3.Connection | None, command: Statement) -> Any:
+    async def execute(self, connection: sqlite3.Connection | None, command: Statement | Unit[Any]) -> Any:
         self._check_open()
         if connection is None:
             return await self._execute_alone(command)
@@ -60,6 +63,8 @@ class AsyncSqliteProvider:
 
         def run(_: Seat) -> Any:
             session.require_open(connection)
+            if isinstance(command, Unit):
+                return run_inside(connection, command, self._path)
             return session.execute(connection, command, self._path)
 
         return await self.inside(run)
@@ -80,14 +85,22 @@ class AsyncSqliteProvider:
         await self._writer.close()
         await self._readers.close()
 
-    async def _execute_alone(self, command: Statement) -> Any:
+    async def _execute_alone(self, command: Statement | Unit[Any]) -> Any:
+        given_up = threading.Event()
+
         def run(seat: Seat) -> Any:
+            if isinstance(command, Unit):
+                return run_alone(seat.take(), command, self._path, given_up.is_set)
             return session.execute(seat.take(), command, self._path)
 
         if not command.writes:
             return await self._readers.submit(run).future
         await self._lock.acquire()
-        rows = await self._holding_lock(run, undo=None)
+        try:
+            rows = await self._holding_lock(run, undo=None)
+        except asyncio.CancelledError:
+            given_up.set()
+            raise
         self._lock.release()
         return rows
 

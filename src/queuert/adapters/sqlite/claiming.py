@@ -10,8 +10,9 @@ import msgspec
 from queuert.adapters.sqlite.reading import job_blockers
 from queuert.adapters.sqlite.rows import Row, add_seconds, job_of
 from queuert.adapters.sqlite.store import Store, array
+from queuert.adapters.sqlite.unit import as_unit
 from queuert.model import BlockerRow, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
-from queuert.ports.program import Program, atomically
+from queuert.ports.program import Program
 
 PROMOTED_AT_ONCE = 1000
 """Of each type, in one claim. Jobs that fall due in greater numbers at one moment become ready over the next claims,
@@ -48,7 +49,7 @@ class _Choice(msgspec.Struct):
 def claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
     if not any(queue.types for queue in request.queues):
         return ClaimResult([], more=False)
-    return (yield from atomically(_claim(store, request)))
+    return (yield from as_unit(_claim(store, request)))
 
 
 def _claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:

@@ -48,7 +48,7 @@ class _Plan:
 
 
 def store_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
-    """Store jobs. Runs inside `atomically`: on an error the caller's savepoint undoes what was written."""
+    """Store jobs. Runs inside a unit: on an error that undoes what was written."""
     plan = _Plan(store, store.now())
     yield from _look(plan, jobs)
     for position, job in enumerate(jobs):

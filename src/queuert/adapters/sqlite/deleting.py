@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from queuert.adapters.sqlite.reading import get_chains
 from queuert.adapters.sqlite.rows import Row
 from queuert.adapters.sqlite.store import Store, array
+from queuert.adapters.sqlite.unit import as_unit
 from queuert.model import Deleted
-from queuert.ports.program import Program, atomically
+from queuert.ports.program import Program
 
 
 def delete_chains(store: Store, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
     if not ids:
         return Deleted([], {})
-    return (yield from atomically(_delete(store, list(dict.fromkeys(ids)), cascade=cascade)))
+    return (yield from as_unit(_delete(store, list(dict.fromkeys(ids)), cascade=cascade)))
 
 
 def _delete(store: Store, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:

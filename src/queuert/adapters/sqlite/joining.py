@@ -13,6 +13,7 @@ from typing import Any
 from queuert.adapters.sqlite import session
 from queuert.adapters.sqlite.connecting import Database
 from queuert.adapters.sqlite.translating import is_busy, translate
+from queuert.adapters.sqlite.unit import Unit, run_inside
 from queuert.errors import ClientClosed, StorageBusy, TransactionMisused
 from queuert.sql.statement import Statement
 
@@ -49,11 +50,13 @@ class Joining:
             )
         _require_transaction(connection)
 
-    def execute(self, connection: sqlite3.Connection, command: Statement) -> Any:
+    def execute(self, connection: sqlite3.Connection, command: Statement | Unit[Any]) -> Any:
         _require_transaction(connection)
         if command.writes and id(connection) not in self._saved:
             self._write_lock.require()
         try:
+            if isinstance(command, Unit):
+                return run_inside(connection, command, self._path)
             return session.execute(connection, command, self._path)
         except StorageBusy as busy:  # a transaction that has the write lock never meets this
             raise TransactionMisused(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from queuert.adapters.sqlite import claiming, creating, deleting, listing, reading, settling
 from queuert.adapters.sqlite.rows import Row, chain_of, job_of
 from queuert.adapters.sqlite.store import Clock, Store, migrations_for
+from queuert.adapters.sqlite.unit import as_unit
 from queuert.model import (
     BlockerRow,
     ChainFilter,
@@ -30,7 +31,7 @@ from queuert.model import (
     Settlement,
     TypeStats,
 )
-from queuert.ports.program import Program, atomically
+from queuert.ports.program import Program
 from queuert.ports.state import StateOperations
 from queuert.sql.migrate import migrate
 
@@ -47,7 +48,7 @@ class SqliteOperations:
     def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         if not jobs:
             return []
-        return (yield from atomically(creating.store_jobs(self.store, jobs)))
+        return (yield from as_unit(creating.store_jobs(self.store, jobs)))
 
     def get_jobs(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[JobRow | None]]:  # noqa: ARG002
         return reading.get_jobs(self.store, ids)

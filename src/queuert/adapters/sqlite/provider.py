@@ -11,6 +11,7 @@ from weakref import WeakSet
 from queuert.adapters.sqlite import session
 from queuert.adapters.sqlite.connecting import Database
 from queuert.adapters.sqlite.joining import Joining
+from queuert.adapters.sqlite.unit import Unit, run_alone, run_inside
 from queuert.errors import ClientClosed, TransactionNested
 from queuert.ports.provider import SyncProvider
 from queuert.sql.statement import Statement
@@ -70,22 +71,19 @@ class SqliteProvider:
             return session.Savepoint(connection, self.database.path)
         return self._joining.savepoint(connection)
 
-    def execute(self, connection: sqlite3.Connection | None, command: Statement) -> Any:
+    def execute(self, connection: sqlite3.Connection | None, command: Statement | Unit[Any]) -> Any:
         if connection is not None:
             self._check_open()
             return self._execute_inside(connection, command)
-        place = self._place()
-        if not place.in_transaction:
-            self.enter()
-            try:
-                return session.execute(place.connect(), command, self.database.path)
-            finally:
-                self.leave(place)
-        if command.writes:
-            raise TransactionNested(
-                "this thread has a transaction open and would wait for itself: write in the transaction that is open"
-            )
-        return session.execute(place.connect_beside(), command, self.database.path)
+        if isinstance(command, Statement) and not command.writes and self._place().in_transaction:
+            return session.execute(self._place().connect_beside(), command, self.database.path)
+        place = self.enter()
+        try:
+            if isinstance(command, Unit):
+                return run_alone(place.connect(), command, self.database.path, _never)
+            return session.execute(place.connect(), command, self.database.path)
+        finally:
+            self.leave(place)
 
     def check(self, connection: sqlite3.Connection) -> None:
         self._check_open()
@@ -107,10 +105,12 @@ class SqliteProvider:
                     place.in_use.release()
         self._joining.close()
 
-    def _execute_inside(self, connection: sqlite3.Connection, command: Statement) -> Any:
+    def _execute_inside(self, connection: sqlite3.Connection, command: Statement | Unit[Any]) -> Any:
         if not self._is_own(connection):
             return self._joining.execute(connection, command)
         session.require_open(connection)
+        if isinstance(command, Unit):
+            return run_inside(connection, command, self.database.path)
         return session.execute(connection, command, self.database.path)
 
     def _place(self) -> _Place:
@@ -183,6 +183,10 @@ class _Transaction:
             if not intact:
                 self._place.drop()  # whatever was done to it, the next one is as good as new
             self._provider.leave(self._place)
+
+
+def _never() -> bool:
+    return False
 
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import Any
 from queuert.adapters.sqlite.creating import store_jobs
 from queuert.adapters.sqlite.rows import Row, job_of, resolve
 from queuert.adapters.sqlite.store import Store, array
+from queuert.adapters.sqlite.unit import as_unit
 from queuert.errors import InvalidArgument
 from queuert.model import Created, JobRow, NewJob, Settled, Settlement, Unblocked
-from queuert.ports.program import Program, atomically
+from queuert.ports.program import Program
 
 
 def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
@@ -19,7 +20,7 @@ def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
     for settlement in settlements:
         if settlement.status == "pending" and settlement.token is None:
             raise InvalidArgument(f"job {settlement.job_id} can only be put back with the token of its claim")
-    return (yield from atomically(_settle(store, settlements)))
+    return (yield from as_unit(_settle(store, settlements)))
 
 
 def _settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
