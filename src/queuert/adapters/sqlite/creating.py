@@ -56,7 +56,7 @@ def store_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
             _decide(plan, job)
         except QueuertError:
             # The first error in the order of the jobs is reported: an id that is taken would have come before.
-            yield from _refuse_taken_ids(store, [before.id for before in jobs[: position + 1]], plan)
+            yield from _refuse_taken_ids(plan, jobs[: position + 1])
             raise
     yield from _write(plan)
     return (yield from _answers(plan))
@@ -162,10 +162,11 @@ def _answers(plan: _Plan) -> Program[list[Created]]:
     ]
 
 
-def _refuse_taken_ids(store: Store, ids: Sequence[str], plan: _Plan) -> Program[None]:
-    rows: list[Row] = yield store("read.jobs", ids=array(ids))
+def _refuse_taken_ids(plan: _Plan, jobs: Sequence[NewJob]) -> Program[None]:
+    answers: list[Created | str | None] = [*plan.answers, None]
+    ids = [job.id for job, answer in zip(jobs, answers, strict=True) if not isinstance(answer, str)]
+    rows: list[Row] = yield plan.store("read.jobs", ids=array(ids))
     taken = {row[0] for row in rows}
-    deduplicated = {job_id for job_id, answer in zip(ids, plan.answers, strict=False) if isinstance(answer, str)}
     for job_id in ids:
-        if job_id in taken and job_id not in deduplicated:
+        if job_id in taken:
             raise JobIdExists(job_id)
