@@ -27,7 +27,7 @@ help: ## Show this list
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter, ARGS=... is handed on to pytest and the demo."
 
-demo: $(RUNTIME) ## Start a few hundred chains on SQLite and show them
+demo: $(RUNTIME) ## Run an order pipeline on SQLite in the terminal, in some seconds
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(DEV) ## Run the tests on two processes, with branch coverage

@@ -1,0 +1,180 @@
+"""An order pipeline on SQLite, start to finish, in a few seconds: `make demo`.
+
+It works in a temporary directory and leaves nothing behind. The pipeline itself is in `orders.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+import orders
+import queuert
+from orders import AskForReview, Db, ReserveStock, SendInvoice
+from queuert import Chain, Client, JobRecord, Worker
+
+ORDERS_PER_CUSTOMER = 5
+
+
+async def main(order_count: int, console: Console) -> None:
+    with TemporaryDirectory(prefix="queuert-demo-") as directory:
+        database = Path(directory) / "shop.db"
+        console.print(f"An order pipeline with {order_count} orders. Jobs and orders share one SQLite file.")
+        async with queuert.connect(f"sqlite:///{database}", jobs=orders.JOBS) as client:
+            await create_tables(client)
+            await show_atomicity(client, console)
+            started = time.monotonic()
+            order_chains, invoices = await place_orders(client, order_count)
+            with progress_bars(console) as progress:
+                async with Worker(client, orders.handlers, concurrency=20):
+                    await watch_pipeline(client, order_chains, invoices, progress)
+            await show_summary(client, console, time.monotonic() - started)
+
+
+async def create_tables(client: Client[Db]) -> None:
+    async with client.transaction() as tx:
+        for table in orders.TABLES:
+            tx.connection.execute(table)
+
+
+async def show_atomicity(client: Client[Db], console: Console) -> None:
+    """An error after the order is stored and its chain started: neither is there."""
+    with suppress(RuntimeError):
+        async with client.transaction() as tx:
+            tx.connection.execute("INSERT INTO orders (id, customer, cents) VALUES (0, 'nobody', 1)")
+            await client.start(tx, ReserveStock(order_id=0))
+            raise RuntimeError("the web request fails here")
+    stored = await count(client, "orders")
+    started = len((await client.list_chains()).items)
+    console.print(f"A transaction was rolled back: {stored} orders stored, {started} chains started.")
+    console.print("Now orders are placed, and a worker with 20 slots begins ...\n")
+
+
+async def place_orders(
+    client: Client[Db], order_count: int
+) -> tuple[list[Chain[ReserveStock]], list[Chain[SendInvoice]]]:
+    order_chains: list[Chain[ReserveStock]] = []
+    invoices: list[Chain[SendInvoice]] = []
+    for first in range(1, order_count + 1, ORDERS_PER_CUSTOMER):
+        numbers = range(first, min(first + ORDERS_PER_CUSTOMER, order_count + 1))
+        # Every 25th order is a large one.
+        basket = {number: 250_00 if number % 25 == 0 else 20_00 + number for number in numbers}
+        placed, invoice = await orders.place_basket(client, f"customer-{first}", basket)
+        order_chains += placed
+        invoices.append(invoice)
+    return order_chains, invoices
+
+
+async def watch_pipeline(
+    client: Client[Db],
+    order_chains: list[Chain[ReserveStock]],
+    invoices: list[Chain[SendInvoice]],
+    progress: Progress,
+) -> None:
+    manager = asyncio.create_task(approve_what_waits(client))
+    await asyncio.gather(
+        watch(client, order_chains, progress, "orders"),
+        watch(client, invoices, progress, "invoices"),
+    )
+    manager.cancel()
+    reviews = await client.list_chains(AskForReview, limit=1000)
+    await watch(client, reviews.items, progress, "follow-ups")
+
+
+async def watch(client: Client[Db], chains: Iterable[Chain[Any]], progress: Progress, what: str) -> None:
+    """Wait for chains, any number at once, and move a bar for each."""
+    waits = [client.wait(chain, timeout=60) for chain in chains]
+    bar = progress.add_task(what, total=len(waits))
+    for ended in asyncio.as_completed(waits):
+        await ended
+        progress.advance(bar)
+
+
+async def approve_what_waits(client: Client[Db]) -> None:
+    """The person who looks at large orders."""
+    while True:
+        for chain_id in await orders.waiting_for_approval(client):
+            await orders.approve(client, chain_id, who="Ada")
+        await asyncio.sleep(0.1)
+
+
+def progress_bars(console: Console) -> Progress:
+    columns = (TextColumn("{task.description:>12}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+async def show_summary(client: Client[Db], console: Console, seconds: float) -> None:
+    jobs = await all_jobs(client)
+    # A job that handed over is "completed" long before its chain is: the status of a chain is that of its last job.
+    last = {job.chain_id: job for job in jobs}
+    chains = Counter((job.chain_type, job.status) for job in last.values())
+    table = Table(title="Chains")
+    for heading in ("chain type", "status"):
+        table.add_column(heading)
+    for heading in ("chains", "jobs", "attempts", "retries"):
+        table.add_column(heading, justify="right")
+    for (chain_type, status), chain_count in sorted(chains.items()):
+        members = [job for job in jobs if job.chain_type == chain_type and last[job.chain_id].status == status]
+        retries = sum(max(0, job.attempt - 1) for job in members)
+        attempts = sum(job.attempt for job in members)
+        table.add_row(chain_type, status, *map(str, (chain_count, len(members), attempts, retries)))
+    console.print(table)
+
+    by_hand = sum(job.status == "completed" and job.completed_by is None for job in jobs)
+    payments, invoices, letters = [await count(client, name) for name in ("payments", "invoices", "letters")]
+    gateway = orders.gateway
+    console.print(f"""
+{len(jobs)} jobs in {len(last)} chains took {seconds:.1f} s. What they showed:
+- Retry: {gateway.calls} calls to the payment service, {gateway.calls - payments} of them failed and were repeated;
+  {len(gateway.charged)} cards charged, {payments} payments recorded.
+- Fan-in: {invoices} invoices, each written when the last order of its basket was done.
+- Without a worker: {by_hand} large orders approved by hand, with take_over.
+- Schedule: {letters} follow-ups, {orders.REVIEW_AFTER.total_seconds():g} s after the invoice.
+- Transactions: the shop's rows and the jobs were committed together, each time.
+""")
+
+
+async def all_jobs(client: Client[Db]) -> list[JobRecord[Any]]:
+    page = await client.list_jobs(limit=1000)
+    jobs = list(page.items)
+    while page.next_cursor is not None:
+        page = await client.list_jobs(limit=1000, cursor=page.next_cursor)
+        jobs += page.items
+    return jobs
+
+
+async def count(client: Client[Db], table: str) -> int:
+    async with client.transaction() as tx:
+        (number,) = tx.connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        return int(number)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Run an order pipeline on SQLite, and show what happened.")
+    parser.add_argument("--orders", type=int, default=300, help="how many orders (1 to 5000, default: %(default)s)")
+    given = parser.parse_args()
+    if not 1 <= given.orders <= 5000:
+        parser.error("--orders must be from 1 to 5000")
+    return given
+
+
+if __name__ == "__main__":
+    # Failed attempts are logged as warnings, with their tracebacks. Here they are meant, and counted in the table.
+    logging.getLogger("queuert").setLevel(logging.ERROR)
+    try:
+        asyncio.run(main(arguments().orders, Console(highlight=False)))
+    except KeyboardInterrupt:
+        sys.exit(130)

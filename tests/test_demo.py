@@ -1,0 +1,57 @@
+"""`make demo` runs the order pipeline to its end, and its summary is true."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+DEMO = Path(__file__).resolve().parent.parent / "examples" / "demo.py"
+
+
+def run_demo(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", str(DEMO), *arguments],
+        env={**os.environ, "TMPDIR": str(directory), "COLUMNS": "100", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=100,
+        check=False,
+    )
+
+
+def table_rows(text: str) -> dict[str, list[str]]:
+    """The rows of the summary by their first column."""
+    rows = [[cell.strip() for cell in line.strip("│").split("│")] for line in text.splitlines() if line[:1] == "│"]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_the_pipeline_ends_and_the_summary_counts_everything(tmp_path: Path) -> None:
+    finished = run_demo(tmp_path, "--orders", "50")
+
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert finished.stderr == ""
+    # 50 orders in baskets of 5. Two are large and have one job more; for every tenth the gateway fails once.
+    # The approval has no attempt: no worker ran it.
+    assert table_rows(finished.stdout) == {
+        "reserve-stock": ["completed", "50", "152", "155", "5"],
+        "send-invoice": ["completed", "10", "10", "10", "0"],
+        "ask-for-review": ["completed", "10", "10", "10", "0"],
+    }
+    said = re.sub(r"\s+", " ", finished.stdout)
+    assert "rolled back: 0 orders stored, 0 chains started" in said
+    assert re.search(r"172 jobs in 70 chains took [0-9.]+ s", said)
+    assert "55 calls to the payment service, 5 of them failed" in said
+    assert "50 cards charged, 50 payments recorded" in said
+    assert "10 invoices" in said
+    assert "2 large orders approved by hand" in said
+    assert "10 follow-ups" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_number_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
+    finished = run_demo(tmp_path, "--orders", "0")
+
+    assert finished.returncode == 2
+    assert "--orders must be from 1 to 5000" in finished.stderr
