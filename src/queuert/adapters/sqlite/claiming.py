@@ -59,6 +59,8 @@ def _claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
     jobs = (yield from _take(store, request, choice.taken, now)) if choice.taken else []
     if choice.more:
         return ClaimResult(jobs, more=True)
+    if choice.more:
+        return ClaimResult(jobs, more=True)
     names = {limit.name for queue in request.queues for limit in queue.types}
     due: list[Row] = yield store("claim.next", types=array(list(names)), now=now)
     return ClaimResult(jobs, more=False, next_in=(due[0][0] - now) / 1_000_000 if due else None)

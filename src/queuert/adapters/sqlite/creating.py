@@ -97,7 +97,12 @@ def _decide(plan: _Plan, job: NewJob) -> None:
         None if dedup is None else dedup.key, left, job.trace_context, job.chain_trace_context, job.input.decode(),
     ))  # fmt: skip
     plan.answers.append(Created(job.id, job.chain_id, status, ready))
-    if job.chain_index == 0:
+    if job.chain_index > 0:
+        # Whoever comes later in this call and waits for the chain waits for this job of it.
+        known = plan.chains.get(job.chain_id)
+        if known is not None:
+            known.status = status
+    else:
         chain = _Chain(job.id, job.type_name, status, plan.now)
         plan.chains[job.id] = chain
         if key is not None:
@@ -112,7 +117,7 @@ def _matches(dedup: Dedup, holder: _Chain, now: int) -> bool:
         return holder.status not in TERMINAL
     if dedup.window is None:
         return True
-    return (now - holder.created_at) / 1_000_000 < seconds(dedup.window, "window")
+    return now - holder.created_at < round(seconds(dedup.window, "window") * 1_000_000)
 
 
 def _wait_for_blockers(plan: _Plan, job: NewJob) -> int:

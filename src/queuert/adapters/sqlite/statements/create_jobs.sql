@@ -1,16 +1,19 @@
 -- Storing jobs. Runs under the write lock, taken before the first look: what is seen here stays true until the commit.
 
 -- The chains that hold the keys (each by the position of its key) and the chains named as blockers.
+-- A chain that is being continued in this same operation is not completed, although its last stored job is.
 -- By the keys' primary key, the jobs' primary key, and job_chain.
 -- read: look
-SELECT 'key', asked.key, first.id, first.type_name, current.status, first.created_at
+SELECT 'key', asked.key, first.id, first.type_name, iif(current.continued_to IS NULL, current.status, 'pending'),
+    first.created_at
 FROM json_each(:keys) AS asked
 CROSS JOIN {prefix}dedup AS dedup
     ON dedup.chain_type = json_extract(asked.value, '$[0]') AND dedup.key = json_extract(asked.value, '$[1]')
 CROSS JOIN {prefix}job AS first ON first.id = dedup.chain_id
 CROSS JOIN {prefix}job AS current ON current.rowid = {current_of_first}
 UNION ALL
-SELECT 'blocker', asked.key, first.id, first.type_name, current.status, first.created_at
+SELECT 'blocker', asked.key, first.id, first.type_name, iif(current.continued_to IS NULL, current.status, 'pending'),
+    first.created_at
 FROM json_each(:blockers) AS asked
 CROSS JOIN {prefix}job AS first ON first.id = asked.value AND first.chain_index = 0
 CROSS JOIN {prefix}job AS current ON current.rowid = {current_of_first};
