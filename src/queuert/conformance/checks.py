@@ -10,7 +10,7 @@ import msgspec
 E = TypeVar("E", bound=BaseException)
 T = TypeVar("T")
 
-_SHOWN = 2_000
+_SHOWN = 1_000
 
 
 class CheckFailed(AssertionError):
@@ -35,7 +35,8 @@ def check(condition: object, message: str) -> None:
 def equal(actual: T, expected: T, what: str) -> None:
     """Fail unless both are equal."""
     if actual != expected:
-        raise CheckFailed(f"{what}: expected {_shown(expected)}, got {_shown(actual)}")
+        place = _difference(actual, expected)
+        raise CheckFailed(f"{what}: expected {_shown(expected, place)}, got {_shown(actual, place)}")
 
 
 def same_json(actual: bytes | None, expected: bytes | None, what: str) -> None:
@@ -83,6 +84,16 @@ class raises(Generic[E]):  # noqa: N801 - reads as a statement
         return True
 
 
-def _shown(value: object) -> str:
+def _shown(value: object, around: int = 0) -> str:
+    """The value as text; if that is long, the part around a position."""
     text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
+    if len(text) <= _SHOWN:
+        return text
+    begin = max(0, min(around - _SHOWN // 2, len(text) - _SHOWN))
+    return f"{'…' if begin else ''}{text[begin : begin + _SHOWN]}… ({len(text)} characters)"
+
+
+def _difference(one: object, other: object) -> int:
+    """Where the texts of two values begin to differ."""
+    pairs = zip(repr(one), repr(other), strict=False)
+    return next((place for place, (a, b) in enumerate(pairs) if a != b), 0)

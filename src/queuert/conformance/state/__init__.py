@@ -11,17 +11,22 @@ from queuert.conformance.state import (
     blockers,
     claim,
     claim_caps,
+    claim_next,
     claim_order,
     concurrency,
+    concurrency_blockers,
     create,
     dedup,
+    dedup_writes,
     delete,
     delete_cascade,
     fencing,
+    isolation,
     listing,
     listing_chains,
     migrations,
     next_available,
+    put_back,
     read,
     reap,
     renew,
@@ -31,15 +36,17 @@ from queuert.conformance.state import (
     transactions,
     trigger_retry,
     unblock,
+    unblock_chains,
     values,
 )
 from queuert.conformance.state.harness import StateHarness
 from queuert.conformance.state.store import STATE, open_store
 
 _ = (
-    values, create, read, blockers, unblock, dedup, claim, claim_order, claim_caps, settle, settle_continue, fencing,
-    renew, reap, next_available, trigger_retry, delete, delete_cascade, listing, listing_chains, stats,
-    transactions, concurrency, migrations,
+    values, create, read, blockers, unblock, unblock_chains, dedup, dedup_writes, claim, claim_order,
+    claim_caps, claim_next, settle, settle_continue, put_back, fencing, renew, reap, next_available,
+    trigger_retry, delete, delete_cascade, listing, listing_chains, stats, transactions, isolation,
+    concurrency, concurrency_blockers, migrations,
 )  # fmt: skip
 
 

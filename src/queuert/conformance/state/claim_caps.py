@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queuert.conformance.checks import equal
-from queuert.conformance.state.build import completed, new_job, put_back, queue, request
+from queuert.conformance.state.build import completed, given_back, new_job, put_back, queue, request
 from queuert.conformance.state.claim import ids
 from queuert.conformance.state.claim_order import taken
 from queuert.conformance.state.store import Store, case
@@ -55,6 +55,21 @@ async def other_types_do_not_count(store: Store) -> None:
     await store.claim(request(queue("other")))
     jobs = await ready(store, "task", 3)
     equal((await taken(store, request(queue("task", max_concurrency=2))))[0], jobs[:2], "claimed jobs")
+
+
+@case
+async def a_job_counts_in_every_queue_it_is_a_member_of(store: Store) -> None:
+    """What is taken through one queue uses up the room of every queue that has its type as a member."""
+    (urgent,) = await ready(store, "a", 1, priority=1)
+    await ready(store, "b", 1, priority=2)
+    for second_priority in (0, 1):
+        queues = [
+            queue("a", name="one", members=("a", "b"), max_concurrency=1),
+            queue("b", name="two", priority=second_priority, members=("a", "b"), max_concurrency=1),
+        ]
+        result = await store.claim(request(*queues))
+        equal((ids(result), result.more), ([urgent], False), "claimed jobs")
+        await store.settle(given_back(result.jobs[0]))
 
 
 @case

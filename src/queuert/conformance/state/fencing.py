@@ -103,6 +103,18 @@ async def after_reaping(store: Store) -> None:
 
 
 @case
+async def after_a_rollback(store: Store) -> None:
+    """The token of a claim that was rolled back is not given out again: who still has it has no effect."""
+    await store.start()
+    async with store.rolled_back() as tx:
+        never = await store.claim_one(tx=tx)
+    await refused(store, never, "after the rollback")
+    claimed = await store.claim_one()
+    await refused(store, never, "after the next claim")
+    equal((await store.settle(completed(claimed))).held, [True], "held by the next claim")
+
+
+@case
 async def after_the_end(store: Store) -> None:
     """A token has no effect on a job that has ended, however it did."""
     for status in ENDINGS:

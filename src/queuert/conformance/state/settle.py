@@ -7,8 +7,6 @@ from datetime import timedelta
 from queuert.conformance.checks import check, equal, present, same_json
 from queuert.conformance.state.build import (
     ERROR,
-    FUTURE,
-    PAST,
     WORKER,
     cancelled,
     completed,
@@ -26,7 +24,7 @@ from queuert.conformance.state.build import (
     waiting_for,
 )
 from queuert.conformance.state.store import Store, case
-from queuert.model import JobRow, Settled, Status, When
+from queuert.model import JobRow, Settled, Status
 
 SLACK = timedelta(seconds=20)
 ENDINGS: tuple[Status, ...] = ("completed", "failed", "cancelled", "expired")
@@ -85,68 +83,6 @@ async def completing_keeps_the_last_error(store: Store) -> None:
     row = await store.job(claimed.job.id)
     equal((row.status, row.attempt), ("completed", 2), "the job")
     same_json(row.last_error, ERROR, "last_error")
-
-
-@case
-async def putting_back(store: Store) -> None:
-    """A job put back is pending at its new time, with the error; its attempts stay and its claim is cleared."""
-    claimed = await store.running()
-    settled = await store.settle(put_back(claimed, schedule=later()))
-    equal(settled, Settled(held=[True], created=[None], unblocked=[]), "answer")
-    row = await store.job(claimed.job.id)
-    equal((row.status, row.attempt, row.completed_at), ("pending", 1, None), "the job")
-    delay = row.scheduled_at - present(row.last_attempt_at, "last_attempt_at")
-    check(abs(delay - timedelta(hours=1)) < SLACK, f"it must be due in an hour, is in {delay}")
-    same_json(row.last_error, ERROR, "last_error")
-    no_claim(row)
-    equal((await store.claim()).jobs, [], "claimed before its time")
-
-
-@case
-async def putting_back_to_a_moment(store: Store) -> None:
-    """A job put back to a moment has exactly that one, past or future; without a schedule it is due now."""
-    claimed = await store.running(schedule=When(at=PAST))
-    await store.settle(put_back(claimed, schedule=When(at=FUTURE)))
-    equal((await store.job(claimed.job.id)).scheduled_at, FUTURE, "a future moment")
-    await store.trigger(claimed.job.id)
-    await store.settle(put_back(await store.claim_one(), schedule=When(at=PAST)))
-    equal((await store.job(claimed.job.id)).scheduled_at, PAST, "a past moment")
-    await store.settle(put_back(await store.claim_one()))
-    row = await store.job(claimed.job.id)
-    check(abs(row.scheduled_at - row.created_at) < SLACK, "without a schedule it must be due now")
-    equal((await store.claim_one()).job.attempt, 4, "attempt of the next claim")
-
-
-@case
-async def putting_back_without_an_error(store: Store) -> None:
-    """Without an error, that of an earlier attempt stays."""
-    claimed = await store.running()
-    await store.settle(put_back(claimed))
-    await store.settle(put_back(await store.claim_one(), error=None))
-    same_json((await store.job(claimed.job.id)).last_error, ERROR, "last_error")
-
-
-@case
-async def the_latest_error_stays(store: Store) -> None:
-    """A later error takes the place of an earlier one."""
-    claimed = await store.running()
-    await store.settle(put_back(claimed))
-    await store.settle(failed(await store.claim_one(), b'{"code":"LATER"}'))
-    same_json((await store.job(claimed.job.id)).last_error, b'{"code":"LATER"}', "last_error")
-
-
-@case
-async def giving_back(store: Store) -> None:
-    """A job given back gets its attempt number back and keeps schedule and error; its claim is cleared."""
-    first = await store.running()
-    await store.settle(put_back(first, schedule=When(at=PAST)))
-    settled = await store.settle(given_back(await store.claim_one()))
-    equal(settled.held, [True], "held")
-    row = await store.job(first.job.id)
-    equal((row.status, row.attempt, row.scheduled_at), ("pending", 1, PAST), "the job")
-    same_json(row.last_error, ERROR, "last_error")
-    no_claim(row)
-    equal((await store.claim_one()).job.attempt, 2, "attempt of the next claim")
 
 
 @case

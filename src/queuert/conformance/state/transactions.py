@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queuert.conformance.checks import check, equal, raises
 from queuert.conformance.state.build import completed, continued, key, new_job, next_job
-from queuert.conformance.state.store import Store, case, settled_soon
+from queuert.conformance.state.store import Store, case
 from queuert.errors import JobIdExists
 
 
@@ -50,34 +50,6 @@ async def a_transaction_sees_its_own_writes(store: Store) -> None:
         equal([each.first.id for each in (await store.delete(job, tx=tx)).chains], [job], "deleted")
         equal(await store.list_jobs(tx=tx), [], "listing at the end")
     equal(await store.list_jobs(), [], "stored jobs")
-
-
-@case
-async def others_see_nothing_before_the_commit(store: Store) -> None:
-    """Another connection never sees what has not been committed; afterwards it sees all of it."""
-    other = await store.second()
-    before = await store.start()
-    job = new_job()
-    async with store.transaction() as tx:
-        await store.create(job, tx=tx)
-        await store.finish(before, tx=tx)
-        reading = store.spawn(other.statuses(before, job.id))
-        if await settled_soon(reading):
-            equal(reading.result(), ["pending", None], "what others see before the commit")
-    await reading
-    equal(await other.statuses(before, job.id), ["completed", "pending"], "what others see afterwards")
-
-
-@case
-async def others_never_see_what_is_rolled_back(store: Store) -> None:
-    """Another connection never sees what is rolled back."""
-    other = await store.second()
-    job = new_job()
-    async with store.rolled_back() as tx:
-        await store.create(job, tx=tx)
-        reading = store.spawn(other.statuses(job.id))
-        await settled_soon(reading)
-    equal(await reading, [None], "what others saw")
 
 
 @case

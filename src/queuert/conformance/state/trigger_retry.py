@@ -132,6 +132,17 @@ async def retried_twice(store: Store) -> None:
 
 
 @case
+async def named_twice_in_one_call(store: Store) -> None:
+    """A job that is named twice in a call is answered twice, with the same row."""
+    scheduled, broken = await store.start(schedule=later()), await store.start()
+    await store.settle(failed(broken))
+    first, second = await store.trigger(scheduled, scheduled)
+    equal((first, second), (await store.job(scheduled),) * 2, "triggered")
+    first, second = await store.retry(broken, broken)
+    equal((first, second), (await store.job(broken),) * 2, "retried")
+
+
+@case
 async def an_expired_job_is_not_retried(store: Store) -> None:
     """Only failure can be retried; a job past its deadline stays expired."""
     job = await store.start(deadline=When(at=PAST))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from queuert.conformance.checks import check, equal
+from queuert.conformance.checks import equal
 from queuert.conformance.state.blockers import UNSUCCESSFUL
 from queuert.conformance.state.build import (
     FUTURE,
     PAST,
     cancelled,
     completed,
-    continued,
     end_as,
-    new_id,
     new_ids,
     new_job,
-    next_job,
     waiting_for,
 )
 from queuert.conformance.state.store import Store, case
@@ -116,41 +112,6 @@ async def many_dependents(store: Store) -> None:
 
 
 @case
-async def freedom_is_not_passed_on(store: Store) -> None:
-    """A freed job has not completed: those that wait for its chain stay blocked."""
-    (source,) = await sources(store, 1)
-    middle = await store.start("middle", **behind(source))
-    last = await store.start(blockers=waiting_for(middle, chain_type="middle"))
-    equal(freed(await store.finish(source)), [middle], "freed by the first")
-    equal(await store.statuses(middle, last), ["pending", "blocked"], "statuses")
-    equal(freed(await store.finish(middle)), [last], "freed by the second")
-
-
-@case
-async def a_whole_line_in_one_call(store: Store) -> None:
-    """A chain and one that waits for it may complete in one call, and free what waits for both."""
-    (source,) = await sources(store, 1)
-    middle = await store.start(SOURCE, **behind(source))
-    last = await store.start(**behind(source, middle))
-    settled = await store.settle(completed(source), completed(middle))
-    equal(settled.held, [True, True], "held")
-    equal(await store.statuses(source, middle, last), ["completed", "completed", "pending"], "statuses")
-    check(last in freed(settled), "the last job must be reported as freed")
-
-
-@case
-async def a_continuation_does_not_free(store: Store) -> None:
-    """Only the end of a chain frees: a job that hands over to the next one does not."""
-    (source,) = await sources(store, 1)
-    job = await store.start(**behind(source))
-    claimed = await store.claim_one(SOURCE)
-    settled = await store.settle(continued(claimed, next_job(claimed.job, "second")))
-    equal((freed(settled), await store.statuses(job)), ([], ["blocked"]), "after the hand-over")
-    settled = await store.settle(completed(await store.claim_one("second")))
-    equal((freed(settled), await store.statuses(job)), ([job], ["pending"]), "after the end")
-
-
-@case
 async def unsuccessful_ends_do_not_free(store: Store) -> None:
     """A blocker that fails, expires or is cancelled leaves its dependents blocked."""
     for status in UNSUCCESSFUL:
@@ -244,54 +205,3 @@ async def a_savepoint_takes_the_freeing_back(store: Store) -> None:
             await store.finish(source, tx=tx)
         equal(await store.statuses(job, tx=tx), ["blocked"], "inside the transaction")
     equal(await store.statuses(source, job), ["pending", "blocked"], "after the commit")
-
-
-@case
-async def a_continuation_may_be_blocked(store: Store) -> None:
-    """A continuation with an open blocker is blocked, and freed like any other job."""
-    (source,) = await sources(store, 1)
-    claimed = await store.running()
-    following = next_job(claimed.job, **behind(source))
-    (made,) = (await store.settle(continued(claimed, following))).created
-    equal(made and (made.status, made.ready), ("blocked", False), "answer")
-    chain = await store.chain(claimed.job.id)
-    equal((chain.current.status, chain.current.blockers_left), ("blocked", 1), "the chain")
-    equal(freed(await store.finish(source)), [following.id], "unblocked")
-    equal([b.chain_id for b in (await store.claim_one()).blockers], [source], "blockers of the claimed job")
-
-
-@case
-async def blocked_by_a_chain_of_the_same_call(store: Store) -> None:
-    """A continuation and its blocker's completion in one call: the continuation is ready, and reported so."""
-    for blocker_first in (True, False):
-        (source,) = await sources(store, 1)
-        claimed = await store.running()
-        following = next_job(claimed.job, "next", **behind(source))
-        items = [completed(source), continued(claimed, following)]
-        settled = await store.settle(*(items if blocker_first else items[::-1]))
-        equal(settled.held, [True, True], "held")
-        row = await store.job(following.id)
-        equal((row.status, row.blockers_left), ("pending", 0), "the continuation")
-        made = [each for each in settled.created if each is not None]
-        reported = [each.ready for each in made] + [each.ready for each in settled.unblocked]
-        equal(sum(reported), 1, "reports that the continuation is ready")
-
-
-@case
-async def a_chain_created_behind_a_continuation(store: Store) -> None:
-    """Dependents added at any step of a chain are freed by its end."""
-    claimed = await store.running(SOURCE)
-    dependents: list[str] = [await store.start("dependent", **behind(claimed.job.id))]
-    for _ in range(3):
-        await store.settle(continued(claimed, next_job(claimed.job)))
-        claimed = await store.claim_one(claimed.job.type_name)
-        dependents.append(await store.start("dependent", **behind(claimed.job.chain_id)))
-    equal(freed(await store.settle(completed(claimed))), sorted(dependents), "unblocked")
-
-
-@case
-async def chains_without_dependents_free_nobody(store: Store) -> None:
-    """Completing unrelated chains reports nothing, and an unknown one neither."""
-    ids: Sequence[str] = await sources(store, 2)
-    settled = await store.settle(*(completed(each) for each in (*ids, new_id())))
-    equal((settled.held, settled.unblocked), ([True, True, False], []), "answer")

@@ -1,0 +1,103 @@
+"""Two connections at once: a blocker that completes while somebody begins to wait for it loses no wake-up."""
+
+from __future__ import annotations
+
+from queuert.conformance.checks import equal
+from queuert.conformance.state.build import (
+    continued,
+    new_job,
+    next_job,
+)
+from queuert.conformance.state.concurrency import expect_waiting
+from queuert.conformance.state.store import Store, case, settled_soon
+from queuert.conformance.state.unblock import SOURCE, behind, freed, sources
+
+
+@case
+async def started_while_its_blocker_completes(store: Store) -> None:
+    """A job whose start is not committed when its blocker completes is freed all the same."""
+    other = await store.second()
+    (source,) = await sources(store, 1)
+    async with store.transaction() as tx:
+        job = await store.start(tx=tx, **behind(source))
+        completing = store.spawn(other.finish(source))
+        await expect_waiting(completing, "the completion of a blocker")
+    equal(freed(await completing), [job], "freed by the completion")
+    row = await store.job(job)
+    equal((row.status, row.blockers_left), ("pending", 0), "the job")
+
+
+@case
+async def a_blocker_completes_while_it_is_named(store: Store) -> None:
+    """A job that is started while its blocker's completion is not committed is not blocked for ever."""
+    other = await store.second()
+    (source,) = await sources(store, 1)
+    job = new_job(**behind(source))
+    async with store.transaction() as tx:
+        await store.finish(source, tx=tx)
+        starting = store.spawn(other.create(job))
+        await expect_waiting(starting, "the start")
+    (made,) = await starting
+    equal((made.status, made.ready), ("pending", True), "answer")
+    row = await store.job(job.id)
+    equal((row.status, row.blockers_left), ("pending", 0), "the job")
+
+
+@case
+async def a_blocker_that_does_not_complete_after_all(store: Store) -> None:
+    """If the completion is rolled back, the job that was started meanwhile is blocked, and freed later."""
+    other = await store.second()
+    (source,) = await sources(store, 1)
+    job = new_job(**behind(source))
+    async with store.rolled_back() as tx:
+        await store.finish(source, tx=tx)
+        starting = store.spawn(other.create(job))
+        await settled_soon(starting)
+    await starting
+    equal(await store.statuses(source, job.id), ["pending", "blocked"], "statuses")
+    equal(freed(await store.finish(source)), [job.id], "freed later")
+
+
+@case
+async def a_blocker_hands_over_while_it_is_named(store: Store) -> None:
+    """A job started while its blocker hands over to the next job waits for the end of that chain."""
+    other = await store.second()
+    claimed = await store.running(SOURCE)
+    following = next_job(claimed.job)
+    async with store.transaction() as tx:
+        await store.settle(continued(claimed, following), tx=tx)
+        starting = store.spawn(other.start("late", **behind(claimed.job.id)))
+        await settled_soon(starting)
+    job = await starting
+    equal(await store.statuses(job), ["blocked"], "the job")
+    equal(freed(await store.finish(following.id)), [job], "freed at the end")
+
+
+@case
+async def two_blockers_complete_at_once(store: Store) -> None:
+    """Two blockers of one job that complete at once free it, exactly one of them reporting so."""
+    other = await store.second()
+    first, second = await sources(store, 2)
+    job = await store.start(**behind(first, second))
+    async with store.transaction() as tx:
+        one = await store.finish(first, tx=tx)
+        completing = store.spawn(other.finish(second))
+        await expect_waiting(completing, "the second completion")
+    two = await completing
+    equal((freed(one), freed(two)), ([], [job]), "freed by the first and by the second")
+    row = await store.job(job)
+    equal((row.status, row.blockers_left), ("pending", 0), "the job")
+
+
+@case
+async def deletion_against_a_new_dependent(store: Store) -> None:
+    """A chain that is named as a blocker by an uncommitted start is not deleted under it."""
+    other = await store.second()
+    (source,) = await sources(store, 1)
+    async with store.transaction() as tx:
+        job = await store.start(tx=tx, **behind(source))
+        deleting = store.spawn(other.delete(source))
+        await expect_waiting(deleting, "the deletion")
+    deleted = await deleting
+    equal({chain: list(jobs) for chain, jobs in deleted.waiting.items()}, {source: [job]}, "waiting")
+    equal(await store.statuses(source, job), ["pending", "blocked"], "jobs")
