@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from queuert.errors import InvalidArgument
 from queuert.model import Duration, seconds
 
+LONGEST = 100 * 365 * 86400.0
+"""A hundred years: what lies further in the future, no database can store as a date."""
+
 
 @dataclass(frozen=True)
 class Backoff:
@@ -20,20 +23,30 @@ class Backoff:
 
     def __post_init__(self) -> None:
         seconds(self.initial, "the initial backoff")
-        seconds(self.maximum, "the maximum backoff")
-        if not 1 <= self.multiplier < float("inf"):
+        if seconds(self.maximum, "the maximum backoff") > LONGEST:
+            raise InvalidArgument(f"the maximum backoff is {self.maximum!r}: a hundred years are the most")
+        if not _is_number(self.multiplier) or not 1 <= self.multiplier < float("inf"):
             raise InvalidArgument(f"the backoff's multiplier must be 1 or more, got {self.multiplier!r}")
-        if not 0 <= self.jitter <= 1:
+        if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
             raise InvalidArgument(f"the backoff's jitter must be between 0 and 1, got {self.jitter!r}")
 
     def delay(self, attempt: int) -> float:
         """Seconds to wait after this attempt, counted from 1."""
-        maximum = seconds(self.maximum, "maximum")
+        initial, maximum = seconds(self.initial, "initial"), seconds(self.maximum, "maximum")
         try:
-            delay = min(seconds(self.initial, "initial") * self.multiplier ** (attempt - 1), maximum)
+            delay = min(initial * float(self.multiplier) ** (attempt - 1), maximum)
         except OverflowError:
-            delay = maximum
+            delay = maximum if initial else 0.0
         return delay * (1 - self.jitter * random.random())
+
+
+def check_backoff(backoff: object, what: str) -> None:
+    if not isinstance(backoff, Backoff):
+        raise InvalidArgument(f"{what} must be a Backoff, got {backoff!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 JOB_BACKOFF = Backoff()

@@ -20,7 +20,9 @@ EXPIRED = "EXPIRED"
 
 
 def code_of(error: BaseException) -> str:
-    return error.code if isinstance(error, JobError) else UNHANDLED_ERROR
+    # A subclass may have its own __init__, and forget the code there.
+    code: object = getattr(error, "code", None) if isinstance(error, JobError) else None
+    return code if isinstance(code, str) and code else UNHANDLED_ERROR
 
 
 def record(code: str, message: str) -> bytes:
@@ -30,18 +32,26 @@ def record(code: str, message: str) -> bytes:
 
 def record_of(error: BaseException, code: str | None = None) -> bytes:
     """The record of an exception. Never raises, whatever the exception does when it is looked at."""
-    return _encode(code or code_of(error), type(error).__qualname__, _message(error), _traceback(error))
+    try:
+        return _encode(code or code_of(error), type(error).__qualname__, _message(error), _traceback(error))
+    except Exception as problem:
+        return record(code or UNHANDLED_ERROR, f"<this error cannot be shown: {type(problem).__name__}>")
 
 
 def _encode(code: str, type_name: str | None, message: str, trace: str | None) -> bytes:
-    fields: dict[str, Any] = {"code": _clean(code), "type": type_name, "message": _clean(message)}
-    fields["traceback"] = None if trace is None else _clean(trace, keep_end=True)
+    fields: dict[str, Any] = {
+        "code": _clean(code),
+        "type": None if type_name is None else _clean(type_name),
+        "message": _clean(message),
+        "traceback": None if trace is None else _clean(trace, keep_end=True),
+    }
     return msgspec.json.encode(fields)
 
 
 def _clean(text: str, *, keep_end: bool = False) -> str:
     """Text that every adapter can store. The end of a traceback is the part that tells."""
-    text = text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
+    # By the class: __str__ may return a string of a class of its own.
+    text = str.replace(text, "\0", "\\0").encode(errors="backslashreplace").decode()
     if len(text) <= MAX_TEXT:
         return text
     return "…" + text[-MAX_TEXT + 1 :] if keep_end else text[: MAX_TEXT - 1] + "…"

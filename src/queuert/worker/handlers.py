@@ -15,7 +15,7 @@ from queuert.jobs.job_type import JobType
 from queuert.jobs.registry import Registry
 from queuert.model import MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.worker.attempt import Attempt, SyncAttempt
-from queuert.worker.backoff import JOB_BACKOFF, Backoff
+from queuert.worker.backoff import JOB_BACKOFF, Backoff, check_backoff
 from queuert.worker.middleware import Middleware, Onion
 
 Conn = TypeVar("Conn", default=Any)
@@ -100,7 +100,7 @@ class Handlers(Generic[Conn]):
                     queue=queue,
                     settings=LeaseSettings(lease, renew_interval, backoff),
                     max_attempts=_positive(max_attempts, "max_attempts"),
-                    timeout=None if timeout is None else seconds(timeout, "timeout"),
+                    timeout=None if timeout is None else seconds(timeout, "timeout", minimum=0.001),
                     concurrency=_positive(concurrency, "concurrency"),
                 )
             )
@@ -180,6 +180,8 @@ def _plan(handler: Handler, registry: Handlers[Any], jobs: Registry, defaults: L
             f"job type {job_type.name!r}: a lease of {lease:g} s cannot be renewed every {renew_interval:g} s: "
             "it would end before; renew at least twice per lease"
         )
+    backoff = next((level.backoff for level in levels if level.backoff is not None), JOB_BACKOFF)
+    check_backoff(backoff, f"the backoff of job type {job_type.name!r}")
     return HandlerPlan(
         job_type=job_type,
         function=handler.function,
@@ -187,7 +189,7 @@ def _plan(handler: Handler, registry: Handlers[Any], jobs: Registry, defaults: L
         queue=handler.queue or job_type.queue,
         lease=lease,
         renew_interval=renew_interval,
-        backoff=next((level.backoff for level in levels if level.backoff is not None), JOB_BACKOFF),
+        backoff=backoff,
         max_attempts=handler.max_attempts,
         timeout=handler.timeout,
         concurrency=handler.concurrency,
@@ -213,6 +215,8 @@ def _check_function(type_name: str, function: Any) -> bool:
         ) from None
     except ValueError:
         pass  # some callables of C have no signature to look at
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidArgument(f"the handler of {type_name!r} is a generator: it must return its result, not yield")
     return inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004
     )

@@ -15,7 +15,7 @@ from typing_extensions import TypeVar
 from queuert.client.client import Client
 from queuert.errors import InvalidArgument, StorageError
 from queuert.model import Duration, seconds
-from queuert.worker.backoff import RECOVERY_BACKOFF, Backoff
+from queuert.worker.backoff import RECOVERY_BACKOFF, Backoff, check_backoff
 from queuert.worker.claiming import ClaimPolicy, Queue, check_cap
 from queuert.worker.handlers import Handlers, LeaseSettings, resolve
 from queuert.worker.middleware import Middleware, check_required
@@ -61,8 +61,10 @@ class Worker:
         cancel_on_abort: bool = True,
         loglevel: int | str | None = None,
     ) -> None:
-        registries = [handlers] if isinstance(handlers, Handlers) else list(handlers)
-        if name is not None and not _NAME.fullmatch(name):
+        if not isinstance(client, Client):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(f"a worker takes a client from queuert.connect(), got {client!r}")
+        registries = _registries(handlers)
+        if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument(f"{name!r} cannot be a worker's name: use 1 to 100 letters, digits, '.', '_' and '-'")
         for number, what in (
             (concurrency, "concurrency"),
@@ -73,6 +75,7 @@ class Worker:
             if number is not None and (type(number) is not int or number < 1):
                 raise InvalidArgument(f"{what} must be a number of 1 or more, got {number!r}")
         check_cap(cluster_cap, "cluster_cap")
+        check_backoff(recovery_backoff, "recovery_backoff")
         plans = resolve(registries, client.jobs, LeaseSettings(lease, renew_interval, backoff))
         if not plans:
             raise InvalidArgument("a worker needs at least one handler: register it with @handlers.handles(…)")
@@ -185,3 +188,11 @@ class Worker:
             if type(error) is not StorageError and not isinstance(error, OSError):
                 raise
             logger.error("the database does not answer yet, the worker goes on trying: %s", error)
+
+
+def _registries(handlers: Any) -> list[Handlers[Any]]:
+    if isinstance(handlers, Handlers):
+        return [handlers]  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(handlers, list | tuple):
+        return list(handlers)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+    raise InvalidArgument(f"a worker takes Handlers, or a list of them, got {handlers!r}")
