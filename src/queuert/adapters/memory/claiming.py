@@ -30,11 +30,15 @@ class _Room:
 class _Lane:
     """The ready jobs of one type in a claim."""
 
-    __slots__ = ("index", "leased_until", "left", "queue")
+    __slots__ = ("counted_in", "index", "leased_until", "left", "queue")
 
-    def __init__(self, index: TypeIndex, queue: _Room, limit: int, leased_until: datetime) -> None:
+    def __init__(
+        self, index: TypeIndex, queue: _Room, counted_in: Sequence[_Room], limit: int, leased_until: datetime
+    ) -> None:
         self.index = index
         self.queue = queue
+        self.counted_in = counted_in
+        """Its own queue, and every other one that has the type as a member."""
         self.left = limit
         self.leased_until = leased_until
 
@@ -115,7 +119,8 @@ def _claim_from(
                 return True
             taken.append(_take(tables, entry[2], request.worker, lane))
             lane.left -= 1
-            lane.queue.left -= 1
+            for room in lane.counted_in:
+                room.left -= 1
             cluster.left -= 1
         following = lane.index.head(now)
         if following is None:
@@ -128,16 +133,15 @@ def _claim_from(
 def _heads(tables: Tables, queues: Iterable[QueueLimit]) -> list[_Head]:
     now = tables.now
     heads: list[_Head] = []
-    for queue in queues:
-        room = _Room(_UNLIMITED)
-        if queue.max_concurrency is not None:
-            room.left = queue.max_concurrency - _running(tables, queue.members)
+    rooms = [(queue, _Room(_room(tables, queue))) for queue in queues]
+    for queue, room in rooms:
         for limit in queue.types:
             index = tables.types.get(limit.name)
             entry = None if index is None else index.head(now)
             if index is not None and entry is not None:
                 until = after(now, limit.lease)
-                heads.append((entry, len(heads), _Lane(index, room, limit.limit, until)))
+                counted_in = [each for other, each in rooms if each is room or limit.name in other.members]
+                heads.append((entry, len(heads), _Lane(index, room, counted_in, limit.limit, until)))
     heapify(heads)
     return heads
 
@@ -155,6 +159,12 @@ def _take(tables: Tables, job_id: str, worker: str, lane: _Lane) -> Claimed:
     )
     tables.put(row)
     return Claimed(row, row.deadline is not None and row.deadline <= now, tables.blockers(job_id))
+
+
+def _room(tables: Tables, queue: QueueLimit) -> int:
+    if queue.max_concurrency is None:
+        return _UNLIMITED
+    return queue.max_concurrency - _running(tables, queue.members)
 
 
 def _running(tables: Tables, types: Iterable[str]) -> int:

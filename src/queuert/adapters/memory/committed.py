@@ -37,7 +37,7 @@ class CommittedView(View):
         row = self._live.current(chain_id)
         while row is not None:  # back over the jobs that the transaction has added
             before = self.job(row.id)
-            if before is not None and before.continued_to is None:
+            if before is not None and before.chain_id == chain_id and before.continued_to is None:
                 return before
             row = self._live.previous(row) if row.chain_index else None
         deleted = list(self.chain_jobs(chain_id))
