@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Generic, Literal, TypeVar, get_args
 
 import msgspec
@@ -45,14 +45,17 @@ def seconds(duration: Duration, what: str, *, minimum: float = 0) -> float:
 
 
 def aware(moment: datetime, what: str) -> datetime:
-    """An aware datetime, or a clear error: a naive one means something else on each machine."""
+    """An aware datetime in UTC, or a clear error: a naive one means something else on each machine."""
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(f"{what} must be a datetime, got {type(moment).__name__}")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidArgument(
             f"{what} must say its time zone, got the naive {moment!r}: use datetime.now(timezone.utc)"
         )
-    return moment
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise InvalidArgument(f"{what} must lie between the years 1 and 9999 in UTC, got {moment!r}") from None
 
 
 class When(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypedDict, cast
 
@@ -148,6 +148,8 @@ class BaseClient(Generic[Conn]):
         self, tx: Transaction[Conn], jobs: Sequence[Job[Any, Any]], options: StartOptions, operation: str
     ) -> Plan[list[Chain[Any]], Conn]:
         connection = self._writing(operation, tx)
+        if not isinstance(jobs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(f"start_many() takes a list of jobs, got {jobs!r}")
         _check_keywords(operation, options, StartOptions)
         extra = make_options(**options) if options else None
         return create.start(self.engine, tx.hooks, jobs, extra), connection
