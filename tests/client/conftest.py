@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.worlds import KINDS, Database, Flavour, World
 
 from queuert.client.client import Client
-from tests.support.worlds import KINDS, Database, Flavour, World
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: "-".join(kind))

@@ -7,13 +7,12 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from tests.support.jobs import After, Charge, Close, Greet, Nothing, Rate, Receipt, Report, Reserve
+from tests.support.worlds import START, World, claim, complete, fail, start, status_of, try_to_end
 
 from queuert.client.client import Client
 from queuert.errors import ChainInUse, ChainNotFound, ChainNotRetryable, ChainNotTriggerable
 from queuert.jobs import Chain
-from tests.support.jobs import After, Charge, Close, Greet, Nothing, Rate, Receipt, Report, Reserve
-from tests.support.worlds import START, World, claim, complete, fail, start, status_of, try_to_end
-
 
 # Trigger
 

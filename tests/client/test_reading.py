@@ -8,6 +8,9 @@ from uuid import uuid4
 
 import msgspec
 import pytest
+from tests.support.jobs import JOBS, After, Charge, Greet, Nothing, Rate, Receipt, Report, Reserve, Send
+from tests.support.naming import short
+from tests.support.worlds import START, World, claim, complete, end, fail, start
 
 from queuert.client.client import Client
 from queuert.errors import (
@@ -19,8 +22,6 @@ from queuert.errors import (
     UnknownJobType,
 )
 from queuert.jobs import Chain, EntryJob
-from tests.support.jobs import JOBS, After, Charge, Greet, Nothing, Rate, Receipt, Report, Reserve, Send
-from tests.support.worlds import START, World, claim, complete, end, fail, start
 
 
 class Retired(EntryJob[int], name="retired"):
@@ -66,7 +67,7 @@ async def test_what_is_not_there_is_none(client: Client[Any]) -> None:
     assert await client.get_job(Greet, unknown) is None
 
 
-@pytest.mark.parametrize("odd", ["", "\0", "x" * 100_000, "' OR 1=1 --", "%"], ids=repr)
+@pytest.mark.parametrize("odd", ["", "\0", "x" * 100_000, "' OR 1=1 --", "%"], ids=short)
 async def test_ids_that_cannot_be_are_not_there(client: Client[Any], odd: str) -> None:
     await start(client, Greet())
     assert await client.get_chain(odd) is None

@@ -8,6 +8,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.support.jobs import JOBS, After, Charge, Close, Greet, Nothing, Rate, Reserve
+from tests.support.naming import short
+from tests.support.worlds import START, World, claim, complete, end, start, status_of
 
 from queuert.client.client import Client
 from queuert.errors import (
@@ -20,8 +23,6 @@ from queuert.errors import (
 )
 from queuert.jobs import Chain, EntryJob
 from queuert.model import DEFAULT_PRIORITY, Dedup
-from tests.support.jobs import JOBS, After, Charge, Close, Greet, Nothing, Rate, Reserve
-from tests.support.worlds import START, World, claim, complete, end, start, status_of
 
 
 class Stranger(EntryJob[None], name="stranger"):
@@ -108,7 +109,7 @@ async def test_start_many_takes_any_iterable_of_jobs(client: Client[Any], world:
         ({"at": START - timedelta(days=1)}, START - timedelta(days=1)),
         ({"after": 0.000001}, START + timedelta(microseconds=1)),
     ],
-    ids=str,
+    ids=short,
 )
 async def test_schedule(client: Client[Any], options: dict[str, Any], expected: datetime) -> None:
     chain = await start(client, Greet(), **options)
@@ -140,7 +141,7 @@ async def test_priority_has_the_range_of_a_32_bit_integer(client: Client[Any], p
     assert job.priority == priority
 
 
-@pytest.mark.parametrize("deadline", [60, timedelta(minutes=1), START + timedelta(minutes=1)], ids=repr)
+@pytest.mark.parametrize("deadline", [60, timedelta(minutes=1), START + timedelta(minutes=1)], ids=short)
 async def test_deadline(client: Client[Any], world: World, deadline: Any) -> None:
     chain = await start(client, Greet(), deadline=deadline)
     job = await client.get_job(chain.id)
@@ -177,7 +178,7 @@ async def test_an_explicit_id_is_the_id_of_the_chain(client: Client[Any]) -> Non
 )
 async def test_an_id_that_is_no_uuid_is_refused(client: Client[Any], world: World, bad: str) -> None:
     before = world.snapshot()
-    with pytest.raises(InvalidJobId, match="is not a UUID|canonical") as caught:
+    with pytest.raises(InvalidJobId, match=r"is not a UUID|canonical") as caught:
         await start(client, Greet(), id=bad)
 
     assert caught.value.job_id == bad
@@ -351,7 +352,7 @@ async def test_a_blocker_that_lies_about_its_type_is_refused_by_the_database(cli
     assert world.count() == 1
 
 
-@pytest.mark.parametrize("wrong", ["an id", None, 7, Greet()], ids=repr)
+@pytest.mark.parametrize("wrong", ["an id", None, 7, Greet()], ids=short)
 async def test_a_blocker_is_a_chain(client: Client[Any], world: World, wrong: Any) -> None:
     with pytest.raises(JobTypeValidationError):
         await start(client, After(greeting=wrong))
@@ -457,9 +458,7 @@ async def test_a_deleted_chain_lets_its_key_go(client: Client[Any]) -> None:
 
 async def test_the_same_key_twice_in_one_batch_is_one_chain(client: Client[Any], world: World) -> None:
     async with client.transaction() as tx:
-        first, second, third = await client.start_many(
-            tx, [Greet(who=name).set(dedup="k") for name in ("a", "b", "c")]
-        )
+        first, second, third = await client.start_many(tx, [Greet(who=name).set(dedup="k") for name in ("a", "b", "c")])
     assert (first.id, first.id) == (second.id, third.id)
     assert [chain.deduplicated for chain in (first, second, third)] == [False, True, True]
     assert world.count() == 1
@@ -505,9 +504,7 @@ async def test_a_running_chain_still_holds_its_key(client: Client[Any]) -> None:
 # Large
 
 
-async def test_a_10_mb_input_is_stored_and_warned_about_once(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_10_mb_input_is_stored_and_warned_about_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     who = "é" * 5_000_000
     async with world.client(JOBS) as client:
         chain = await start(client, Greet(who=who))

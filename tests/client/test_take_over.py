@@ -7,6 +7,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.support.jobs import After, Charge, Close, Greet, Nothing, Rate, Receipt, Report, Reserve, Send
+from tests.support.naming import short
+from tests.support.worlds import START, World, claim, complete, end, fail, start, status_of, try_to_end
 
 from queuert.client.client import Client
 from queuert.errors import (
@@ -22,8 +25,6 @@ from queuert.errors import (
     UnknownJobType,
 )
 from queuert.jobs import Chain, EntryJob
-from tests.support.jobs import After, Charge, Close, Greet, Nothing, Rate, Receipt, Report, Reserve, Send
-from tests.support.worlds import START, World, claim, complete, end, fail, start, status_of, try_to_end
 
 
 class Stranger(EntryJob[None], name="stranger"):
@@ -275,7 +276,7 @@ async def test_taking_a_job_from_a_running_worker(client: Client[Any], world: Wo
         (Send(order_id=1, payment_id="p"), "invalid_continuation"),
         (Stranger(), "invalid_continuation"),
     ],
-    ids=lambda value: type(value).__name__ if not isinstance(value, str) else value[:8],
+    ids=short,
 )
 async def test_an_invalid_result_leaves_nothing_half_written(
     client: Client[Any], world: World, result: Any, code: str

@@ -10,19 +10,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.support.jobs import Greet, Nothing
+from tests.support.worlds import World, start, status_of
 
 from queuert.client.client import Client
 from queuert.errors import (
     InvalidArgument,
-    QueuertError,
     TransactionClosed,
     TransactionMisused,
     TransactionNested,
     TransactionRequired,
 )
 from queuert.transaction import Transaction
-from tests.support.jobs import Greet, Nothing
-from tests.support.worlds import World, start, status_of
 
 Mutation = Callable[[Client[Any], Any], Any]
 
@@ -461,10 +460,8 @@ async def test_a_joined_deferred_transaction_is_refused_before_it_deadlocks(clie
     async with client.after_commit(own.raw) as tx:
         own.raw.execute("BEGIN")
         own.raw.execute("SELECT count(*) FROM orders").fetchall()
-        try:
+        with pytest.raises(TransactionMisused, match="BEGIN IMMEDIATE"):
             await client.start(tx, Greet())
-        except QueuertError as error:
-            assert "IMMEDIATE" in str(error)
         own.raw.execute("ROLLBACK")
     own.close()
     assert world.count() == 0

@@ -12,6 +12,9 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from tests.support.jobs import Charge, Greet, Receipt, Reserve
+from tests.support.naming import short
+from tests.support.worlds import World, claim, complete, end, fail, start
 
 from queuert.adapters.in_process import InProcessNotify, SyncInProcessNotify
 from queuert.client.client import Client
@@ -26,8 +29,6 @@ from queuert.errors import (
 )
 from queuert.jobs import Chain
 from queuert.ports.notify import Callback, Dispose
-from tests.support.jobs import Charge, Greet, Receipt, Reserve
-from tests.support.worlds import World, claim, complete, end, fail, start
 
 NEVER = 3600.0
 """A poll interval that no test lives to see."""
@@ -183,7 +184,7 @@ async def test_a_chain_that_is_not_there(never: Client[Any]) -> None:
             await client.wait(ghost, timeout=30)
 
 
-@pytest.mark.parametrize("timeout", [0, 0.02, timedelta(milliseconds=20)], ids=str)
+@pytest.mark.parametrize("timeout", [0, 0.02, timedelta(milliseconds=20)], ids=short)
 async def test_time_runs_out(never: Client[Any], timeout: Any) -> None:
     async with never as client:
         chain = await start(client, Greet())
@@ -196,7 +197,7 @@ async def test_time_runs_out(never: Client[Any], timeout: Any) -> None:
         assert waiters(client) == []
 
 
-@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "5", True, timedelta(seconds=-1)], ids=repr)
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), "5", True, timedelta(seconds=-1)], ids=short)
 async def test_timeouts_are_checked(never: Client[Any], timeout: Any) -> None:
     async with never as client:
         chain = await start(client, Greet())
@@ -205,7 +206,7 @@ async def test_timeouts_are_checked(never: Client[Any], timeout: Any) -> None:
         assert waiters(client) == []
 
 
-@pytest.mark.parametrize("wrong", [None, 7, Greet()], ids=repr)
+@pytest.mark.parametrize("wrong", [None, 7, Greet()], ids=short)
 async def test_only_chains_are_waited_for(never: Client[Any], wrong: Any) -> None:
     async with never as client:
         with pytest.raises(InvalidArgument, match="expected a Chain"):
@@ -224,9 +225,7 @@ async def test_an_end_that_was_never_announced_is_found_when_time_runs_out(never
 
 
 @pytest.mark.parametrize("channel", ["none", "deaf", "broken"])
-async def test_polling_finds_what_was_not_heard(
-    world: World, channel: str, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_polling_finds_what_was_not_heard(world: World, channel: str, caplog: pytest.LogCaptureFixture) -> None:
     notify: Any = None
     if channel == "deaf":
         notify = Deaf(world.hub) if world.is_async else SyncDeaf(world.hub)

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import msgspec
+from tests.support.facade import awaited
+from tests.support.jobs import JOBS
 
 from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify, SyncInProcessNotify, SyncNoNotify
 from queuert.adapters.memory import MemoryConnection, MemoryStore, memory_state, sync_memory_state
@@ -22,8 +24,6 @@ from queuert.client.sync_client import SyncClient
 from queuert.jobs import Chain, Registry
 from queuert.model import Claimed, ClaimRequest, JobRow, QueueLimit, Settlement, Status, TypeLimit
 from queuert.ports.program import Program
-from tests.support.facade import awaited
-from tests.support.jobs import JOBS
 
 T = TypeVar("T")
 

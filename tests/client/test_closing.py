@@ -1,0 +1,113 @@
+"""A client that is closed, or was never opened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.support.jobs import Greet
+from tests.support.worlds import World, start
+
+from queuert.client.client import Client
+from queuert.errors import ClientClosed, QueuertError
+
+
+async def _enter(block: Any) -> None:
+    async with block:
+        raise AssertionError("the block was entered")
+
+
+CALLS: dict[str, Callable[[Client[Any], Any, Any], Any]] = {
+    "migrate": lambda client, tx, chain: client.migrate(),
+    "vacuum": lambda client, tx, chain: client.vacuum(),
+    "transaction": lambda client, tx, chain: _enter(client.transaction()),
+    "after_commit": lambda client, tx, chain: _enter(client.after_commit(object())),
+    "savepoint": lambda client, tx, chain: _enter(client.savepoint(tx)),
+    "start": lambda client, tx, chain: client.start(tx, Greet()),
+    "start_many": lambda client, tx, chain: client.start_many(tx, [Greet()]),
+    "get_chain": lambda client, tx, chain: client.get_chain(chain),
+    "get_chain of a type": lambda client, tx, chain: client.get_chain(Greet, chain.id),
+    "get_job": lambda client, tx, chain: client.get_job(chain.id),
+    "list_chains": lambda client, tx, chain: client.list_chains(),
+    "list_jobs": lambda client, tx, chain: client.list_jobs(Greet),
+    "list_chain_jobs": lambda client, tx, chain: client.list_chain_jobs(chain),
+    "list_blocked_jobs": lambda client, tx, chain: client.list_blocked_jobs(chain),
+    "get_blockers": lambda client, tx, chain: client.get_blockers(chain.id),
+    "stats": lambda client, tx, chain: client.stats(),
+    "trigger": lambda client, tx, chain: client.trigger(tx, chain),
+    "retry": lambda client, tx, chain: client.retry(tx, chain),
+    "cancel": lambda client, tx, chain: client.cancel(tx, chain),
+    "delete": lambda client, tx, chain: client.delete(tx, chain),
+    "take_over": lambda client, tx, chain: _enter(client.take_over(tx, chain)),
+    "wait": lambda client, tx, chain: client.wait(chain, timeout=5),
+    "entering again": lambda client, tx, chain: _enter(client),
+}
+
+
+def test_every_public_method_is_in_the_list() -> None:
+    public = {name for name in vars(Client) if not name.startswith("_")}
+    assert public - {"close", "flush"} == {name.split(" ")[0] for name in CALLS} - {"entering"}
+
+
+@pytest.mark.parametrize("call", CALLS)
+async def test_a_closed_client_refuses(world: World, call: str) -> None:
+    async with world.client() as client, client.transaction() as tx:
+        chain = await client.start(tx, Greet())
+    before = world.snapshot()
+    with pytest.raises(ClientClosed, match="closed"):
+        await CALLS[call](client, tx, chain)
+    assert world.snapshot() == before
+
+
+async def test_closing_twice_does_nothing(world: World) -> None:
+    client = world.client()
+    async with client:
+        await start(client, Greet())
+        await client.close()
+        await client.close()
+    await client.close()
+    assert world.count() == 1
+
+
+async def test_a_client_that_was_never_used_can_be_closed(world: World) -> None:
+    client = world.client()
+    await client.close()
+    with pytest.raises(ClientClosed):
+        await client.stats()
+
+
+async def test_a_client_closed_inside_its_own_transaction_rolls_back_or_commits_but_does_not_hang(world: World) -> None:
+    client = world.client()
+    async with asyncio.timeout(60):
+        async with client:
+            try:
+                async with client.transaction() as tx:
+                    await client.start(tx, Greet())
+                    await client.close()
+                    with pytest.raises(ClientClosed):
+                        await client.start(tx, Greet())
+            except QueuertError:
+                assert world.count() == 0
+            else:
+                assert world.count() == 1
+    async with world.client() as other:
+        await start(other, Greet())
+
+
+async def test_an_error_in_the_block_closes_the_client(world: World) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with world.client() as client:
+            raise ZeroDivisionError
+    with pytest.raises(ClientClosed):
+        await client.stats()
+
+
+async def test_closing_one_client_leaves_the_others_alone(world: World) -> None:
+    async with world.client() as one:
+        async with world.client() as two:
+            chain = await start(two, Greet())
+        assert await one.get_chain(chain) is not None
+        await start(one, Greet())
+    assert world.count() == 2

@@ -1,0 +1,110 @@
+"""The public names are a promise: this list changes only on purpose, together with the changelog."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import queuert
+from queuert import errors
+
+NAMES = [
+    "AbortReason",
+    "AbortSignal",
+    "Attempt",
+    "Backoff",
+    "BlockerNotFound",
+    "Chain",
+    "ChainCancelled",
+    "ChainEnded",
+    "ChainError",
+    "ChainExpired",
+    "ChainFailed",
+    "ChainInUse",
+    "ChainNotCompleted",
+    "ChainNotFound",
+    "ChainNotRetryable",
+    "ChainNotTriggerable",
+    "Client",
+    "ClientClosed",
+    "Codec",
+    "Completion",
+    "Dedup",
+    "DuplicateJobType",
+    "EntryJob",
+    "Handlers",
+    "InvalidArgument",
+    "InvalidCursor",
+    "InvalidJobId",
+    "InvalidJobType",
+    "Job",
+    "JobError",
+    "JobIdExists",
+    "JobNotFound",
+    "JobRecord",
+    "JobTypeError",
+    "JobTypeMismatch",
+    "JobTypeValidationError",
+    "JobTypes",
+    "Key",
+    "Middleware",
+    "OwnershipLost",
+    "Page",
+    "PhaseError",
+    "PrepareAfterAutoSetup",
+    "Queue",
+    "QueuertError",
+    "Reschedule",
+    "SchemaTooNew",
+    "Status",
+    "StorageBusy",
+    "StorageError",
+    "StorageNotADatabase",
+    "StorageReadOnly",
+    "SyncAttempt",
+    "SyncClient",
+    "SyncCompletion",
+    "Transaction",
+    "TransactionClosed",
+    "TransactionError",
+    "TransactionMisused",
+    "TransactionNested",
+    "TransactionRequired",
+    "TypeStats",
+    "UnknownJobType",
+    "WaitTimeout",
+    "Worker",
+    "connect",
+    "connect_sync",
+]
+
+
+def test_the_public_names_are_these() -> None:
+    assert queuert.__all__ == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_there(name: str) -> None:
+    assert getattr(queuert, name) is not None
+
+
+def test_every_error_is_public() -> None:
+    defined = {
+        name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, BaseException)
+    }
+    assert {name for name in defined if not name.startswith("_")} <= set(NAMES)
+
+
+def test_nothing_else_looks_public() -> None:
+    """Submodules aside, what a user sees in the package is what it promises."""
+    seen = {name for name, value in vars(queuert).items() if not name.startswith("_") and not inspect.ismodule(value)}
+    assert seen == {name for name in NAMES if not name.startswith("_")}
+
+
+def test_every_error_has_one_root() -> None:
+    found = [
+        value for name in NAMES if inspect.isclass(value := getattr(queuert, name)) and issubclass(value, BaseException)
+    ]
+    assert len(found) > 30
+    assert all(issubclass(each, queuert.QueuertError) for each in found)
