@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import traceback
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from queuert.errors import JobError
+
+logger = logging.getLogger("queuert.worker")
 
 MAX_TEXT = 10_000
 
@@ -23,6 +28,15 @@ def code_of(error: BaseException) -> str:
     # A subclass may have its own __init__, and forget the code there.
     code: object = getattr(error, "code", None) if isinstance(error, JobError) else None
     return code if isinstance(code, str) and code else UNHANDLED_ERROR
+
+
+def log(error: BaseException, message: str, *args: object, extra: Mapping[str, object]) -> None:
+    """Log a failed attempt. An error that cannot be shown (nested too deep, say) must not cost the job its end."""
+    try:
+        logger.warning(message, *args, exc_info=error, extra=extra)
+    except Exception:
+        with suppress(Exception):
+            logger.warning(message, *args, extra=extra)
 
 
 def record(code: str, message: str) -> bytes:

@@ -13,6 +13,9 @@ from queuert.worker.held import Held
 
 logger = logging.getLogger("queuert.worker")
 
+RETRY_AFTER = 0.2
+"""Part of a turn to wait after a failure: there must be several tries before the lease ends."""
+
 
 class LeaseKeeper:
     def __init__(
@@ -27,20 +30,24 @@ class LeaseKeeper:
         self._renew = renew
         self._look_into = look_into
         self._abort = abort
-        # Twice per interval, so that each lease is renewed at the last turn before its interval is over.
-        self._turn = shortest_interval / 2
+        self._turn = shortest_interval
 
     async def run(self) -> None:
         """Never ends by itself: whatever goes wrong, the next turn tries again."""
+        pause = self._turn
         while True:
-            await asyncio.sleep(self._turn)
+            await asyncio.sleep(pause)
             try:
                 await self.renew_due()
             except Exception:
-                logger.exception("renewing leases failed, trying again in %.1f s", self._turn)
+                pause = self._turn * RETRY_AFTER
+                logger.exception("renewing leases failed, trying again in %.2g s", pause)
                 self._give_up_expired()
+            else:
+                pause = self._turn
 
     async def renew_due(self) -> None:
+        """Renew what would be overdue at the next turn."""
         now = time.monotonic()
         due = [held for held in self._held.values() if now - held.renewed_at + self._turn > held.plan.renew_interval]
         if not due:

@@ -66,6 +66,12 @@ class Phases:
     def end(self) -> None:
         self.current = None
 
+    def problem(self) -> BaseException | None:
+        """What fails the attempt, now that the handler has ended, whatever it returned."""
+        if self.failure is None and self.current is not None:
+            return PhaseError(f"the handler returned inside {self.current}(), whose block it has never left")
+        return self.failure
+
     def left_open(self) -> AttemptTransaction[Any] | None:
         """The transaction that is open now that the handler has returned, and in which the job is to be settled."""
         return None
@@ -76,19 +82,21 @@ class AsyncPhases(Phases, Generic[Conn]):
         super().__init__(held)
         self._client = client
         self._attempt = attempt
+        self._inside: set[asyncio.Task[Any] | None] = set()
+        """The tasks that have used the open transaction: one of the client's own would make them wait for ever."""
         self.transaction: AttemptTransaction[Conn] | None = None
         """Open from the phase that needs it until the handler has returned and the attempt is settled in it."""
 
     def left_open(self) -> AttemptTransaction[Any] | None:
-        return self.transaction
+        return self._hand_over()
 
     @async_context
     async def prepare(self, mode: Mode) -> AsyncIterator[Transaction[Conn]]:
         self.begin("prepare", mode)
         async with self._user_code("prepare") as tx:
             yield tx
-        if mode == "staged" and self.transaction is not None:
-            transaction, self.transaction = self.transaction, None
+        transaction = self._hand_over() if mode == "staged" else None
+        if transaction is not None:
             try:
                 # Shielded: a cancelled handler must not leave a commit half-way.
                 await asyncio.shield(transaction.commit())
@@ -104,30 +112,47 @@ class AsyncPhases(Phases, Generic[Conn]):
 
     @async_context
     async def _user_code(self, phase: Phase) -> AsyncIterator[Transaction[Conn]]:
-        task = asyncio.current_task()
-        client = self._client
         try:
-            if self.transaction is None:
-                self.transaction = AttemptTransaction(client, self.held)
-            tx = await self.transaction.open()
-            # A transaction of the client's own would wait for this one for ever, where there is one writer.
-            client._nesting.enter(task)
-            try:
-                async with client.savepoint(tx):
+            tx = await self._open()
+            async with self._client.savepoint(tx):
+                async with self.held.plan.onion.phase(phase, self._attempt, tx):
                     try:
-                        async with self.held.plan.onion.phase(phase, self._attempt, tx):
-                            yield tx
+                        yield tx
                     except BaseException as error:
-                        # Recorded here, before a rollback that may fail in its own way hides it.
+                        # Recorded here, before middleware swallows it or a rollback fails in its own way.
                         self.fail(error)
                         raise
-            finally:
-                client._nesting.leave(task)
+                if self.failure is not None:
+                    raise self.failure
         except BaseException as error:
             self.fail(error)
+            await self._roll_back()
             raise
         finally:
             self.end()
+
+    async def _open(self) -> Transaction[Conn]:
+        task = asyncio.current_task()
+        if task not in self._inside:
+            # Before anything waits for the database: where there is one writer, it might be this very task.
+            self._client._nesting.enter(task)
+            self._inside.add(task)
+        if self.transaction is None:
+            self.transaction = AttemptTransaction(self._client, self.held)
+        return await self.transaction.open()
+
+    async def _roll_back(self) -> None:
+        """At once: a handler that goes on after an error must not keep the database waiting."""
+        transaction = self._hand_over()
+        if transaction is not None:
+            await asyncio.shield(transaction.roll_back())
+
+    def _hand_over(self) -> AttemptTransaction[Conn] | None:
+        """The transaction, no longer the handler's."""
+        transaction, self.transaction = self.transaction, None
+        while self._inside:
+            self._client._nesting.leave(self._inside.pop())
+        return transaction
 
 
 class AttemptTransaction(Generic[Conn]):

@@ -9,20 +9,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
-from queuert.errors import OwnershipLost, QueuertError, Reschedule
-from queuert.model import NOW, Claimed, JobRow, Lease, Settled, Settlement, When, seconds
+from queuert.errors import InvalidArgument, OwnershipLost, Reschedule
+from queuert.model import Claimed, JobRow, Lease, Settled, Settlement, When, aware, seconds
 from queuert.operations.settle import completion, settle
 from queuert.ports.program import Program
 from queuert.ports.state import SyncStateAdapter
 from queuert.transaction import Hooks, Transaction
 from queuert.worker import failure
 from queuert.worker.abort import AbortReason, lost_reason
-from queuert.worker.backoff import Recovery
+from queuert.worker.backoff import LONGEST, Recovery
 from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.execution import Execution, Late, Outcome, Raised, Returned, SettledInThread
 from queuert.worker.held import Held
@@ -40,6 +40,8 @@ T = TypeVar("T")
 Conn = TypeVar("Conn")
 
 MAX_UNSETTLED = 1000
+CLEAN_UP = 5.0
+"""Seconds for what cannot be cut short when the worker stops: the ends of cancelled handlers, and settlements."""
 LOST: frozenset[AbortReason] = frozenset(("taken_by_another_worker", "not_found", "already_completed", "cancelled"))
 _LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the job stopped renewing its lease")
 
@@ -66,7 +68,9 @@ class WorkerRun(Generic[Conn]):
         self._watchdog = Watchdog(self._type_of_task)
         self._type_by_task: dict[asyncio.Task[Any], str] = {}
         self._engine_tasks: set[asyncio.Task[None]] = set()
-        self._stopping = False
+        self._stopping = asyncio.Event()
+        self._closed = False
+        """The run is over: what a handler that would not end still does has no effect."""
         self._hurry = asyncio.Event()
         self._quiet = asyncio.Event()
         """Nothing is held, and the last claim found nothing."""
@@ -90,6 +94,8 @@ class WorkerRun(Generic[Conn]):
 
     async def drain(self) -> None:
         """Until nothing is runnable, or the worker stops."""
+        if self._closed:
+            return
         self._wants_claim = True
         self._quiet.clear()
         self._wake.event.set()
@@ -99,50 +105,56 @@ class WorkerRun(Generic[Conn]):
         """End this run. True if every job was settled, False if some had to be aborted or left to their leases."""
         logger.info("worker %s stopping", self._worker_id, extra={"worker": self._worker_id})
         timeout = self._options.shutdown_timeout
-        self._stopping = True
+        self._stopping.set()
         self._wake.event.set()
-        clean = await self._within(timeout, self._main_ended(), self._all_ended.wait())
+        # A claim that is under way gives back what it gets, so from here on running handlers only become fewer.
+        clean = await self._handlers_ended(timeout)
         if not clean:
-            if self._main_task is not None:
-                self._main_task.cancel()
-            for held in list(self._held.values()):
-                if held.running:
-                    self._abort(held, "shutdown")
+            self._abort_running()
             # Cancelled handlers get a moment to clean up; threads cannot be cancelled and keep their leases.
-            await self._within(min(timeout, 5.0), self._async_handlers_ended(), hurried=False)
-        if not await self._within(max(timeout, 1.0), self._everything_settled(), hurried=False):
-            left = self._settler.give_up()
-            logger.error("worker %s stopped with %d results unsettled: those jobs will run again once their leases "
-                         "have ended", self._worker_id, left)  # fmt: skip
+            await self._within(CLEAN_UP, self._async_handlers_ended())
+        if not await self._within(max(timeout, CLEAN_UP), self._everything_settled()):
+            logger.error("worker %s stopped with results unsettled: those jobs will run again once their leases have "
+                         "ended", self._worker_id, extra={"worker": self._worker_id})  # fmt: skip
             clean = False
         await self._close()
         logger.info("worker %s stopped", self._worker_id, extra={"worker": self._worker_id, "clean": clean})
         return clean
 
     async def _close(self) -> None:
+        self._closed = True
         self._quiet.set()
-        if self._keeper_task is not None:
-            self._keeper_task.cancel()
-            await asyncio.gather(self._keeper_task, return_exceptions=True)
+        await self._settler.give_up()
+        left = {task for task in (self._main_task, self._keeper_task, *self._engine_tasks) if task is not None}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
         await self._wake.dispose()
         self._watchdog.stop()
 
-    async def _within(self, timeout: float, *waits: Any, hurried: bool = True) -> bool:
-        """Whether all of `waits` ended in time, and before a second signal."""
-        everything = asyncio.gather(*waits, return_exceptions=True)
-        second_signal = asyncio.ensure_future(self._hurry.wait()) if hurried else None
-        futures: list[asyncio.Future[Any]] = [everything] if second_signal is None else [everything, second_signal]
-        try:
-            await asyncio.wait(futures, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-            return everything.done()
-        finally:
-            for future in futures:
-                future.cancel()
-            await asyncio.gather(*futures, return_exceptions=True)
+    async def _handlers_ended(self, timeout: float) -> bool:
+        """Whether all handlers ended in time, and before a second signal."""
+        if self._busy_slots:
+            second_signal = asyncio.ensure_future(self._hurry.wait())
+            ended = asyncio.ensure_future(self._all_ended.wait())
+            await asyncio.wait((second_signal, ended), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+            second_signal.cancel()
+            ended.cancel()
+        return not self._busy_slots
 
-    async def _main_ended(self) -> None:
-        if self._main_task is not None:
-            await asyncio.shield(self._main_task)
+    def _abort_running(self) -> None:
+        for held in list(self._held.values()):
+            if held.running:
+                self._abort(held, "shutdown")
+
+    async def _within(self, timeout: float, work: Coroutine[Any, Any, None]) -> bool:
+        """Whether this came to its end in time."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait({task}, timeout=timeout)
+        if not task.done():
+            task.cancel()
+            return False
+        return True
 
     async def _async_handlers_ended(self) -> None:
         tasks = [held.task for held in self._held.values() if held.task is not None and held.plan.is_async]
@@ -150,6 +162,9 @@ class WorkerRun(Generic[Conn]):
             await asyncio.wait(tasks)
 
     async def _everything_settled(self) -> None:
+        if self._main_task is not None:
+            # Not cancelled: a claim that is under way would be lost, and its jobs left leased.
+            await asyncio.wait({self._main_task})
         while self._engine_tasks or self._settler.busy:
             if self._engine_tasks:
                 await asyncio.wait(self._engine_tasks)
@@ -158,7 +173,7 @@ class WorkerRun(Generic[Conn]):
     # The main loop
 
     async def _main(self) -> None:
-        while not self._stopping:
+        while not self._stopping.is_set():
             try:
                 await self._turn()
                 self._recovery.reset()
@@ -168,7 +183,8 @@ class WorkerRun(Generic[Conn]):
                     "worker %s: a turn of the main loop failed, trying again in %.1f s", self._worker_id, delay,
                     extra={"worker": self._worker_id},
                 )  # fmt: skip
-                await self._pause(delay)
+                # Not on the wake-up event: one that came before the failure would make this a busy loop.
+                await _wait_for(self._stopping, delay)
 
     async def _turn(self) -> None:
         """Fill the free slots, reap, then wait for a reason to do so again."""
@@ -181,7 +197,7 @@ class WorkerRun(Generic[Conn]):
             await self._poll()
         if self._wants_claim and self._has_room():
             return
-        if not self._wants_claim and not self._held:
+        if not self._held:
             self._quiet.set()
         await self._wait()
 
@@ -190,29 +206,30 @@ class WorkerRun(Generic[Conn]):
         await self._wake.listen()
         if not self._wants_claim:
             available = await self._run(self._engine.state.next_available_in(self._policy.types))
-            self._wants_claim = available == 0
-            self._due_at = None if not available else time.monotonic() + available
+            # Only ever added to: what happened here while the database was asked may be news to its answer.
+            if available == 0:
+                self._wants_claim = True
+            elif available is not None:
+                self._due_in(available)
+
+    def _due_in(self, delay: float) -> None:
+        """Look for jobs then, at the latest."""
+        due_at = time.monotonic() + delay
+        self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)
 
     async def _wait(self) -> None:
         now = time.monotonic()
         until = min(self._poll_at, self._reap_at)
         if self._due_at is not None:
             until = min(until, self._due_at)
-        if until > now and not self._stopping:
-            await self._pause(until - now)
+        if until > now and not self._stopping.is_set():
+            await _wait_for(self._wake.event, until - now)
         self._wake.event.clear()
         if self._due_at is not None and time.monotonic() >= self._due_at:
             self._due_at = None
             self._wants_claim = True
-        if await self._wake.should_claim(able=self._has_room() and not self._stopping):
+        if await self._wake.should_claim(able=self._has_room() and not self._stopping.is_set()):
             self._wants_claim = True
-
-    async def _pause(self, delay: float) -> None:
-        try:
-            async with asyncio.timeout(delay):
-                await self._wake.event.wait()
-        except TimeoutError:
-            return
 
     def _has_room(self) -> bool:
         return self._request() is not None
@@ -236,8 +253,7 @@ class WorkerRun(Generic[Conn]):
         if result.more:
             self._wants_claim = True
         if result.next_in is not None:
-            due_at = time.monotonic() + result.next_in
-            self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)
+            self._due_in(result.next_in)
         for claimed in result.jobs:
             self._begin(claimed, claimed_at)
 
@@ -266,12 +282,16 @@ class WorkerRun(Generic[Conn]):
         row = claimed.job
         plan = self._plans[row.type_name]
         held = Held(claimed, plan, claimed_at)
+        before = self._held.get(row.id)
+        if before is not None and before.running:
+            # Its lease had ended, and the job has come back to us before we noticed.
+            self._abort(before, "taken_by_another_worker")
         self._held[row.id] = held
         self._quiet.clear()
-        if self._stopping:
+        if self._stopping.is_set():
             self._settler.add(held, Settlement(job_id=row.id, token=held.token, status="pending", give_back=True))
         elif claimed.expired:
-            self._expire(held)
+            self._settler.add(held, self._expired(held))
         elif plan.max_attempts is not None and row.attempt > plan.max_attempts:
             self._exhausted(held)
         else:
@@ -293,19 +313,24 @@ class WorkerRun(Generic[Conn]):
             held.timer.cancel()
         if not self._busy_slots:
             self._all_ended.set()
+        if self._closed:
+            logger.warning("job %s (%s) ended after its worker had stopped: what it returned is dropped, and it runs "
+                           "again once its lease has ended", held.row.id, held.row.type_name,
+                           extra=self._extra(held))  # fmt: skip
+            return
         # A task that was cancelled before its first step has no outcome of its own.
         outcome: Outcome = Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
         phases = held.phases
-        if phases is not None and phases.failure is not None and isinstance(outcome, Returned):
+        problem = None if phases is None else phases.problem()
+        if problem is not None and isinstance(outcome, Returned):
             # The handler has swallowed an error that a phase ended with: what it returned says nothing.
-            outcome = Raised(phases.failure)
+            outcome = Raised(problem)
         transaction = None if phases is None else phases.left_open()
         if transaction is None:
             self._conclude(held, outcome)
         else:
             self._spawn(self._conclude_in_transaction(held, outcome, transaction))
-        if self._policy.limited or self._wants_claim:
-            self._wants_claim = True
+        if self._wants_claim:
             self._wake.event.set()
 
     async def _conclude_in_transaction(
@@ -315,78 +340,88 @@ class WorkerRun(Generic[Conn]):
         if isinstance(outcome, Returned):
             try:
                 settlement = self._completion(held, outcome.value)
-
-                async def settle_here(tx: Transaction[Any]) -> None:
-                    program = settle(self._engine, tx.hooks, [(held.row, settlement)])
-                    settled = await self._client._run((program, tx.connection))
-                    if not settled.held[0]:
-                        raise OwnershipLost(held.row.id, "taken_by_another_worker")
-
-                await transaction.commit(settle_here)
-            except _BadResult as error:
-                await transaction.roll_back()
-                outcome = Raised(error, failure.SERIALIZATION_ERROR)
             except Exception as error:
-                # Rolled back; or, if the connection broke during COMMIT, perhaps not: then the token is gone, and
-                # the put-back that follows finds that out.
-                outcome = Raised(error)
+                outcome = Raised(error, failure.SERIALIZATION_ERROR)
             else:
-                self._on_settled(held, settlement, took_effect=True)
-                self._created_work()
-                return
-        else:
-            await transaction.roll_back()
+                try:
+                    await transaction.commit(lambda tx: self._settle_in(tx, held, settlement))
+                except Exception as error:
+                    # Rolled back; or, if the connection broke during COMMIT, perhaps not: then the token is gone,
+                    # and the put-back that follows finds that out.
+                    outcome = Raised(error)
+                else:
+                    self._on_settled(held, settlement, took_effect=True)
+                    self._created_work()
+                    return
+        await transaction.roll_back()
         self._conclude(held, outcome)
+
+    async def _settle_in(self, tx: Transaction[Any], held: Held, settlement: Settlement) -> None:
+        program = settle(self._engine, tx.hooks, [(held.row, settlement)])
+        settled = await self._client._run((program, tx.connection))
+        if not settled.held[0]:
+            raise OwnershipLost(held.row.id, "taken_by_another_worker")
 
     def _conclude(self, held: Held, outcome: Outcome) -> None:
         """What becomes of a job whose handler has ended, and which is not settled yet."""
+        if isinstance(outcome, SettledInThread):
+            self._forget(held)
+            self._created_work()
+            return
+        try:
+            settlement = self._settlement(held, outcome)
+        except Exception as error:
+            # What the handler returned cannot be stored, or the time it asked for is none.
+            code = failure.SERIALIZATION_ERROR if isinstance(outcome, Returned) else None
+            settlement = self._failed(held, error, code)
+        if settlement is None:
+            self._forget(held)
+        else:
+            self._settler.add(held, settlement)
+
+    def _settlement(self, held: Held, outcome: Returned | Raised | Late) -> Settlement | None:
+        """How the job goes on; None if that is not ours to say any more."""
         match outcome:
             case Returned(value):
-                try:
-                    self._settler.add(held, self._completion(held, value))
-                except _BadResult as error:
-                    self._fail(held, error, failure.SERIALIZATION_ERROR)
-            case SettledInThread():
-                self._forget(held)
-                self._created_work()
+                return self._completion(held, value)
             case Late():
-                self._expire(held)
+                return self._expired(held)
             case Raised(error, code):
-                self._raised(held, error, code)
+                return self._after_error(held, error, code)
 
-    def _raised(self, held: Held, error: BaseException, code: str | None) -> None:
+    def _after_error(self, held: Held, error: BaseException, code: str | None) -> Settlement | None:
         reason = held.signal.reason
-        if isinstance(error, OwnershipLost) or reason in LOST:
+        if reason in LOST or (isinstance(error, OwnershipLost) and error.job_id == held.row.id):
             logger.info("job %s (%s) was stopped: %s", held.row.id, held.row.type_name, reason or error,
                         extra=self._extra(held))  # fmt: skip
-            self._forget(held)
-        elif reason == "shutdown" and isinstance(error, asyncio.CancelledError):
-            self._settler.add(held, Settlement(job_id=held.row.id, token=held.token, status="pending"))
-        elif isinstance(error, Reschedule):
-            self._settler.add(held, self._rescheduled(held, error))
-        elif reason == "timeout":
-            self._fail(held, error, failure.TIMEOUT)
-        else:
-            self._fail(held, error, code)
+            return None
+        if reason == "shutdown" and isinstance(error, asyncio.CancelledError):
+            return Settlement(job_id=held.row.id, token=held.token, status="pending")
+        if isinstance(error, Reschedule):
+            return self._rescheduled(held, error)
+        if reason == "timeout":
+            return self._timed_out(held, error)
+        return self._failed(held, error, code)
 
     def _completion(self, held: Held, value: Any) -> Settlement:
-        try:
-            return completion(self._engine, held.row, value, token=held.token, worker=self._worker_id)
-        except QueuertError as error:
-            raise _BadResult(str(error)) from error
+        return completion(self._engine, held.row, value, token=held.token, worker=self._worker_id)
 
-    def _fail(self, held: Held, error: BaseException, code: str | None) -> None:
-        self._settler.add(held, self._failed(held, error, code))
+    def _timed_out(self, held: Held, error: BaseException) -> Settlement:
+        if isinstance(error, asyncio.CancelledError):
+            # That was our doing: say why.
+            cancelled, error = error, TimeoutError(f"the attempt took longer than {held.plan.timeout:g} s")
+            error.__cause__ = cancelled
+        return self._failed(held, error, failure.TIMEOUT)
 
     def _failed(self, held: Held, error: BaseException, code: str | None) -> Settlement:
         plan, row = held.plan, held.row
         last = plan.max_attempts is not None and row.attempt >= plan.max_attempts
         delay = plan.backoff.delay(row.attempt)
         code = code or failure.code_of(error)
-        logger.warning(
-            "attempt %d of job %s (%s) failed: %s, %s", row.attempt, row.id, row.type_name, code,
-            "that was the last one" if last else f"next one in {delay:.1f} s",
-            exc_info=error, extra={**self._extra(held), "error_code": code},
+        next_one = "that was the last one" if last else f"next one in {delay:.1f} s"
+        failure.log(
+            error, "attempt %d of job %s (%s) failed: %s, %s", row.attempt, row.id, row.type_name, code, next_one,
+            extra={**self._extra(held), "error_code": code},
         )  # fmt: skip
         return Settlement(
             job_id=row.id,
@@ -402,21 +437,18 @@ class WorkerRun(Generic[Conn]):
         return self._failed(held, error, None)
 
     def _rescheduled(self, held: Held, request: Reschedule) -> Settlement:
-        schedule = NOW if request.after is None else When(after=max(0.0, seconds(request.after, "after")))
+        cause = request.cause if request.cause is not None else request.__cause__
         return Settlement(
             job_id=held.row.id,
             token=held.token,
             status="pending",
-            error=None if request.cause is None else failure.record_of(request.cause),
-            schedule=When(at=request.at) if request.at is not None else schedule,
+            error=None if cause is None else failure.record_of(cause),
+            schedule=_asked_for(request),
         )
 
-    def _expire(self, held: Held) -> None:
+    def _expired(self, held: Held) -> Settlement:
         error = failure.record(failure.EXPIRED, "the deadline passed before the work began")
-        self._settler.add(
-            held,
-            Settlement(job_id=held.row.id, token=held.token, status="expired", error=error, worker=self._worker_id),
-        )
+        return Settlement(job_id=held.row.id, token=held.token, status="expired", error=error, worker=self._worker_id)
 
     def _exhausted(self, held: Held) -> None:
         """The job has used up its attempts without an end of its own: each time, its worker died or lost it."""
@@ -443,6 +475,8 @@ class WorkerRun(Generic[Conn]):
         if not took_effect:
             logger.info("job %s (%s) had moved on: its result was dropped", held.row.id, held.row.type_name,
                         extra=self._extra(held))  # fmt: skip
+            # Perhaps by ourselves, in a COMMIT whose answer got lost, and then nothing was announced.
+            self._created_work()
         elif settlement.status == "pending":
             self._put_back(settlement)
         self._forget(held)
@@ -450,8 +484,7 @@ class WorkerRun(Generic[Conn]):
     def _put_back(self, settlement: Settlement) -> None:
         """The job may be ours again when its time comes: a lost notification must not delay it."""
         if settlement.schedule.after:
-            due_at = time.monotonic() + settlement.schedule.after
-            self._due_at = due_at if self._due_at is None else min(self._due_at, due_at)
+            self._due_in(settlement.schedule.after)
         else:
             self._wants_claim = True
         self._wake.event.set()
@@ -465,7 +498,10 @@ class WorkerRun(Generic[Conn]):
         # Only if it is this claim: the same job may have been claimed again.
         if self._held.get(held.row.id) is held:
             del self._held[held.row.id]
-        if not self._held or self._policy.limited:
+        if self._policy.limited:
+            # The limits count what is held: this may have been what kept another job waiting.
+            self._wants_claim = True
+        if self._wants_claim or not self._held:
             self._wake.event.set()
 
     # Leases and ownership
@@ -534,5 +570,20 @@ class WorkerRun(Generic[Conn]):
         }
 
 
-class _BadResult(QueuertError):
-    """What the handler returned cannot be stored."""
+def _asked_for(request: Reschedule) -> When:
+    """The time that a handler asked for; `InvalidArgument` if no database could store it."""
+    if request.at is not None:
+        return When(at=aware(request.at, "Reschedule(at=…)"))
+    after = seconds(request.after or 0.0, "Reschedule(after=…)")
+    if after > LONGEST:
+        raise InvalidArgument(f"Reschedule(after={request.after!r}) lies too far ahead: a hundred years are the most")
+    return When(after=after)
+
+
+async def _wait_for(event: asyncio.Event, delay: float) -> None:
+    """Until the event is set, or the time is up."""
+    try:
+        async with asyncio.timeout(delay):
+            await event.wait()
+    except TimeoutError:
+        return

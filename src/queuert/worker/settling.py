@@ -50,7 +50,7 @@ class Settler:
         self._waiting.append((held, settlement))
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="queuert-settler")
-            self._task.add_done_callback(self._ended)
+            self._task.add_done_callback(_report_bug)
 
     @property
     def busy(self) -> bool:
@@ -59,24 +59,24 @@ class Settler:
     async def finish(self) -> None:
         """Wait until everything that was added is settled."""
         while self._task is not None:
-            await asyncio.shield(self._task)
+            await asyncio.wait({self._task})
 
-    def give_up(self) -> int:
-        """Drop what is not settled; it is run again once its lease has ended. Returns how many."""
+    async def give_up(self) -> None:
+        """Drop what is not settled; it is run again once its lease has ended."""
+        self._waiting = []
         if self._task is not None:
             self._task.cancel()
-        dropped, self._waiting = len(self._waiting), []
-        return dropped
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._task = None
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("the settler stopped; this is a bug in queuert", exc_info=task.exception())
+            await asyncio.wait({self._task})
+            self._task = None  # it clears itself, unless it never began
 
     async def _work(self) -> None:
-        while self._waiting:
-            group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
-            await self._settle_group(group)
+        try:
+            while self._waiting:
+                group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
+                await self._settle_group(group)
+        finally:
+            # Here, not in a callback: what is added between the last look and a callback would wait for ever.
+            self._task = None
 
     async def _settle_group(self, group: Sequence[Item]) -> None:
         recovery = Recovery(self._backoff)
@@ -108,3 +108,8 @@ class Settler:
             self._on_settled(held, settlement, took_effect=False)
             return
         await self._settle_group([(held, self._instead(held, error))])
+
+
+def _report_bug(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and task.exception() is not None:
+        logger.error("the settler stopped; this is a bug in queuert", exc_info=task.exception())

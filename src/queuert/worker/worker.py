@@ -64,8 +64,7 @@ class Worker:
         if not isinstance(client, Client):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument(f"a worker takes a client from queuert.connect(), got {client!r}")
         registries = _registries(handlers)
-        if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidArgument(f"{name!r} cannot be a worker's name: use 1 to 100 letters, digits, '.', '_' and '-'")
+        _check_name(name)
         for number, what in (
             (concurrency, "concurrency"),
             (max_claim_batch, "max_claim_batch"),
@@ -188,6 +187,11 @@ class Worker:
             if type(error) is not StorageError and not isinstance(error, OSError):
                 raise
             logger.error("the database does not answer yet, the worker goes on trying: %s", error)
+
+
+def _check_name(name: Any) -> None:
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+        raise InvalidArgument(f"{name!r} cannot be a worker's name: use 1 to 100 letters, digits, '.', '_' and '-'")
 
 
 def _registries(handlers: Any) -> list[Handlers[Any]]:
