@@ -7,7 +7,8 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future, wait
 from typing import Any
 
 import msgspec
@@ -47,6 +48,8 @@ class Late(msgspec.Struct, frozen=True):
 
 
 Outcome = Returned | Raised | SettledInThread | Late
+Confirm = Callable[[Any], Any]
+"""Called in a handler's thread before its transaction commits, with its result; returns the result that counts."""
 
 
 class Execution:
@@ -65,7 +68,7 @@ class Execution:
         plan = held.plan
         try:
             held.job = plan.job_type.decode_input(held.row.input, held.claimed.blockers)
-        except QueuertError as error:
+        except Exception as error:
             return Raised(error, SERIALIZATION_ERROR)
         try:
             if plan.is_async:
@@ -90,33 +93,39 @@ class Execution:
         phases: SyncPhases[Any] = SyncPhases(self._sync_client, held, self._loop)
         held.phases = phases
         attempt: SyncAttempt[Any, Any] = SyncAttempt(held, self._worker_id, phases)
+
+        async def run_body(confirm: Confirm) -> Outcome:
+            return await self._in_thread(lambda: self._thread_body(held, attempt, phases, confirm))
+
         if not held.plan.onion.all:
-            return await self._in_thread(lambda: self._thread_body(held, attempt, phases))
-        outcomes: list[Outcome] = []
+            return await run_body(lambda result: result)
+        call = CallInThread(run_body, self._loop)
+        try:
+            value = await held.plan.onion.call(attempt, call.run)
+        except BaseException as error:
+            await call.decide(Raised(error))
+            raise
+        return await call.decide(Returned(value))
 
-        async def innermost() -> Any:
-            outcome = await self._in_thread(lambda: self._thread_body(held, attempt, phases))
-            outcomes.append(outcome)
-            if isinstance(outcome, Raised):
-                raise outcome.error
-            return outcome.value if isinstance(outcome, Returned) else None
-
-        value = await held.plan.onion.call(attempt, innermost)
-        settled = outcomes and isinstance(outcomes[-1], SettledInThread)
-        return outcomes[-1] if settled else Returned(value)
-
-    def _thread_body(self, held: Held, attempt: BaseAttempt[Any, Any], phases: SyncPhases[Any]) -> Outcome:
+    def _thread_body(
+        self, held: Held, attempt: BaseAttempt[Any, Any], phases: SyncPhases[Any], confirm: Confirm
+    ) -> Outcome:
         """In the thread: the handler, and the end of its transaction if it left one open."""
         try:
             result = refuse_awaitable(held.plan.function(attempt))
-            if phases.failure is not None:
-                raise phases.failure
+            problem = phases.problem()
+            if problem is not None:
+                raise problem
             if phases.transaction is None:
                 return Returned(result)
+            result = confirm(result)
             self._complete_in_thread(held, phases, result)
+        except _BadResult as bad:
+            phases.roll_back(bad)
+            return Raised(bad.error, SERIALIZATION_ERROR)
         except BaseException as error:
-            phases.close(error)
-            return Raised(error, SERIALIZATION_ERROR if isinstance(error, _BadResult) else None)
+            phases.roll_back(error)
+            return Raised(error)
         return SettledInThread()
 
     def _complete_in_thread(self, held: Held, phases: SyncPhases[Any], result: Any) -> None:
@@ -124,12 +133,12 @@ class Execution:
         assert tx is not None
         try:
             settlement = completion(client.engine, held.row, result, token=held.token, worker=self._worker_id)
-        except QueuertError as error:
-            raise _BadResult(str(error)) from error
+        except Exception as error:
+            raise _BadResult(error) from error
         settled = run(client._provider, tx.connection, settle(client.engine, tx.hooks, [(held.row, settlement)]))
         if not settled.held[0]:
             raise OwnershipLost(held.row.id, "taken_by_another_worker")
-        phases.close(None)
+        phases.commit()
 
     async def _in_thread(self, body: Callable[[], Outcome]) -> Outcome:
         """A daemon thread per call: one that never ends must keep neither a pool nor the process from ending."""
@@ -141,7 +150,10 @@ class Execution:
                 finished.set_result(outcome)
 
         def work() -> None:
-            outcome = copied.run(body)
+            try:
+                outcome = copied.run(body)
+            except BaseException as error:
+                outcome = Raised(error)
             try:
                 self._loop.call_soon_threadsafe(deliver, outcome)
             except RuntimeError:
@@ -151,8 +163,71 @@ class Execution:
         return await finished
 
 
-class _BadResult(QueuertError):
+class CallInThread:
+    """A plain `def` handler inside middleware, which has the last word before the handler's transaction commits.
+
+    The handler's thread waits for it with its transaction open. Middleware may call the handler again: then what the
+    call before left open is rolled back.
+    """
+
+    def __init__(self, run_body: Callable[[Confirm], Awaitable[Outcome]], loop: asyncio.AbstractEventLoop) -> None:
+        self._run_body = run_body
+        self._loop = loop
+        self._body: asyncio.Future[Outcome] | None = None
+        self._verdict: Future[Outcome] | None = None
+
+    async def run(self) -> Any:
+        """What middleware awaits: the handler's result or error."""
+        await self.decide(Raised(CalledAgain()))
+        asked: asyncio.Future[Any] = self._loop.create_future()
+        self._verdict = verdict = Future[Outcome]()
+        self._body = body = asyncio.ensure_future(self._run_body(lambda result: self._confirm(asked, verdict, result)))
+        await asyncio.wait((body, asked), return_when=asyncio.FIRST_COMPLETED)
+        if not body.done():
+            return asked.result()
+        outcome = body.result()
+        if isinstance(outcome, Raised):
+            raise outcome.error
+        assert isinstance(outcome, Returned)
+        return outcome.value
+
+    async def decide(self, outcome: Returned | Raised) -> Outcome:
+        """Tell the thread, if it waits (or will), what the middleware made of it; what that led to."""
+        body, verdict, self._body, self._verdict = self._body, self._verdict, None, None
+        if body is None or verdict is None or body.done():
+            return outcome
+        verdict.set_result(outcome)
+        return await body
+
+    def _confirm(self, asked: asyncio.Future[Any], verdict: Future[Outcome], result: Any) -> Any:
+        """In the thread."""
+        self._loop.call_soon_threadsafe(_resolve, asked, result)
+        while not verdict.done():
+            wait((verdict,), timeout=1.0)
+            if self._loop.is_closed():
+                raise CalledAgain("the worker's event loop was closed before the attempt was settled")
+        outcome = verdict.result()
+        if isinstance(outcome, Raised):
+            raise outcome.error
+        assert isinstance(outcome, Returned)
+        return outcome.value
+
+
+class CalledAgain(QueuertError):
+    """Middleware has called the handler again: the call before has no effect."""
+
+
+def _resolve(future: asyncio.Future[Any], result: Any) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+class _BadResult(Exception):
     """What the handler returned cannot be stored."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 def refuse_awaitable(value: Any) -> Any:

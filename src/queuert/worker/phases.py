@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from typing_extensions import TypeVar
@@ -251,7 +253,7 @@ class SyncPhases(Phases, Generic[Conn]):
             yield tx
         if mode == "staged":
             try:
-                self.close(None)
+                self.commit()
             except BaseException as error:
                 self.fail(error)
                 raise
@@ -266,37 +268,42 @@ class SyncPhases(Phases, Generic[Conn]):
     def _user_code(self, phase: Phase, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:
         try:
             tx = self._open()
-            with self.client.savepoint(tx):
+            with self.client.savepoint(tx), self._middleware(phase, attempt, tx):
                 try:
-                    with self._middleware(phase, attempt, tx):
-                        yield tx
+                    yield tx
                 except BaseException as error:
                     self.fail(error)
                     raise
         except BaseException as error:
             self.fail(error)
+            self.roll_back(error)
             raise
         finally:
             self.end()
 
     @context
     def _middleware(self, phase: Phase, attempt: BaseAttempt[Any, Any], tx: Transaction[Conn]) -> Iterator[None]:
+        """Middleware is async: its block is held open by a task on the worker's loop, while this thread goes on."""
         onion = self.held.plan.onion
         if not onion.wraps(phase):
             yield
             return
-        block = onion.phase(phase, attempt, tx)
-        self._on_loop(block.__aenter__())
+        entered: Future[None] = Future()
+        leaving: Future[BaseException | None] = Future()
+        task = asyncio.run_coroutine_threadsafe(_hold(onion.phase(phase, attempt, tx), entered, leaving), self._loop)
+        entered.result()
         try:
             yield
         except BaseException as error:
-            self._on_loop(block.__aexit__(type(error), error, error.__traceback__))
+            leaving.set_result(error)
+            raised = task.result()
+            if raised is not None and raised is not error:
+                raise raised from error
             raise
-        self._on_loop(block.__aexit__(None, None, None))
-
-    def _on_loop(self, step: Any) -> Any:
-        """Middleware is async: it runs on the worker's loop while this thread waits."""
-        return asyncio.run_coroutine_threadsafe(step, self._loop).result()
+        leaving.set_result(None)
+        raised = task.result()
+        if raised is not None:
+            raise raised
 
     def _open(self) -> Transaction[Conn]:
         if self.transaction is None:
@@ -310,16 +317,32 @@ class SyncPhases(Phases, Generic[Conn]):
                 raise OwnershipLost(self.held.row.id, reason)
         return self.transaction
 
-    def close(self, error: BaseException | None) -> None:
-        """Commit, or roll back if there was an error."""
+    def commit(self) -> None:
         block, self._block, self.transaction = self._block, None, None
-        if block is None:
-            return
-        if error is None:
+        if block is not None:
             block.__exit__(None, None, None)
-            return
-        try:
-            block.__exit__(type(error), error, error.__traceback__)
-        except BaseException as raised:
-            if raised is not error:
-                raise
+
+    def roll_back(self, error: BaseException) -> None:
+        block, self._block, self.transaction = self._block, None, None
+        if block is not None:
+            # What else goes wrong here would only hide the error that led to it, which comes back out too.
+            with suppress(BaseException):
+                block.__exit__(type(error), error, error.__traceback__)
+
+
+async def _hold(
+    block: AbstractAsyncContextManager[None], entered: Future[None], leaving: Future[BaseException | None]
+) -> BaseException | None:
+    """Keep a block open until a thread says how it is to be left. What it raises is returned: it may be `SystemExit`,
+    which would end the loop."""
+    try:
+        async with block:
+            entered.set_result(None)
+            error = await asyncio.wrap_future(leaving)
+            if error is not None:
+                raise error
+    except BaseException as raised:
+        if not entered.done():
+            entered.set_exception(raised)
+        return raised
+    return None

@@ -40,8 +40,8 @@ T = TypeVar("T")
 Conn = TypeVar("Conn")
 
 MAX_UNSETTLED = 1000
-CLEAN_UP = 5.0
-"""Seconds for what cannot be cut short when the worker stops: the ends of cancelled handlers, and settlements."""
+CLEAN_UP = (1.0, 5.0)
+"""Seconds, at least and at most, for cancelled handlers to come to their end when the worker stops."""
 LOST: frozenset[AbortReason] = frozenset(("taken_by_another_worker", "not_found", "already_completed", "cancelled"))
 _LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the job stopped renewing its lease")
 
@@ -69,6 +69,7 @@ class WorkerRun(Generic[Conn]):
         self._type_by_task: dict[asyncio.Task[Any], str] = {}
         self._engine_tasks: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
+        self._migrated = True
         self._closed = False
         """The run is over: what a handler that would not end still does has no effect."""
         self._hurry = asyncio.Event()
@@ -82,7 +83,8 @@ class WorkerRun(Generic[Conn]):
 
     # Life
 
-    def start(self) -> None:
+    def start(self, *, migrated: bool) -> None:
+        self._migrated = migrated
         self._main_task = asyncio.create_task(self._main(), name=f"queuert-worker {self._worker_id}")
         self._keeper_task = asyncio.create_task(self._keeper.run(), name=f"queuert-leases {self._worker_id}")
         self._watchdog.start()
@@ -112,8 +114,8 @@ class WorkerRun(Generic[Conn]):
         if not clean:
             self._abort_running()
             # Cancelled handlers get a moment to clean up; threads cannot be cancelled and keep their leases.
-            await self._within(CLEAN_UP, self._async_handlers_ended())
-        if not await self._within(max(timeout, CLEAN_UP), self._everything_settled()):
+            await self._within(min(max(timeout, CLEAN_UP[0]), CLEAN_UP[1]), self._async_handlers_ended())
+        if not await self._within(max(timeout, 1.0), self._everything_settled()):
             logger.error("worker %s stopped with results unsettled: those jobs will run again once their leases have "
                          "ended", self._worker_id, extra={"worker": self._worker_id})  # fmt: skip
             clean = False
@@ -130,7 +132,8 @@ class WorkerRun(Generic[Conn]):
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         await self._wake.dispose()
-        self._watchdog.stop()
+        if self._main_task is not None:
+            self._watchdog.stop()
 
     async def _handlers_ended(self, timeout: float) -> bool:
         """Whether all handlers ended in time, and before a second signal."""
@@ -188,6 +191,9 @@ class WorkerRun(Generic[Conn]):
 
     async def _turn(self) -> None:
         """Fill the free slots, reap, then wait for a reason to do so again."""
+        if not self._migrated:
+            await self._client.migrate()
+            self._migrated = True
         if self._wants_claim:
             await self._fill()
         await self._reap()
@@ -317,6 +323,8 @@ class WorkerRun(Generic[Conn]):
             logger.warning("job %s (%s) ended after its worker had stopped: what it returned is dropped, and it runs "
                            "again once its lease has ended", held.row.id, held.row.type_name,
                            extra=self._extra(held))  # fmt: skip
+            if held.phases is not None and (left_open := held.phases.left_open()) is not None:
+                self._spawn(left_open.roll_back())
             return
         # A task that was cancelled before its first step has no outcome of its own.
         outcome: Outcome = Raised(asyncio.CancelledError()) if task.cancelled() else task.result()

@@ -13,7 +13,7 @@ from typing import Any, Self
 from typing_extensions import TypeVar
 
 from queuert.client.client import Client
-from queuert.errors import InvalidArgument, StorageError
+from queuert.errors import InvalidArgument, SchemaTooNew, StorageError, StorageNotADatabase, StorageReadOnly
 from queuert.model import Duration, seconds
 from queuert.worker.backoff import RECOVERY_BACKOFF, Backoff, check_backoff
 from queuert.worker.claiming import ClaimPolicy, Queue, check_cap
@@ -103,7 +103,11 @@ class Worker:
             cancel_on_abort=cancel_on_abort,
         )
         self._run: WorkerRun[Any] | None = None
+        self._start_task: asyncio.Task[None] | None = None
         self._stop_task: asyncio.Task[bool] | None = None
+        self._drains = 0
+        self._only_drains = False
+        """It was `drain()` that started the worker: the last one to end stops it again."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -114,22 +118,38 @@ class Worker:
 
     async def start(self) -> None:
         """Begin to work. Does nothing if the worker is running; waits for a stop that is under way."""
+        await self._start()
+        self._only_drains = False
+
+    async def _start(self) -> None:
         while self._stop_task is not None:
-            await asyncio.shield(self._stop_task)
-        if self._run is not None:
+            await asyncio.wait({self._stop_task})
+        if self._run is None:
+            self._run = WorkerRun(self.id, self._client, self._options)
+            self._start_task = asyncio.create_task(self._begin(self._run))
+        if self._start_task is None:
             return
-        self._run = run = WorkerRun(self.id, self._client, self._options)
+        starting = self._start_task
         try:
-            await self._ensure_schema()
+            await asyncio.shield(starting)
+        except asyncio.CancelledError:
+            if not starting.cancelled():
+                await self.stop()  # it is this call that was cancelled
+                raise
+
+    async def _begin(self, run: WorkerRun[Any]) -> None:
+        try:
+            run.start(migrated=await self._ensure_schema())
         except BaseException:
             self._run = None
             raise
-        run.start()
+        finally:
+            self._start_task = None
 
     async def stop(self) -> bool:
         """Stop: no new claims, running handlers finish within `shutdown_timeout`, then they are aborted.
 
-        True if everything was settled. May be called any number of times, from several tasks.
+        True if everything was settled. May be called any number of times, from several tasks, and during a start.
         """
         if self._stop_task is None:
             if self._run is None:
@@ -137,13 +157,31 @@ class Worker:
             self._stop_task = asyncio.create_task(self._end(self._run))
         return await asyncio.shield(self._stop_task)
 
+    async def _end(self, run: WorkerRun[Any]) -> bool:
+        try:
+            if self._start_task is not None:
+                self._start_task.cancel()
+                await asyncio.wait({self._start_task})
+            return await run.stop()
+        finally:
+            self._run = None
+            self._start_task = self._stop_task = None
+
     async def drain(self) -> None:
         """Work until nothing is runnable any more: for scripts and tests. Starts the worker if it is not running."""
+        if self._run is None or self._stop_task is not None:
+            self._only_drains = True
+        await self._start()
         if self._run is None:
-            async with self:
-                await self.drain()
-            return
-        await self._run.drain()
+            return  # somebody has stopped it meanwhile
+        self._drains += 1
+        try:
+            await self._run.drain()
+        finally:
+            self._drains -= 1
+            if self._only_drains and not self._drains:
+                self._only_drains = False
+                await self.stop()
 
     async def run(self) -> int:
         """Work until SIGTERM or SIGINT, then stop; a second signal stops at once.
@@ -161,32 +199,29 @@ class Worker:
         for number in _SIGNALS:
             loop.add_signal_handler(number, on_signal)
         try:
-            await self.start()
-            await told.wait()
+            starting = asyncio.ensure_future(self.start())
+            first_signal = asyncio.ensure_future(told.wait())
+            await asyncio.wait((starting, first_signal), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+            await first_signal
             return 0 if await self.stop() else 1
         finally:
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
 
-    async def _end(self, run: WorkerRun[Any]) -> bool:
-        try:
-            return await run.stop()
-        finally:
-            self._run = None
-            self._stop_task = None
-
-    async def _ensure_schema(self) -> None:
-        """A database that does not answer yet is no reason not to start: the main loop tries until it does."""
+    async def _ensure_schema(self) -> bool:
+        """Whether the schema is up to date. A database that does not answer yet is no reason not to start."""
         if not self._client._migrate_on_open:
-            return
+            return True
         try:
             await self._client.migrate()
-        except OSError as error:
+        except (SchemaTooNew, StorageNotADatabase, StorageReadOnly):
+            raise  # waiting will not mend it
+        except (StorageError, OSError) as error:
             logger.error("the database does not answer yet, the worker goes on trying: %s", error)
-        except StorageError as error:
-            if type(error) is not StorageError and not isinstance(error, OSError):
-                raise
-            logger.error("the database does not answer yet, the worker goes on trying: %s", error)
+            return False
+        return True
 
 
 def _check_name(name: Any) -> None:
