@@ -67,7 +67,7 @@ def test_a_wrong_state_adapter_fails(mutant: type[Any], case: str) -> None:
 
 
 def test_a_right_state_adapter_passes_the_same_way() -> None:
-    report = run_state_conformance_sync(harness_of(MemoryOperations), only=["fencing", "dedup"])
+    report = run_state_conformance_sync(harness_of(MemoryOperations), only=["fencing", "dedup", "dedup_writes"])
 
     assert len(report.passed) > 30
     assert not report.failed

@@ -77,7 +77,6 @@ async def it_follows_what_happens(store: Store) -> None:
 async def time_passes(store: Store) -> None:
     """A job that was for later is due when its time has come."""
     await store.start(schedule=later(0.2))
-    check((await store.next_available_in("task") or 0) > 0, "it must not be due at once")
     await store.elapse(0.3)
     equal(await store.next_available_in("task"), 0, "after its time")
 
