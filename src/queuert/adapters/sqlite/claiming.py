@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -11,7 +12,7 @@ from queuert.adapters.sqlite.reading import job_blockers
 from queuert.adapters.sqlite.rows import Row, add_seconds, job_of
 from queuert.adapters.sqlite.store import Store, array
 from queuert.adapters.sqlite.unit import as_unit
-from queuert.model import BlockerRow, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
+from queuert.model import BlockerRow, Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
 from queuert.ports.program import Program
 
 PROMOTED_AT_ONCE = 1000
@@ -33,11 +34,18 @@ class _Lane(msgspec.Struct):
     type_name: str
     priority: int
     left: int
-    queue: _Room
     leased_until: int
+    queue: _Room
+    counted_in: list[_Room]
+    """Its own queue, and every other one that has the type as a member."""
 
     def has_room(self) -> bool:
         return self.left > 0 and self.queue.left > 0
+
+    def take(self) -> None:
+        self.left -= 1
+        for room in self.counted_in:
+            room.left -= 1
 
 
 class _Choice(msgspec.Struct):
@@ -59,15 +67,13 @@ def _claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
     jobs = (yield from _take(store, request, choice.taken, now)) if choice.taken else []
     if choice.more:
         return ClaimResult(jobs, more=True)
-    if choice.more:
-        return ClaimResult(jobs, more=True)
     names = {limit.name for queue in request.queues for limit in queue.types}
     due: list[Row] = yield store("claim.next", types=array(list(names)), now=now)
     return ClaimResult(jobs, more=False, next_in=(due[0][0] - now) / 1_000_000 if due else None)
 
 
 def _take(store: Store, request: ClaimRequest, taken: Mapping[int, _Lane], now: int) -> Program[list[Claimed]]:
-    last: list[Row] = yield store("claim.tokens", number=len(taken))
+    last: list[Row] = yield store("claim.tokens", number=len(taken), nanoseconds=time.time_ns())
     rows: list[Row] = yield store(
         "claim.take",
         taken=array([(rowid, lane.leased_until) for rowid, lane in taken.items()]),
@@ -119,17 +125,21 @@ def _find(store: Store, request: ClaimRequest, running: Mapping[str, int], now: 
 
 def _lanes(request: ClaimRequest, running: Mapping[str, int], now: int) -> list[_Lane]:
     """The types that have room for a job."""
+    rooms = [(queue, _Room(_room_of(queue, running))) for queue in request.queues]
     lanes: list[_Lane] = []
-    for queue in request.queues:
-        room = _Room(_UNLIMITED)
-        if queue.max_concurrency is not None:
-            room.left = queue.max_concurrency - sum(running.get(name, 0) for name in set(queue.members))
-        lanes += [
-            _Lane(limit.name, queue.priority, limit.limit, room, add_seconds(now, limit.lease))
-            for limit in queue.types
-            if limit.limit > 0 and room.left > 0
-        ]
+    for queue, room in rooms:
+        for limit in queue.types:
+            if limit.limit > 0 and room.left > 0:
+                counted_in = [each for other, each in rooms if each is room or limit.name in other.members]
+                until = add_seconds(now, limit.lease)
+                lanes.append(_Lane(limit.name, queue.priority, limit.limit, until, room, counted_in))
     return lanes
+
+
+def _room_of(queue: QueueLimit, running: Mapping[str, int]) -> int:
+    if queue.max_concurrency is None:
+        return _UNLIMITED
+    return queue.max_concurrency - sum(running.get(name, 0) for name in set(queue.members))
 
 
 def _choose(
@@ -149,8 +159,7 @@ def _choose(
                 choice.more = choice.final = True
                 return choice
             choice.taken[rowid] = lane
-            lane.left -= 1
-            lane.queue.left -= 1
+            lane.take()
             if len(choice.taken) >= cluster:
                 return choice
         if seen[position] == head and lane.has_room():

@@ -9,10 +9,10 @@ CREATE INDEX {prefix}job_type ON {prefix}job (type_name, id);
 -- list_chains by type
 CREATE INDEX {prefix}job_first ON {prefix}job (type_name, id) WHERE chain_index = 0;
 
--- list_jobs and list_chains by status
+-- list_jobs and list_chains by status; stats
 CREATE INDEX {prefix}job_status ON {prefix}job (status, id) WHERE status <> 'completed';
 
--- list_jobs by type and status; stats
+-- list_jobs by type and status
 CREATE INDEX {prefix}job_type_status ON {prefix}job (type_name, status, id)
     WHERE status < 'pending' AND status <> 'completed';
 

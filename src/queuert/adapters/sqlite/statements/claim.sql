@@ -47,9 +47,10 @@ WHERE due IS NOT NULL
 ORDER BY due
 LIMIT 1;
 
--- Tokens are handed out from one counter, which only goes up.
+-- Tokens ascend. A rollback takes this counter back too, but a token that somebody has seen must not come again: so the
+-- counter follows the host's clock, in nanoseconds, whatever time the jobs are told.
 -- write: tokens
-UPDATE {prefix}token SET last = last + :number RETURNING last;
+UPDATE {prefix}token SET last = max(last + 1, :nanoseconds) + :number - 1 RETURNING last;
 
 -- `taken` holds [rowid, end of the lease]; the position in it makes the token.
 -- write: take

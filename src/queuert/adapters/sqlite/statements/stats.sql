@@ -1,10 +1,10 @@
--- Open and failed jobs by type. Locks nothing. Each count has an index that covers it and holds no completed job:
--- job_type_status, job_running, job_scheduled, job_ready.
+-- Open and failed jobs by type. Locks nothing. Each count has an index that holds no completed job: job_status,
+-- job_running, job_scheduled, job_ready.
 
 -- read: counts
 SELECT type_name, status, count(*), NULL
-FROM {prefix}job
-WHERE status < 'pending' AND status <> 'completed' AND (status = 'blocked' OR status = 'failed')
+FROM {prefix}job INDEXED BY {prefix}job_status
+WHERE status <> 'completed' AND status IN ('blocked', 'failed')
 GROUP BY type_name, status
 UNION ALL
 SELECT type_name, 'running', count(*), NULL FROM {prefix}job WHERE status = 'running' GROUP BY type_name
