@@ -43,6 +43,7 @@ REPLACEMENTS = [
     ("flush_async", "flush"),
     ("task = asyncio.current_task()", "thread = threading.get_ident()"),
     ("(task)", "(thread)"),
+    ("(task, opened)", "(thread, opened)"),
     ("self.get_chain, self._ended_chains, poll_interval", "self.get_chain, poll_interval"),
     ("from queuert.operations import queries\n", ""),
 ]

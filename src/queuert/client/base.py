@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypedDict, cast
@@ -235,21 +236,42 @@ class Nesting:
     """Who has a transaction open. A second one in the same task or thread would wait for the first for ever."""
 
     def __init__(self) -> None:
-        self._holders: set[Hashable] = set()
+        self._blocks: dict[Hashable, OpenBlock | None] = {}
         self._lock = threading.Lock()
 
-    def enter(self, holder: Hashable) -> None:
+    def enter(self, holder: Hashable, block: OpenBlock | None = None) -> None:
         with self._lock:
-            if holder in self._holders:
+            if holder in self._blocks:
                 raise TransactionNested(
                     "client.transaction() inside another one of the same task or thread: pass the outer tx on, "
                     "or use client.savepoint(tx) for a part that may fail on its own"
                 )
-            self._holders.add(holder)
+            self._blocks[holder] = block
 
     def leave(self, holder: Hashable) -> None:
         with self._lock:
-            self._holders.discard(holder)
+            self._blocks.pop(holder, None)
+
+    def left_open_by(self, holder: Hashable) -> OpenBlock | None:
+        """The transaction that a task or thread, now at its end, has opened and never left."""
+        return self._blocks.get(holder)
+
+
+class OpenBlock:
+    """The block of a transaction, so that whoever ran the code that has forgotten it can end it."""
+
+    __slots__ = ("_block",)
+
+    def __init__(self) -> None:
+        self._block: weakref.ref[Any] | None = None
+
+    def is_that_of(self, block: Any) -> None:
+        # Weakly: if nobody else holds on to it, the interpreter ends the block by itself, and that is better.
+        self._block = weakref.ref(block)
+
+    def get(self) -> Any:
+        """The block; None if the interpreter is about to end it."""
+        return None if self._block is None else self._block()
 
 
 def chain_id(chain: ChainOrId) -> str:

@@ -15,6 +15,7 @@ from queuert.client.base import (
     Conn,
     JobOrId,
     ListOptions,
+    OpenBlock,
     PageOptions,
     Plan,
     StartOptions,
@@ -103,13 +104,16 @@ class Client(BaseClient[Conn]):
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction[Conn], None]:
         """Open a transaction; it commits at the end of the block, and is rolled back by an error."""
-        return self._transaction()
+        opened = OpenBlock()
+        block = self._transaction(opened)
+        opened.is_that_of(block)
+        return block
 
     @async_context
-    async def _transaction(self) -> AsyncIterator[Transaction[Conn]]:
+    async def _transaction(self, opened: OpenBlock) -> AsyncIterator[Transaction[Conn]]:
         self._check_open()
         task = asyncio.current_task()
-        self._nesting.enter(task)
+        self._nesting.enter(task, opened)
         try:
             async with self._provider.transaction() as connection:
                 tx = Transaction(connection, self._provider, joined=False)

@@ -18,6 +18,7 @@ from queuert.client.base import (
     Conn,
     JobOrId,
     ListOptions,
+    OpenBlock,
     PageOptions,
     Plan,
     StartOptions,
@@ -105,13 +106,16 @@ class SyncClient(BaseClient[Conn]):
 
     def transaction(self) -> AbstractContextManager[Transaction[Conn], None]:
         """Open a transaction; it commits at the end of the block, and is rolled back by an error."""
-        return self._transaction()
+        opened = OpenBlock()
+        block = self._transaction(opened)
+        opened.is_that_of(block)
+        return block
 
     @context
-    def _transaction(self) -> Iterator[Transaction[Conn]]:
+    def _transaction(self, opened: OpenBlock) -> Iterator[Transaction[Conn]]:
         self._check_open()
         thread = threading.get_ident()
-        self._nesting.enter(thread)
+        self._nesting.enter(thread, opened)
         try:
             with self._provider.transaction() as connection:
                 tx = Transaction(connection, self._provider, joined=False)

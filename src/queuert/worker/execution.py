@@ -9,19 +9,25 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, wait
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
-from queuert.errors import OwnershipLost, QueuertError
+from queuert.errors import OwnershipLost, QueuertError, TransactionMisused
 from queuert.operations.settle import completion, settle
 from queuert.ports.provider import run
 from queuert.worker.attempt import Attempt, BaseAttempt, SyncAttempt
 from queuert.worker.failure import EXPIRED, SERIALIZATION_ERROR
 from queuert.worker.held import Held
 from queuert.worker.phases import SyncPhases
+
+LEFT_OPEN = (
+    "the handler returned with a client.transaction() open: what was done in it is rolled back. "
+    "Open it in a `with` block, or use complete()"
+)
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -117,6 +123,7 @@ class Execution:
             if problem is not None:
                 raise problem
             if phases.transaction is None:
+                self._end_forgotten()
                 return Returned(result)
             result = confirm(result)
             self._complete_in_thread(held, phases, result)
@@ -125,8 +132,21 @@ class Execution:
             return Raised(bad.error, SERIALIZATION_ERROR)
         except BaseException as error:
             phases.roll_back(error)
+            with suppress(TransactionMisused):
+                self._end_forgotten()
             return Raised(error)
         return SettledInThread()
+
+    def _end_forgotten(self) -> None:
+        """In the thread: roll back a transaction of the client's own that the handler has never left, and say so."""
+        client = self._sync_client
+        forgotten = None if client is None else client._nesting.left_open_by(threading.get_ident())
+        block = None if forgotten is None else forgotten.get()
+        if block is not None:
+            error = TransactionMisused(LEFT_OPEN)
+            with suppress(Exception):
+                block.__exit__(TransactionMisused, error, None)
+            raise error
 
     def _complete_in_thread(self, held: Held, phases: SyncPhases[Any], result: Any) -> None:
         client, tx = phases.client, phases.transaction

@@ -10,11 +10,13 @@ import asyncio
 import logging
 import time
 from collections.abc import Collection, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
+from queuert.client.base import OpenBlock
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
-from queuert.errors import InvalidArgument, OwnershipLost, Reschedule
+from queuert.errors import InvalidArgument, OwnershipLost, Reschedule, TransactionMisused
 from queuert.model import Claimed, JobRow, Lease, Settled, Settlement, When, aware, seconds
 from queuert.operations.settle import completion, settle
 from queuert.ports.program import Program
@@ -24,7 +26,7 @@ from queuert.worker import failure
 from queuert.worker.abort import AbortReason, lost_reason
 from queuert.worker.backoff import LONGEST, Recovery
 from queuert.worker.claiming import ClaimPolicy
-from queuert.worker.execution import Execution, Late, Outcome, Raised, Returned, SettledInThread
+from queuert.worker.execution import LEFT_OPEN, Execution, Late, Outcome, Raised, Returned, SettledInThread
 from queuert.worker.held import Held
 from queuert.worker.leases import LeaseKeeper
 from queuert.worker.options import WorkerOptions
@@ -334,7 +336,10 @@ class WorkerRun(Generic[Conn]):
             # The handler has swallowed an error that a phase ended with: what it returned says nothing.
             outcome = Raised(problem)
         transaction = None if phases is None else phases.left_open()
-        if transaction is None:
+        forgotten = self._client._nesting.left_open_by(task)
+        if forgotten is not None:
+            self._spawn(self._conclude_after_forgotten(held, outcome, transaction, forgotten))
+        elif transaction is None:
             self._conclude(held, outcome)
         else:
             self._spawn(self._conclude_in_transaction(held, outcome, transaction))
@@ -363,6 +368,19 @@ class WorkerRun(Generic[Conn]):
                     return
         await transaction.roll_back()
         self._conclude(held, outcome)
+
+    async def _conclude_after_forgotten(
+        self, held: Held, outcome: Outcome, transaction: AttemptTransaction[Any] | None, forgotten: OpenBlock
+    ) -> None:
+        """The handler has opened a transaction of the client's own and never left it: nobody else could write."""
+        error = TransactionMisused(LEFT_OPEN)
+        block = forgotten.get()
+        if block is not None:
+            with suppress(Exception):
+                await block.__aexit__(TransactionMisused, error, None)
+        if transaction is not None:
+            await transaction.roll_back()
+        self._conclude(held, Raised(error) if isinstance(outcome, Returned) else outcome)
 
     async def _settle_in(self, tx: Transaction[Any], held: Held, settlement: Settlement) -> None:
         program = settle(self._engine, tx.hooks, [(held.row, settlement)])
