@@ -156,7 +156,7 @@ def _status_is(table: str, status: Status, index: str) -> list[str]:
     if index == "status":
         conditions.append(f"{table}.status <> 'completed'")
     elif index:
-        conditions.append(f"{table}.status < 'pending' AND {table}.status <> 'completed'")
+        conditions.append(f"+{table}.status < 'pending' AND {table}.status <> 'completed'")
     return conditions
 
 
