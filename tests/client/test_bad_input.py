@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from tests.support.jobs import JOBS, Greet, Rate
+from tests.support.jobs import Greet, Rate
 from tests.support.naming import short
 from tests.support.worlds import World, start
 
@@ -17,7 +17,6 @@ from queuert.errors import (
     InvalidArgument,
     InvalidJobType,
     JobTypeValidationError,
-    QueuertError,
     TransactionRequired,
 )
 from queuert.jobs import EntryJob
@@ -228,10 +227,3 @@ async def test_the_job_in_the_place_of_the_transaction(client: Client[Any]) -> N
     job: Any = Greet()
     with pytest.raises(TransactionRequired, match="got Greet"):
         await client.start(job, job)
-
-
-async def test_every_error_of_this_page_has_one_root() -> None:
-    assert issubclass(InvalidArgument, QueuertError)
-    assert issubclass(JobTypeValidationError, QueuertError)
-    assert issubclass(InvalidJobType, QueuertError)
-    assert len(JOBS) == len({job.__queuert_name__ for job in JOBS})

@@ -97,8 +97,9 @@ async def test_a_client_closed_inside_its_own_transaction_rolls_back_or_commits_
 
 
 async def test_an_error_in_the_block_closes_the_client(world: World) -> None:
+    client = world.client()
     with pytest.raises(ZeroDivisionError):
-        async with world.client() as client:
+        async with client:
             raise ZeroDivisionError
     with pytest.raises(ClientClosed):
         await client.stats()

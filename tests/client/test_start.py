@@ -325,13 +325,14 @@ async def test_a_blocker_that_is_not_stored_is_refused(client: Client[Any], worl
 
 
 async def test_a_blocker_whose_start_was_rolled_back_does_not_exist(client: Client[Any]) -> None:
+    started: list[Chain[Greet]] = []
     async with client.transaction() as tx:
         with pytest.raises(ZeroDivisionError):
             async with client.savepoint(tx):
-                greeting = await client.start(tx, Greet())
+                started.append(await client.start(tx, Greet()))
                 raise ZeroDivisionError
         with pytest.raises(BlockerNotFound):
-            await client.start(tx, After(greeting=greeting))
+            await client.start(tx, After(greeting=started[0]))
 
 
 async def test_a_blocker_of_another_type_is_refused_by_its_class(client: Client[Any], world: World) -> None:

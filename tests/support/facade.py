@@ -7,7 +7,7 @@ done before anybody else runs. Only `wait` goes to a thread of its own, for it w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, cast
 
@@ -30,11 +30,11 @@ class _Awaited:
         self.sync.__exit__(*exc)
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self.sync, name)
+        value: Any = getattr(self.sync, name)
         if not callable(value) or name == "jobs":
             return value
         if name in _BLOCKS:
-            return _block(value)
+            return _block(cast("Any", value))
         return _call(value)
 
     async def wait(self, *args: Any, **options: Any) -> Any:
@@ -70,7 +70,7 @@ def _call(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _block(method: Callable[..., AbstractContextManager[Any]]) -> Callable[..., Any]:
     @asynccontextmanager
-    async def block(*args: Any, **options: Any) -> AsyncIterator[Transaction[Any] | _AwaitedCompletion | None]:
+    async def block(*args: Any, **options: Any) -> AsyncGenerator[Transaction[Any] | _AwaitedCompletion | None]:
         with method(*args, **options) as value:
             yield _AwaitedCompletion(value) if isinstance(value, SyncCompletion) else value
 

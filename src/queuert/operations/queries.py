@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypedDict, TypeVar
 
@@ -166,7 +166,7 @@ def _checked(filters: Filters) -> dict[str, Any]:
     status, ids = filters["status"], filters["ids"]
     if status is not None and status not in STATUSES:
         raise InvalidArgument(f"{status!r} is no status: use one of {', '.join(STATUSES)}")
-    if isinstance(ids, str | bytes) or not (ids is None or isinstance(ids, Iterable)):
+    if isinstance(ids, str | bytes) or not (ids is None or hasattr(ids, "__iter__")):
         raise InvalidArgument(f"ids takes a list of ids, got {ids!r}")
     after, before = filters["created_after"], filters["created_before"]
     return {

@@ -17,7 +17,7 @@ def completion(engine: Engine, row: JobRow, result: Any, *, token: int | None, w
     """The settlement for what a handler returned: a job continues the chain, anything else is its output."""
     job_type = engine.jobs.require(row.type_name)
     if isinstance(result, Job):
-        following: Job[Any, Any] = result
+        following: Job[Any, Any] = result  # pyright: ignore[reportUnknownVariableType]
         job_type.check_continuation(following)
         return Settlement(
             job_id=row.id,
