@@ -62,6 +62,7 @@ NAMES = [
     "StorageError",
     "StorageNotADatabase",
     "StorageReadOnly",
+    "StorageUnavailable",
     "SyncAttempt",
     "SyncClient",
     "SyncCompletion",

@@ -36,6 +36,7 @@ QueuertError
 ├── Reschedule                            raise it in a handler to run the job again at a time of your own
 ├── ClientClosed
 └── StorageError                          the database cannot be used
+    ├── StorageUnavailable                the server cannot be reached, or the connection was lost
     ├── StorageBusy                       somebody else holds the write lock
     ├── StorageReadOnly
     ├── StorageNotADatabase
@@ -323,6 +324,13 @@ class ClientClosed(QueuertError):
 
 class StorageError(QueuertError):
     """The database cannot be used. The driver's own error is the cause (`__cause__`)."""
+
+
+class StorageUnavailable(StorageError):
+    """The server cannot be reached, is shutting down, or the connection was lost: it may work again later.
+
+    If that happened while something was being committed, only the database knows whether it was.
+    """
 
 
 class StorageBusy(StorageError):
