@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 import pytest
-
-from queuert import Chain, ChainFailed, Client, EntryJob, Handlers, JobRecord, Worker
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import PATIENCE, SOON
+
+from queuert import Chain, ChainFailed, Client, EntryJob, Handlers, JobRecord, Worker
 
 E = TypeVar("E", bound=EntryJob[Any, Any])
 
@@ -18,7 +18,7 @@ E = TypeVar("E", bound=EntryJob[Any, Any])
 @asynccontextmanager
 async def working(
     setting: Setting, jobs: Iterable[Any], handlers: Handlers[Any] | list[Handlers[Any]], **options: Any
-) -> AsyncIterator[Client[Any]]:
+) -> AsyncGenerator[Client[Any]]:
     """A client, and a worker that retries soon. Leaving the block stops the worker."""
     options = {"poll_interval": setting.poll_interval, "backoff": SOON, **options}
     async with setting.connect(jobs) as client, Worker(client, handlers, **options):

@@ -1,0 +1,278 @@
+"""An error anywhere in an attempt undoes all of it, is recorded, and the job runs again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.behaviour.conftest import Setting, ledger, write
+from tests.behaviour.steps import eventually, job
+from tests.behaviour.working import begin, failed, failure, jobs_of, outcome, output, working
+
+from queuert import Attempt, Chain, EntryJob, Handlers, Job
+
+
+class Last(Job[str], name="last"):
+    pass
+
+
+class First(EntryJob[str, Last], name="first"):
+    pass
+
+
+class Waiting(EntryJob[str], name="waiting"):
+    first: Chain[First]
+
+
+class Started(EntryJob[str], name="started"):
+    pass
+
+
+JOBS = [First, Waiting, Started]
+
+
+def never(handlers: Handlers[Any], *types: Any) -> list[str]:
+    """Handlers for jobs that must not run; those that do are listed."""
+    ran: list[str] = []
+    for job_type in types:
+
+        async def handler(attempt: Attempt[Any]) -> str:
+            ran.append(attempt.type_name)
+            return "ran"
+
+        handlers.handles(job_type)(handler)
+    return ran
+
+
+async def test_an_error_after_complete_undoes_everything(setting: Setting) -> None:
+    """The user's writes, the chain he started, the continuation, the unblocking of dependents."""
+    handlers = Handlers()
+    ran = never(handlers, Last, Waiting, Started)
+
+    @handlers.handles(First, max_attempts=1)
+    async def first(attempt: Attempt[First]) -> Last:
+        async with attempt.complete() as tx:
+            await write(attempt.client, tx, "completed")
+            await attempt.client.start(tx, Started())
+        raise RuntimeError("after complete()")
+
+    async with working(setting, JOBS, handlers, concurrency=5) as client:
+        async with client.transaction() as tx:
+            chain = await client.start(tx, First())
+            waiting = await client.start(tx, Waiting(first=chain))
+        assert (await failure(client, chain))["message"] == "after complete()"
+        assert [record.status for record in await jobs_of(client, chain)] == ["failed"]
+        assert (await job(client, waiting)).status == "blocked"
+        assert await ledger(client) == []
+        assert (await client.list_jobs(Started)).items == []
+        assert ran == []
+
+
+async def test_the_job_is_rescheduled_with_its_error_and_then_completes_once(setting: Setting) -> None:
+    handlers = Handlers()
+    seen: list[tuple[int, Any]] = []
+
+    @handlers.handles(First)
+    async def first(attempt: Attempt[First]) -> Last:
+        seen.append((attempt.number, attempt.last_error and attempt.last_error["message"]))
+        async with attempt.complete() as tx:
+            await write(attempt.client, tx, f"attempt {attempt.number}")
+        if attempt.number < 3:
+            raise RuntimeError(f"no {attempt.number}")
+        return Last()
+
+    @handlers.handles(Last)
+    async def last(attempt: Attempt[Last]) -> str:
+        return "done"
+
+    async with working(setting, JOBS, handlers) as client:
+        chain = await begin(client, First())
+        assert await output(client, chain) == "done"
+        assert seen == [(1, None), (2, "no 1"), (3, "no 2")]
+        assert await ledger(client) == ["attempt 3"]
+        record = await job(client, chain)
+        assert (record.attempt, record.error and record.error["code"]) == (3, "UNHANDLED_ERROR")
+        assert len(await jobs_of(client, chain)) == 2
+
+
+@pytest.mark.parametrize("phase", ["prepare", "complete"])
+@pytest.mark.parametrize("mode", ["atomic", "staged"])
+async def test_an_error_in_a_phase_fails_the_attempt_even_if_it_is_swallowed(
+    setting: Setting, phase: str, mode: Any
+) -> None:
+    handlers = Handlers()
+
+    @handlers.handles(First, max_attempts=1)
+    async def first(attempt: Attempt[First]) -> Any:
+        try:
+            async with attempt.prepare(mode) as tx:
+                await write(attempt.client, tx, "prepared")
+                if phase == "prepare":
+                    raise RuntimeError("in prepare")
+            async with attempt.complete() as tx:
+                await write(attempt.client, tx, "completed")
+                raise RuntimeError("in complete")
+        except RuntimeError:
+            return Last()
+
+    async with working(setting, JOBS, handlers) as client:
+        chain = await begin(client, First())
+        assert (await failure(client, chain))["message"] == f"in {phase}"
+        assert len(await jobs_of(client, chain)) == 1
+        assert await ledger(client) == (["prepared"] if (phase, mode) == ("complete", "staged") else [])
+
+
+async def test_after_a_swallowed_error_the_database_is_free_and_complete_has_no_effect(setting: Setting) -> None:
+    handlers = Handlers()
+
+    @handlers.handles(First, max_attempts=1)
+    async def first(attempt: Attempt[First]) -> Any:
+        with pytest.raises(RuntimeError):
+            async with attempt.prepare("staged"):
+                raise RuntimeError("in prepare")
+        async with attempt.client.transaction() as tx:  # would wait for the failed phase, if that held on
+            await write(attempt.client, tx, "beside")
+        async with attempt.complete() as tx:
+            await write(attempt.client, tx, "completed")
+        return Last()
+
+    async with working(setting, JOBS, handlers) as client:
+        assert (await failed(client, First()))["message"] == "in prepare"
+        assert await ledger(client) == ["beside"]
+
+
+async def test_a_part_that_may_fail_goes_into_a_savepoint(setting: Setting) -> None:
+    handlers = Handlers()
+
+    @handlers.handles(Started)
+    async def started(attempt: Attempt[Started]) -> str:
+        async with attempt.complete() as tx:
+            await write(attempt.client, tx, "kept")
+            with pytest.raises(ZeroDivisionError):
+                async with attempt.client.savepoint(tx):
+                    await write(attempt.client, tx, "undone")
+                    raise ZeroDivisionError
+            return "done"
+
+    async with working(setting, JOBS, handlers) as client:
+        assert await outcome(client, Started()) == "done"
+        assert await ledger(client) == ["kept"]
+
+
+async def test_nobody_hears_of_what_was_rolled_back(setting: Setting) -> None:
+    """A worker that is told of a job finds it; here the only announcement of the job would be that of the rollback."""
+    handlers, heard = Handlers(), list[str]()
+
+    @handlers.handles(First, max_attempts=1)
+    async def first(attempt: Attempt[First]) -> Last:
+        async with attempt.complete() as tx:
+            await attempt.client.start(tx, Started())
+        raise RuntimeError("after complete()")
+
+    async with working(setting, JOBS, handlers) as client:
+        dispose = await client.notify.listen_job_scheduled(heard.append)
+        await failed(client, First())
+        await dispose()
+        assert "started" not in heard
+        assert heard.count("first") == (1 if setting.notify else 0)
+
+
+async def test_the_worker_goes_on_after_errors_in_all_its_slots(setting: Setting) -> None:
+    handlers = Handlers()
+    attempts: list[int] = []
+
+    @handlers.handles(Started)
+    async def started(attempt: Attempt[Started]) -> str:
+        attempts.append(attempt.number)
+        await asyncio.sleep(0)
+        if attempt.number == 1:
+            raise RuntimeError("first time")
+        return "done"
+
+    async with working(setting, JOBS, handlers, concurrency=4) as client:
+        async with client.transaction() as tx:
+            chains = await client.start_many(tx, [Started() for _ in range(20)])
+        assert [await output(client, chain) for chain in chains] == ["done"] * 20
+        assert sorted(attempts) == [1] * 20 + [2] * 20
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
+@pytest.mark.parametrize("where", ["handler", "complete"])
+async def test_nothing_that_a_handler_raises_ends_the_worker(
+    setting: Setting, error: BaseException, where: str
+) -> None:
+    handlers = Handlers()
+
+    @handlers.handles(Started)
+    async def started(attempt: Attempt[Started]) -> str:
+        if attempt.number == 1:
+            if where == "handler":
+                raise error
+            async with attempt.complete() as tx:
+                await write(attempt.client, tx, "lost")
+                raise error
+        return "done"
+
+    async with working(setting, JOBS, handlers) as client:
+        chain = await begin(client, Started())
+        assert await output(client, chain) == "done"
+        record = await job(client, chain)
+        assert record.attempt == 2
+        assert record.error is not None
+        assert (record.error["type"], record.error["code"]) == (type(error).__name__, "UNHANDLED_ERROR")
+        assert await ledger(client) == []
+
+
+async def test_a_cancelled_task_inside_the_handler_is_an_ordinary_error(setting: Setting) -> None:
+    handlers = Handlers()
+
+    @handlers.handles(Started, max_attempts=1)
+    async def started(attempt: Attempt[Started]) -> str:
+        forever = asyncio.create_task(asyncio.Event().wait())
+        await asyncio.sleep(0)
+        forever.cancel()
+        await forever
+        return "done"
+
+    async with working(setting, JOBS, handlers) as client:
+        assert (await failed(client, Started()))["type"] == "CancelledError"
+
+
+async def test_an_own_ownership_lost_of_another_job_is_an_ordinary_error(setting: Setting) -> None:
+    from queuert import OwnershipLost
+
+    handlers = Handlers()
+
+    @handlers.handles(Started, max_attempts=1)
+    async def started(attempt: Attempt[Started]) -> str:
+        raise OwnershipLost("another job", "cancelled")
+
+    async with working(setting, JOBS, handlers) as client:
+        assert (await failed(client, Started()))["type"] == "OwnershipLost"
+
+
+async def test_an_input_that_no_longer_fits_its_class_is_recorded(setting: Setting) -> None:
+    class Old(EntryJob[int], name="changing"):
+        number: str
+
+    class New(EntryJob[int], name="changing"):
+        number: int
+
+    async with setting.connect([Old]) as old:
+        chain = await begin(old, Old(number="seven"))
+        handlers = Handlers()
+
+        @handlers.handles(New, max_attempts=2)
+        async def new(attempt: Attempt[New]) -> int:
+            return attempt.job.number
+
+        async with working(setting, [New], handlers) as client:
+            error = await failure(client, chain)
+            assert (error["code"], error["type"]) == ("SERIALIZATION_ERROR", "JobTypeValidationError")
+            assert (await job(client, chain)).attempt == 2
+            await eventually(lambda: _nothing_running(client))
+
+
+async def _nothing_running(client: Any) -> bool:
+    return not (await client.list_jobs(status="running")).items
