@@ -11,7 +11,7 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -84,23 +84,28 @@ async def watch_pipeline(
     invoices: list[Chain[SendInvoice]],
     progress: Progress,
 ) -> None:
-    manager = asyncio.create_task(approve_what_waits(client))
-    await asyncio.gather(
-        watch(client, order_chains, progress, "orders"),
-        watch(client, invoices, progress, "invoices"),
-    )
-    manager.cancel()
+    async with asyncio.TaskGroup() as group:  # an error in one of them ends them all
+        manager = group.create_task(approve_what_waits(client))
+        await asyncio.gather(
+            watch(client, order_chains, progress, "orders"),
+            watch(client, invoices, progress, "invoices"),
+        )
+        manager.cancel()
     reviews = await client.list_chains(AskForReview, limit=1000)
     await watch(client, reviews.items, progress, "follow-ups")
 
 
-async def watch(client: Client[Db], chains: Iterable[Chain[Any]], progress: Progress, what: str) -> None:
+async def watch(client: Client[Db], chains: Sequence[Chain[Any]], progress: Progress, what: str) -> None:
     """Wait for chains, any number at once, and move a bar for each."""
-    waits = [client.wait(chain, timeout=60) for chain in chains]
-    bar = progress.add_task(what, total=len(waits))
-    for ended in asyncio.as_completed(waits):
-        await ended
+    bar = progress.add_task(what, total=len(chains))
+
+    async def watch_one(chain: Chain[Any]) -> None:
+        await client.wait(chain, timeout=60)
         progress.advance(bar)
+
+    async with asyncio.TaskGroup() as group:
+        for chain in chains:
+            group.create_task(watch_one(chain))
 
 
 async def approve_what_waits(client: Client[Db]) -> None:
@@ -138,7 +143,7 @@ async def show_summary(client: Client[Db], console: Console, seconds: float) -> 
     gateway = orders.gateway
     console.print(f"""
 {len(jobs)} jobs in {len(last)} chains took {seconds:.1f} s. What they showed:
-- Retry: {gateway.calls} calls to the payment service, {gateway.calls - payments} of them failed and were repeated;
+- Retry: {gateway.calls} calls to the payment service, {gateway.calls - payments} failed and were repeated;
   {len(gateway.charged)} cards charged, {payments} payments recorded.
 - Fan-in: {invoices} invoices, each written when the last order of its basket was done.
 - Without a worker: {by_hand} large orders approved by hand, with take_over.
