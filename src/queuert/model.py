@@ -6,10 +6,10 @@ Times are aware datetimes in UTC. `msgspec.Struct` because these are made once p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Generic, Literal, TypeVar, get_args
+from typing import Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
@@ -89,10 +89,16 @@ class Dedup:
             raise InvalidArgument(f"scope must be 'incomplete' or 'any', got {self.scope!r}")
         if isinstance(self.exclude, str):
             raise InvalidArgument("exclude takes a list of chain ids, got one string")
+        if not _are_strings(self.exclude):
+            raise InvalidArgument(f"exclude takes a list of chain ids (chain.id), got {self.exclude!r}")
         if self.window is not None:
             if self.scope != "any":
                 raise InvalidArgument("window goes with scope='any'")
             seconds(self.window, "window")
+
+
+def _are_strings(values: object) -> bool:
+    return isinstance(values, Iterable) and all(isinstance(each, str) for each in cast("Iterable[object]", values))
 
 
 class BlockerRef(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from queuert.errors import (
     JobTypeValidationError,
     TransactionRequired,
 )
-from queuert.jobs import EntryJob
+from queuert.jobs import Chain, EntryJob
 from queuert.model import MAX_KEY_LENGTH, MAX_NAME_LENGTH, Dedup
 
 
@@ -127,6 +127,9 @@ async def test_the_ends_of_the_calendar(client: Client[Any], moment: datetime) -
         (("k",), {"scope": "any", "window": -1}, "window must be finite and not below 0"),
         (("k",), {"scope": "any", "window": "5"}, "window must be"),
         (("k",), {"exclude": "one-id"}, "list of chain ids"),
+        (("k",), {"exclude": [Chain[Any]("x", "greet")]}, r"chain\.id"),
+        (("k",), {"exclude": [7]}, "list of chain ids"),
+        (("k",), {"exclude": None}, "list of chain ids"),
     ],
 )
 def test_dedup(arguments: Any, options: Any, message: str) -> None:

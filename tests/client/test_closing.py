@@ -10,6 +10,7 @@ import pytest
 from tests.support.jobs import Greet
 from tests.support.worlds import World, start
 
+from queuert.adapters.in_process import InProcessNotify, SyncInProcessNotify
 from queuert.client.client import Client
 from queuert.errors import ClientClosed, QueuertError
 
@@ -112,3 +113,25 @@ async def test_closing_one_client_leaves_the_others_alone(world: World) -> None:
         assert await one.get_chain(chain) is not None
         await start(one, Greet())
     assert world.count() == 2
+
+
+class Stuck(InProcessNotify):
+    async def close(self) -> None:
+        raise ConnectionError("the channel does not answer")
+
+
+class SyncStuck(SyncInProcessNotify):
+    def close(self) -> None:
+        raise ConnectionError("the channel does not answer")
+
+
+async def test_a_channel_that_cannot_be_closed_does_not_keep_the_database_open(world: World) -> None:
+    notify: Any = Stuck(world.hub) if world.is_async else SyncStuck(world.hub)
+    client = world.client(notify=notify)
+    with pytest.raises(ConnectionError):
+        async with client:
+            await start(client, Greet())
+    assert client.state.provider._closed  # type: ignore[attr-defined]
+    await client.close()
+    with pytest.raises(ClientClosed):
+        await client.stats()

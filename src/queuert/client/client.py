@@ -88,9 +88,11 @@ class Client(BaseClient[Conn]):
         if self._closed:
             return
         self._closed = True
-        await self._waiting.close()
-        await self.notify.close()
-        await self.state.close()
+        try:
+            await self._waiting.close()
+            await self.notify.close()
+        finally:
+            await self.state.close()
 
     async def migrate(self) -> list[int]:
         """Bring the schema up to date; returns the versions that were applied."""

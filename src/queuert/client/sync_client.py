@@ -90,9 +90,11 @@ class SyncClient(BaseClient[Conn]):
         if self._closed:
             return
         self._closed = True
-        self._waiting.close()
-        self.notify.close()
-        self.state.close()
+        try:
+            self._waiting.close()
+            self.notify.close()
+        finally:
+            self.state.close()
 
     def migrate(self) -> list[int]:
         """Bring the schema up to date; returns the versions that were applied."""
