@@ -72,6 +72,7 @@ def begin(connection: sqlite3.Connection, path: str) -> None:
 def commit(connection: sqlite3.Connection, path: str) -> None:
     """Commit, if the transaction is still the one that was begun; otherwise undo what is open, and say so."""
     try:
+        require_open(connection)
         _release(connection, _GUARD)
         connection.execute("COMMIT")
     except sqlite3.Error as error:
