@@ -1,0 +1,193 @@
+"""Leases are renewed for everything a worker holds, together; what cannot be renewed is given up in time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from queuert import Attempt, EntryJob, Handlers, Worker
+from tests.behaviour.conftest import Setting
+from tests.behaviour.steps import SOON, Gate, Step, eventually, job, running, start
+from tests.behaviour.watching import Points, watched
+
+LEASE = 1.5
+RENEW = 0.1
+
+
+class Slow(EntryJob[int], name="slow"):
+    pass
+
+
+def waiting_handler() -> tuple[Handlers[Any], Gate, list[int]]:
+    handlers, gate, attempts = Handlers[Any](), Gate(), list[int]()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        attempts.append(attempt.number)
+        await gate()
+        return attempt.job.number
+
+    return handlers, gate, attempts
+
+
+async def test_a_job_may_take_longer_than_its_lease(setting: Setting) -> None:
+    handlers, gate, attempts = waiting_handler()
+    points = Points()
+    other = watched(setting.connect([Step]), points)
+    async with setting.connect([Step]) as client, other:
+        async with (
+            Worker(client, handlers, lease=LEASE, renew_interval=RENEW, poll_interval=setting.poll_interval),
+            Worker(other, handlers, lease=LEASE, renew_interval=RENEW, poll_interval=0.05),
+        ):
+            (chain,) = await start(client)
+            await gate.arrival()
+            first = (await job(client, chain)).leased_until
+            assert first is not None
+
+            async def lease_has_moved_on() -> bool:
+                until = (await job(client, chain)).leased_until
+                return until is not None and (until - first).total_seconds() > LEASE
+
+            await eventually(lease_has_moved_on)
+            reaps = points.counts["reap.done"]
+            await eventually(lambda: points.counts["reap.done"] > reaps)
+            gate.open()
+            assert await client.wait(chain, timeout=30) == 0
+        assert attempts == [1]
+
+
+async def test_one_statement_renews_everything_once_per_interval(setting: Setting) -> None:
+    handlers, gate, _ = waiting_handler()
+    points = Points()
+    async with watched(setting.connect([Step]), points) as client:
+        await start(client, 20)
+        began = time.monotonic()
+        worker = Worker(client, handlers, concurrency=20, lease=30, renew_interval=RENEW, poll_interval=30)
+        async with worker:
+            await eventually(lambda: len(points.sizes("renew")) >= 5)
+            elapsed = time.monotonic() - began
+            sizes = points.sizes("renew")
+            assert sizes == [20] * len(sizes)
+            assert len(sizes) <= elapsed / RENEW + 1
+            gate.open()
+        assert not await running(client)
+
+
+async def test_jobs_claimed_at_different_times_share_the_statement(setting: Setting) -> None:
+    handlers, gate, attempts = waiting_handler()
+    points = Points()
+    async with watched(setting.connect([Step]), points) as client:
+        worker = Worker(client, handlers, concurrency=9, lease=30, renew_interval=RENEW, poll_interval=0.05)
+        async with worker:
+            began = time.monotonic()
+            for number in range(1, 10):
+                renewals = points.counts["renew"]
+                await start(client)
+                await eventually(lambda number=number: len(attempts) == number)
+                await eventually(lambda renewals=renewals: points.counts["renew"] > renewals)
+            assert points.counts["renew"] <= (time.monotonic() - began) / RENEW + 1
+            assert points.sizes("renew")[-1] in (8, 9)
+            gate.open()
+
+
+async def test_a_worker_that_holds_nothing_renews_nothing(setting: Setting) -> None:
+    handlers, _, _ = waiting_handler()
+    points = Points()
+    async with watched(setting.connect([Step]), points) as client:
+        async with Worker(client, handlers, lease=0.05, poll_interval=0.01):
+            await eventually(lambda: points.counts["reap.done"] > 5)
+        assert points.counts["renew"] == 0
+
+
+async def test_each_type_has_its_own_lease(setting: Setting) -> None:
+    handlers, gate, _ = waiting_handler()
+
+    @handlers.handles(Slow, lease=100, renew_interval=0.6)
+    async def slow(attempt: Attempt[Slow]) -> int:
+        await gate()
+        return 0
+
+    points = Points()
+    async with watched(setting.connect([Step, Slow]), points) as client:
+        async with client.transaction() as tx:
+            await client.start(tx, Slow())
+            await client.start(tx, Step())
+        async with Worker(client, handlers, concurrency=2, lease=50, renew_interval=RENEW, poll_interval=0.05):
+            await eventually(lambda: points.sizes("renew").count(2) >= 1)
+            gate.open()
+        renewals = [args[0] for name, args in points.calls if name == "renew"]
+        assert {lease.duration for leases in renewals for lease in leases} == {50.0, 100.0}
+        fast = sum(lease.duration == 50.0 for leases in renewals for lease in leases)
+        slow_ones = sum(lease.duration == 100.0 for leases in renewals for lease in leases)
+        assert fast > slow_ones, "each is renewed as often as its own interval says"
+
+
+async def test_renewals_that_fail_are_tried_again_within_the_lease(setting: Setting) -> None:
+    handlers, gate, attempts = waiting_handler()
+    points = Points()
+    async with watched(setting.connect([Step]), points) as client:
+        points.fail_times("renew", 4)
+        async with Worker(client, handlers, lease=20, renew_interval=0.2, poll_interval=setting.poll_interval):
+            (chain,) = await start(client)
+            await eventually(lambda: points.counts["renew.done"] >= 1)
+            gate.open()
+            assert await client.wait(chain, timeout=30) == 0
+        assert attempts == [1]
+
+
+async def test_a_lease_that_ends_unrenewed_aborts_the_attempt(setting: Setting) -> None:
+    handlers, points = Handlers[Any](), Points()
+    reasons: list[Any] = []
+
+    @handlers.handles(Step, backoff=SOON)
+    async def step(attempt: Attempt[Step]) -> int:
+        if attempt.number > 1:
+            return attempt.number
+        try:
+            await asyncio.Event().wait()
+        finally:
+            reasons.append(attempt.signal.reason)
+            points.mend("renew")
+        return 0
+
+    async with watched(setting.connect([Step]), points) as client:
+        points.fail_times("renew", 100_000)
+        async with Worker(client, handlers, lease=0.3, renew_interval=0.05, poll_interval=0.05):
+            (chain,) = await start(client)
+            assert await client.wait(chain, timeout=30) == 2
+        assert reasons == ["error"]
+        error = (await job(client, chain)).error
+        assert error is not None
+        assert error["type"] == "CancelledError"
+
+
+async def test_unsettled_results_are_renewed_and_not_reaped(setting: Setting) -> None:
+    handlers, gate, attempts = waiting_handler()
+    gate.open()
+    points = Points()
+    slow = watched(setting.connect([Step]), points)
+    async with setting.connect([Step]) as client, slow:
+        settling = points.hold("settle")
+        other_points = Points()
+        other = watched(setting.connect([Step]), other_points)
+        async with other, Worker(slow, handlers, lease=LEASE, renew_interval=RENEW, poll_interval=0.05):
+            (chain,) = await start(client)
+            await settling.arrival()
+            first = (await job(client, chain)).leased_until
+            assert first is not None
+            async with Worker(other, handlers, lease=LEASE, renew_interval=RENEW, poll_interval=0.05):
+
+                async def lease_has_moved_on() -> bool:
+                    until = (await job(client, chain)).leased_until
+                    return until is not None and (until - first).total_seconds() > LEASE
+
+                await eventually(lease_has_moved_on)
+                reaps = (points.counts["reap.done"], other_points.counts["reap.done"])
+                await eventually(lambda: points.counts["reap.done"] > reaps[0])
+                await eventually(lambda: other_points.counts["reap.done"] > reaps[1])
+                assert await running(client) == [chain.id]
+                settling.open()
+                assert await client.wait(chain, timeout=30) == 0
+        assert attempts == [1]
+        assert (await job(client, chain)).attempt == 1

@@ -1,0 +1,252 @@
+"""A job that is taken from its worker: the handler is told why, and whatever it still does has no effect."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from queuert import Attempt, Client, Handlers, Worker
+from tests.behaviour.conftest import Setting, ledger, write
+from tests.behaviour.steps import SOON, Gate, Step, eventually, job, patiently, start, tasks
+from tests.behaviour.watching import Points, watched
+
+LEASE = 0.2
+"""Without notifications it is the renewal that finds out."""
+
+
+class Told:
+    """A handler that waits to be stopped, and notes what it was told."""
+
+    def __init__(self) -> None:
+        self.handlers = Handlers[Any]()
+        self.gate = Gate()
+        self.reasons: list[Any] = []
+        self.attempts: list[int] = []
+
+        @self.handlers.handles(Step, backoff=SOON)
+        async def step(attempt: Attempt[Step]) -> int:
+            self.attempts.append(attempt.number)
+            try:
+                await self.gate()
+            finally:
+                self.reasons.append(attempt.signal.reason)
+            async with attempt.complete() as tx:
+                await write(attempt.client, tx, f"attempt {attempt.number}")
+                return 1
+
+
+async def take_away(client: Client[Any], chain: Any, how: str) -> None:
+    async with client.transaction() as tx:
+        if how == "cancelled":
+            await client.cancel(tx, chain)
+        elif how == "not_found":
+            await client.delete(tx, chain)
+        else:
+            async with client.take_over(tx, chain, Step) as current:
+                assert current.status == "running"
+                await current.settle(99)
+
+
+HOW = ["cancelled", "not_found", "already_completed"]
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_the_handler_is_cancelled_and_told_why(setting: Setting, how: str) -> None:
+    """By the notification at once; without any, by the next renewal."""
+    told = Told()
+    lease = 3600 if setting.notify else LEASE
+    async with setting.connect([Step]) as client:
+        worker = Worker(client, told.handlers, lease=lease, poll_interval=setting.poll_interval)
+        async with worker:
+            (chain,) = await start(client)
+            await told.gate.arrival()
+            await take_away(client, chain, how)
+            await eventually(lambda: told.reasons)
+            assert told.reasons == [how]
+            await patiently(worker.drain())
+            assert told.attempts == [1]
+            await _ended_as(client, chain, how)
+            assert await ledger(client) == []
+            # The slot is free again.
+            told.gate.open()
+            (following,) = await start(client)
+            assert await client.wait(following, timeout=30) == 1
+
+
+async def _ended_as(client: Client[Any], chain: Any, how: str) -> None:
+    found = await client.get_job(chain.id)
+    if how == "not_found":
+        assert found is None
+    elif how == "cancelled":
+        assert found is not None
+        assert found.status == "cancelled"
+    else:
+        assert found is not None
+        assert (found.status, found.output, found.completed_by) == ("completed", 99, None)
+
+
+@pytest.mark.parametrize("how", HOW)
+async def test_a_handler_that_goes_on_has_no_effect(setting: Setting, how: str) -> None:
+    told = Told()
+    lease = 3600 if setting.notify else LEASE
+    async with setting.connect([Step]) as client:
+        worker = Worker(client, told.handlers, lease=lease, poll_interval=setting.poll_interval, cancel_on_abort=False)
+        async with worker:
+            (chain,) = await start(client)
+            await told.gate.arrival()
+            await take_away(client, chain, how)
+            told.gate.open()
+            await patiently(worker.drain())
+            assert told.attempts == [1]
+            await _ended_as(client, chain, how)
+            assert await ledger(client) == [], "complete() must have refused"
+
+
+async def test_taken_by_another_worker(setting: Setting) -> None:
+    """The renewal hangs, the lease ends, another worker gets the job."""
+    told, points, handlers = Told(), Points(), Handlers[Any]()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        async with attempt.complete() as tx:
+            await write(attempt.client, tx, f"attempt {attempt.number}")
+            return 2
+
+    hanging = watched(setting.connect([Step]), points)
+    async with setting.connect([Step]) as client, hanging:
+        renewing = points.hold("renew")
+        async with Worker(hanging, told.handlers, lease=LEASE, poll_interval=setting.poll_interval):
+            (chain,) = await start(client)
+            await told.gate.arrival()
+            await renewing.arrival()
+            async with Worker(client, handlers, lease=LEASE, poll_interval=setting.poll_interval):
+                assert await client.wait(chain, timeout=30) == 2
+            if not setting.notify:
+                renewing.open()
+            await eventually(lambda: told.reasons)
+            renewing.open()
+        assert told.reasons[0] in ("taken_by_another_worker", "already_completed")
+        assert await ledger(client) == ["attempt 2"]
+
+
+async def test_a_job_that_came_back_to_the_same_worker(setting: Setting) -> None:
+    """The first attempt is still at work here when the second begins: it is told, and has no effect."""
+    points, handlers, gates = Points(), Handlers[Any](), [Gate(), Gate()]
+    reasons: list[Any] = []
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        try:
+            await gates[attempt.number - 1]()
+        finally:
+            reasons.append((attempt.number, attempt.signal.reason))
+        async with attempt.complete() as tx:
+            await write(attempt.client, tx, f"attempt {attempt.number}")
+            return attempt.number
+
+    hanging = watched(setting.connect([Step]), points)
+    async with setting.connect([Step]) as client, hanging:
+        renewing = points.hold("renew")
+        worker = Worker(hanging, handlers, concurrency=2, lease=LEASE, poll_interval=0.05)
+        async with worker:
+            (chain,) = await start(client)
+            await gates[0].arrival()
+            await renewing.arrival()
+            rows = await _reap_elsewhere(client)
+            assert rows == [chain.id]
+            await gates[1].arrival()
+            await eventually(lambda: reasons)
+            assert reasons == [(1, "taken_by_another_worker")]
+            renewing.open()
+            gates[1].open()
+            assert await client.wait(chain, timeout=30) == 2
+        assert await ledger(client) == ["attempt 2"]
+        assert not tasks()
+
+
+async def _reap_elsewhere(client: Client[Any]) -> list[str]:
+    """As another worker would, once the lease has ended."""
+    found: list[str] = []
+
+    async def reap() -> bool:
+        rows = await client._run((client.engine.state.reap(["step"], [], 1, b"{}"), None))
+        found.extend(row.id for row in rows)
+        return bool(found)
+
+    await eventually(reap)
+    return found
+
+
+async def test_a_stale_hint_is_checked_and_ignored(setting: Setting) -> None:
+    told, points = Told(), Points()
+    async with watched(setting.connect([Step]), points) as client:
+        async with Worker(client, told.handlers, lease=3600, poll_interval=setting.poll_interval):
+            (chain,) = await start(client)
+            await told.gate.arrival()
+            looks = points.counts["get_jobs.done"]
+            for _ in range(3):
+                await client.notify.ownership_lost([chain.id, "no-such-job"])
+            if setting.notify:
+                await eventually(lambda: points.counts["get_jobs.done"] >= looks + 3)
+            told.gate.open()
+            assert await client.wait(chain, timeout=30) == 1
+        assert told.reasons == [None]
+        assert told.attempts == [1]
+
+
+async def test_a_hint_while_the_database_is_away_is_left_to_the_renewal(setting: Setting) -> None:
+    told, points = Told(), Points()
+    watching = watched(setting.connect([Step]), points)
+    async with setting.connect([Step]) as client, watching:
+        worker = Worker(watching, told.handlers, lease=5, renew_interval=0.1, poll_interval=setting.poll_interval)
+        async with worker:
+            (chain,) = await start(client)
+            await told.gate.arrival()
+            points.fail_times("get_jobs", 1)
+            await take_away(client, chain, "cancelled")
+            await eventually(lambda: told.reasons)
+            assert told.reasons == ["cancelled"]
+        assert (await job(client, chain)).status == "cancelled"
+
+
+POINTS = ["begin", "begun", "get_jobs", "get_jobs.done", "savepoint", "body", "release", "released", "commit"]
+
+
+@pytest.mark.parametrize("point", [*POINTS, "settle", "settle.done", "committed"])
+async def test_an_abort_inside_complete_leaves_everything_or_nothing(setting: Setting, point: str) -> None:
+    points, handlers, body = Points(), Handlers[Any](), Gate()
+    attempts: list[Attempt[Step]] = []
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        attempts.append(attempt)
+        await asyncio.sleep(0)
+        async with attempt.complete() as tx:
+            await write(attempt.client, tx, "done")
+            if point == "body" and len(attempts) == 1:
+                await body()
+        return attempt.number
+
+    async with setting.connect([Step]) as client:
+        stopped = watched(setting.connect([Step]), points)
+        async with stopped:
+            gate = body if point == "body" else points.hold(point)
+            worker = Worker(stopped, handlers, shutdown_timeout=0, poll_interval=setting.poll_interval)
+            (chain,) = await start(client)
+            await worker.start()
+            await gate.arrival()
+            stopping = asyncio.create_task(worker.stop())
+            for _ in range(5):
+                await asyncio.sleep(0)
+            gate.open()
+            await patiently(stopping)
+        record = await job(client, chain)
+        assert record.status in ("pending", "completed")
+        assert await ledger(client) == (["done"] if record.status == "completed" else [])
+        if point in ("commit", "settle", "settle.done", "committed"):
+            assert record.status == "completed", "the handler had returned: only user code is ever cancelled"
+        await Worker(client, handlers, poll_interval=setting.poll_interval).drain()
+        assert (await job(client, chain)).status == "completed"
+        assert await ledger(client) == ["done"]

@@ -1,0 +1,175 @@
+"""The reaper gives the jobs of dead workers to others, and leaves everything else alone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from queuert import Attempt, EntryJob, Handlers, Worker
+from tests.behaviour.conftest import Setting
+from tests.behaviour.steps import Gate, Step, die_holding, done, eventually, job, running, start
+from tests.behaviour.watching import Points, watched
+
+
+class Other(EntryJob[int], name="other"):
+    pass
+
+
+async def test_the_job_of_a_dead_worker_is_run_again(setting: Setting) -> None:
+    handlers = Handlers[Any]()
+    seen: list[Any] = []
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        seen.append((attempt.number, attempt.last_error))
+        return 5
+
+    async with setting.connect([Step]) as client:
+        (chain,) = await start(client)
+        assert await die_holding(client) == [chain.id]
+        async with Worker(client, handlers, lease=0.2, poll_interval=setting.poll_interval):
+            assert await client.wait(chain, timeout=30) == 5
+        ((number, error),) = seen
+        assert number == 2
+        assert error["code"] == "LEASE_EXPIRED"
+
+
+async def test_many_jobs_of_a_dead_worker(setting: Setting) -> None:
+    handlers = Handlers[Any]()
+    seen: list[int] = []
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        seen.append(attempt.job.number)
+        return 5
+
+    async with setting.connect([Step]) as client:
+        await start(client, 12)
+        assert len(await die_holding(client, 12)) == 12
+        async with Worker(client, handlers, concurrency=2, lease=0.2, poll_interval=setting.poll_interval):
+            await eventually(lambda: done(client, 12))
+        assert sorted(seen) == list(range(12))
+
+
+async def test_a_lease_that_has_not_ended_is_left_alone(setting: Setting) -> None:
+    handlers, points = Handlers[Any](), Points()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        return 5
+
+    async with watched(setting.connect([Step]), points) as client:
+        (chain,) = await start(client)
+        await die_holding(client, lease=3600)
+        async with Worker(client, handlers, lease=0.1, poll_interval=0.02):
+            await eventually(lambda: points.counts["reap.done"] >= 5)
+        assert await running(client) == [chain.id]
+        assert (await job(client, chain)).attempt == 1
+
+
+async def test_only_its_own_types_are_reaped(setting: Setting) -> None:
+    handlers, points = Handlers[Any](), Points()
+
+    @handlers.handles(Other)
+    async def other(attempt: Attempt[Other]) -> int:
+        return 1
+
+    async with watched(setting.connect([Step, Other]), points) as client:
+        (chain,) = await start(client)
+        await die_holding(client)
+        async with Worker(client, handlers, lease=0.1, poll_interval=0.02):
+            await eventually(lambda: points.counts["reap.done"] >= 5)
+        assert await running(client) == [chain.id]
+
+
+async def test_a_worker_does_not_reap_its_own_jobs(setting: Setting) -> None:
+    """Their leases end because renewing fails; but their handlers are at work here, and nowhere else."""
+    handlers, points, gate = Handlers[Any](), Points(), Gate()
+    attempts: list[int] = []
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        attempts.append(attempt.number)
+        await gate()
+        return 5
+
+    async with watched(setting.connect([Step]), points) as client:
+        points.fail_times("renew", 100_000)
+        worker = Worker(client, handlers, concurrency=2, lease=0.1, poll_interval=0.02, cancel_on_abort=False)
+        async with worker:
+            (chain,) = await start(client)
+            await gate.arrival()
+            until = (await job(client, chain)).leased_until
+            assert until is not None
+            await _pass_the_end_of(client, until)
+            reaps = points.counts["reap.done"]
+            await eventually(lambda: points.counts["reap.done"] >= reaps + 3)
+            assert await running(client) == [chain.id]
+            gate.open()
+            assert await client.wait(chain, timeout=30) == 5
+        assert attempts == [1]
+
+
+async def _pass_the_end_of(client: Any, moment: Any) -> None:
+    """Until the database's clock is past it: a job created now shows the time."""
+
+    async def is_past() -> bool:
+        (chain,) = await start(client, after=3600)
+        return bool((await job(client, chain)).created_at > moment)
+
+    await eventually(is_past)
+
+
+async def test_the_reaper_runs_also_when_all_slots_are_busy(setting: Setting) -> None:
+    handlers, gate = Handlers[Any](), Gate()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        await gate()
+        return attempt.number
+
+    async with setting.connect([Step]) as client:
+        (dead,) = await start(client)
+        await die_holding(client, lease=0.2)
+        async with Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=setting.poll_interval):
+            (busy,) = await start(client)
+            await gate.arrival()
+
+            async def is_put_back() -> bool:
+                return (await job(client, dead)).status == "pending"
+
+            await eventually(is_put_back)
+            assert await running(client) == [busy.id]
+            gate.open()
+            assert await client.wait(dead, timeout=30) == 2
+
+
+async def test_a_late_worker_cannot_touch_a_job_that_was_reaped(setting: Setting) -> None:
+    """It wakes up after the other one has finished: its result is dropped."""
+    slow_handlers, handlers, gate = Handlers[Any](), Handlers[Any](), Gate()
+    points = Points()
+
+    @slow_handlers.handles(Step)
+    async def slow_step(attempt: Attempt[Step]) -> int:
+        await gate()
+        return 1
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        return 2
+
+    slow = watched(setting.connect([Step]), points)
+    async with setting.connect([Step]) as client, slow:
+        renewing = points.hold("renew")
+        late = Worker(slow, slow_handlers, lease=0.3, poll_interval=setting.poll_interval, cancel_on_abort=False)
+        async with late:
+            (chain,) = await start(client)
+            await gate.arrival()
+            await renewing.arrival()
+            async with Worker(client, handlers, lease=0.3, poll_interval=0.05) as worker:
+                assert await client.wait(chain, timeout=30) == 2
+                gate.open()
+                renewing.open()
+                await asyncio.wait_for(late.drain(), 30)
+                record = await job(client, chain)
+                assert (record.output, record.completed_by, record.attempt) == (2, worker.id, 2)
