@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -87,14 +87,14 @@ class Sqlite:
             connection.close()
 
     @contextmanager
-    def own_connection(self) -> Iterator[sqlite3.Connection]:
+    def own_connection(self) -> Generator[sqlite3.Connection, None, None]:
         """The connection that the provider uses in this thread, outside a transaction."""
         with self.provider.transaction() as connection:
             pass
         yield connection
 
     @contextmanager
-    def traced(self) -> Iterator[list[str]]:
+    def traced(self) -> Generator[list[str], None, None]:
         """The statements that this thread's connection runs, without those that frame a transaction."""
         seen: list[str] = []
 

@@ -111,10 +111,21 @@ class SqliteOperations:
 
         The checkpoint is passive: it copies what it can without waiting for anybody.
         """
-        free: list[Row] = yield self.store("vacuum.free_pages")
-        for _ in range(0, free[0][0], VACUUMED_AT_ONCE):
-            yield self.store("vacuum.give_back")
+        free, before = (yield from self._free_pages()), 0
+        while free and free != before:  # a file that was made without auto_vacuum keeps its free pages
+            before = free
+            free = yield from as_unit(self._give_back(min(free, VACUUMED_AT_ONCE)))
         yield self.store("vacuum.checkpoint")
+
+    def _give_back(self, pages: int) -> Program[int]:
+        """The driver takes one step of this pragma, and each step is a page, so it is said as often as needed."""
+        for _ in range(pages):
+            yield self.store("vacuum.give_back")
+        return (yield from self._free_pages())
+
+    def _free_pages(self) -> Program[int]:
+        rows: list[Row] = yield self.store("vacuum.free_pages")
+        return int(rows[0][0])
 
 
 if TYPE_CHECKING:

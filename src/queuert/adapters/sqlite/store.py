@@ -58,6 +58,7 @@ def table_prefix(prefix: str) -> str:
     return prefix
 
 
+@lru_cache(maxsize=16)
 def replacements_for(prefix: str) -> dict[str, str]:
     return {
         "prefix": prefix,

@@ -5,7 +5,7 @@ PRAGMA freelist_count;
 
 -- Has an effect on databases that were created by us: auto_vacuum is chosen when a file is made.
 -- write: give_back
-PRAGMA incremental_vacuum(500);
+PRAGMA incremental_vacuum(1);
 
 -- write: checkpoint
 PRAGMA wal_checkpoint(PASSIVE);
