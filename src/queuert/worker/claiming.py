@@ -111,6 +111,8 @@ def _served(
         wanted = [Queue(name) for name in dict.fromkeys(plan.queue for plan in plans.values())]
     else:
         wanted = [queue if isinstance(queue, Queue) else Queue(queue) for queue in queues]
+        if not wanted:
+            raise InvalidArgument("queues=[] serves nothing: name a queue, or leave it out to serve all")
         names = [queue.name for queue in wanted]
         if len(set(names)) < len(names):
             raise InvalidArgument(f"a queue is named twice: {', '.join(names)}")

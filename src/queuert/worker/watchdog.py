@@ -44,14 +44,15 @@ class Watchdog:
                 return  # the loop is closed
             if self._answered.wait(BLOCKED_AFTER):
                 continue
+            # Now, while it is at it: when the loop answers, the handler may have ended and be forgotten.
             task = asyncio.current_task(self._loop)
+            type_name = None if task is None else self._type_of(task)
             self._answered.wait()
-            if not self._stop.is_set():
-                self._report(task, time.monotonic() - asked)
+            if type_name is not None:
+                self._report(type_name, time.monotonic() - asked)
 
-    def _report(self, task: asyncio.Task[object] | None, lag: float) -> None:
-        type_name = None if task is None else self._type_of(task)
-        if type_name is None or type_name in self._reported:
+    def _report(self, type_name: str, lag: float) -> None:
+        if type_name in self._reported:
             return
         self._reported.add(type_name)
         logger.warning(

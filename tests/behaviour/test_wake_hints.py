@@ -1,0 +1,154 @@
+"""Who is woken by a notification, and who asks the database then."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from queuert import Attempt, Handlers, Worker
+from tests.behaviour.conftest import Setting
+from tests.behaviour.steps import SOON, Gate, Step, done, eventually, patiently, start
+from tests.behaviour.watching import Points, watched
+
+
+def simple() -> tuple[Handlers[Any], list[int]]:
+    handlers, ran = Handlers[Any](), list[int]()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        ran.append(attempt.job.number)
+        return attempt.job.number
+
+    return handlers, ran
+
+
+async def crowd(stack: AsyncExitStack, setting: Setting, handlers: Handlers[Any], poll_interval: float) -> list[Points]:
+    """Twenty idle workers, and what each of them asks."""
+    everybody: list[Points] = []
+    for _ in range(20):
+        points = Points()
+        everybody.append(points)
+        client = await stack.enter_async_context(watched(setting.connect([Step]), points))
+        await stack.enter_async_context(Worker(client, handlers, poll_interval=poll_interval))
+    # Each has asked once when it began, and once more after it listens.
+    await eventually(lambda: all(points.counts["next_available_in.done"] for points in everybody))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return everybody
+
+
+async def test_a_few_jobs_do_not_wake_a_crowd(setting: Setting) -> None:
+    if not setting.notify:
+        pytest.skip("without notifications nobody is woken")
+    handlers, ran = simple()
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(setting.connect([Step]))
+        everybody = await crowd(stack, setting, handlers, 3600)
+        before = [points.counts["claim"] for points in everybody]
+        for round_number in range(1, 4):
+            await start(client, 3)
+            await eventually(lambda round_number=round_number: done(client, 3 * round_number))
+            asked = sum(points.counts["claim"] > count for points, count in zip(everybody, before, strict=True))
+            assert 1 <= asked <= 3 * round_number
+        assert len(ran) == 9
+
+
+async def test_without_hints_every_job_still_runs_once(setting: Setting) -> None:
+    handlers, ran = simple()
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(setting.connect([Step]))
+        await crowd(stack, setting, handlers, 3600 if setting.notify else 0.05)
+        await start(client, 40)
+        await eventually(lambda: done(client, 40))
+        assert sorted(ran) == list(range(40))
+
+
+async def test_a_busy_worker_leaves_the_hint_to_others(setting: Setting) -> None:
+    """It has no slot free: another one must get the job, though this one was told of it too."""
+    busy_handlers, gate = Handlers[Any](), Gate()
+
+    @busy_handlers.handles(Step)
+    async def blocked(attempt: Attempt[Step]) -> int:
+        await gate()
+        return -1
+
+    handlers, ran = simple()
+    async with setting.connect([Step]) as client, setting.connect([Step]) as other:
+        async with Worker(client, busy_handlers, poll_interval=setting.poll_interval):
+            await start(client)
+            await gate.arrival()
+            async with Worker(other, handlers, poll_interval=setting.poll_interval):
+                await start(client)
+                await eventually(lambda: ran == [0])
+            gate.open()
+
+
+async def test_a_worker_that_was_busy_finds_what_was_announced_meanwhile(setting: Setting) -> None:
+    handlers, gate = Handlers[Any](), Gate()
+    ran: list[int] = []
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        ran.append(attempt.job.number)
+        await gate()
+        return 0
+
+    async with setting.connect([Step]) as client:
+        async with Worker(client, handlers, poll_interval=setting.poll_interval):
+            await start(client)
+            await gate.arrival()
+            for _ in range(3):
+                await start(client)
+            gate.open()
+            await eventually(lambda: done(client, 4))
+        assert len(ran) == 4
+
+
+@pytest.mark.parametrize("coalesce", [1, 7, 100])
+async def test_a_flood_of_messages(setting: Setting, coalesce: int) -> None:
+    handlers, ran = simple()
+    points = Points()
+    async with watched(setting.connect([Step]), points) as client:
+        worker = Worker(client, handlers, coalesce_notifies=coalesce, poll_interval=setting.poll_interval)
+        async with worker:
+            await eventually(lambda: points.counts["next_available_in.done"])
+            claims = points.counts["claim"]
+            for _ in range(50):
+                await client.notify.job_scheduled(["step", "unknown-type"])
+            await start(client, 2)
+            await eventually(lambda: done(client, 2))
+            await patiently(worker.drain())
+            if setting.notify:
+                # 51 messages, so many at a time; two jobs, each its claim; and one for the drain.
+                assert points.counts["claim"] - claims <= 51 // coalesce + 1 + 4
+        assert ran == [0, 1]
+
+
+async def test_a_job_that_becomes_due_is_claimed_without_a_poll(setting: Setting) -> None:
+    handlers, ran = simple()
+    async with setting.connect([Step]) as client:
+        await start(client, 1, after=0.15)
+        async with Worker(client, handlers, poll_interval=3600):
+            await eventually(lambda: done(client, 1))
+            if setting.notify:
+                await start(client, 2, after=0.15)
+                await eventually(lambda: done(client, 3))
+        assert ran[0] == 0
+
+
+async def test_retries_come_back_without_a_poll(setting: Setting) -> None:
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Step, backoff=SOON)
+    async def step(attempt: Attempt[Step]) -> int:
+        if attempt.number < 4:
+            raise RuntimeError("once more")
+        return attempt.number
+
+    async with setting.connect([Step]) as client:
+        (chain,) = await start(client)
+        async with Worker(client, handlers, poll_interval=3600):
+            assert await client.wait(chain, timeout=30) == 4
