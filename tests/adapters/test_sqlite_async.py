@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -342,6 +342,25 @@ async def test_nothing_is_written_after_user_code_ended_the_transaction(
                 with pytest.raises(TransactionMisused, match="ended by code inside"):
                     await state.do(program, connection)
     assert outside.count() == 0
+
+
+@pytest.mark.parametrize("what", ["close", "BEGIN", "BEGIN IMMEDIATE"])
+async def test_a_connection_that_somebody_kept_and_used_is_replaced(
+    state: AsyncSqlite, outside: Sqlite, what: str
+) -> None:
+    works: list[Callable[[], Awaitable[object]]] = [
+        lambda: state.do(state.ops.create_jobs([job()])),
+        lambda: start(state),
+    ]
+    for work in works:
+        async with state.provider.transaction() as kept:
+            pass
+        if what == "close":
+            kept.close()
+        else:
+            kept.execute(what)
+        await work()
+    assert outside.count() == 2
 
 
 # The end

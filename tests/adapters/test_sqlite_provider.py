@@ -148,6 +148,24 @@ def test_a_savepoint_that_user_code_ended_is_noticed(sqlite: Sqlite, how: str) -
     sqlite.create(job())
 
 
+@pytest.mark.parametrize("what", ["close", "BEGIN", "BEGIN IMMEDIATE"])
+def test_a_connection_that_somebody_kept_and_used_is_replaced(sqlite: Sqlite, what: str) -> None:
+    def begin() -> None:
+        with sqlite.provider.transaction() as connection:
+            sqlite.create(job(), connection=connection)
+
+    writes: list[Callable[[], None]] = [lambda: sqlite.create(job()), begin]
+    for write in writes:
+        with sqlite.provider.transaction() as kept:
+            pass
+        if what == "close":
+            kept.close()
+        else:
+            kept.execute(what)
+        write()
+    assert sqlite.count() == 2
+
+
 def test_an_error_rolls_a_savepoint_back(sqlite: Sqlite) -> None:
     with sqlite.provider.transaction() as connection:
         sqlite.create(job(), connection=connection)

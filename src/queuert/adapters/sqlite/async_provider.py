@@ -35,7 +35,10 @@ READERS = 4
 
 
 class AsyncSqliteProvider:
-    """`sqlite3` for an event loop, which is never blocked, except by work on connections that the user joined."""
+    """`sqlite3` for an event loop, which is never blocked, except by work on connections that the user joined.
+
+    It may serve one loop after another, but not two at once.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -159,7 +162,7 @@ class AsyncSqliteProvider:
 
     def _commit(self, seat: Seat) -> bool:
         try:
-            session.commit(seat.take(), self._path)
+            session.commit(seat.held(), self._path)
         except BaseException:
             seat.leave()  # whatever was done to it, the next one is as good as new
             raise
@@ -216,7 +219,7 @@ class _Savepoint:
 
 
 def _roll_back(seat: Seat) -> bool:
-    intact = seat.connection is not None and session.roll_back(seat.connection)
+    intact = seat.is_open and session.roll_back(seat.held())
     if not intact:
         seat.leave()
     return intact

@@ -31,7 +31,7 @@ class _Place:
         return self._connections.get("own")
 
     def connect(self) -> sqlite3.Connection:
-        """The connection for everything but reads beside an open transaction."""
+        """The connection for everything but reads beside an open transaction. It rests."""
         return self._connection("own", read_only=False)
 
     def connect_beside(self) -> sqlite3.Connection:
@@ -46,9 +46,14 @@ class _Place:
         self.drop()
 
     def _connection(self, name: str, *, read_only: bool) -> sqlite3.Connection:
-        if name not in self._connections:
-            self._connections[name] = self._database.connect(read_only=read_only)
-        return self._connections[name]
+        connection = self._connections.get(name)
+        if connection is not None and not session.is_at_rest(connection):
+            del self._connections[name]
+            connection.close()
+            connection = None
+        if connection is None:
+            connection = self._connections[name] = self._database.connect(read_only=read_only)
+        return connection
 
 
 class SqliteProvider:
@@ -138,7 +143,8 @@ class SqliteProvider:
     def leave(self, place: _Place) -> None:
         place.in_use.release()
         if self._closed:
-            place.drop()
+            with place.in_use:
+                place.drop()
 
     def _is_own(self, connection: sqlite3.Connection) -> bool:
         place: _Place | None = getattr(self._local, "place", None)

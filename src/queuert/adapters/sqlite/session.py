@@ -51,6 +51,14 @@ def is_open(connection: sqlite3.Connection) -> bool:
         return False
 
 
+def is_at_rest(connection: sqlite3.Connection) -> bool:
+    """Whether a connection of ours can be used anew. Whoever kept it may have closed it, or begun something on it."""
+    try:
+        return not connection.in_transaction
+    except sqlite3.ProgrammingError:
+        return False
+
+
 def require_open(connection: sqlite3.Connection) -> None:
     if not is_open(connection):
         raise TransactionMisused(ENDED_INSIDE)
@@ -66,6 +74,7 @@ def begin(connection: sqlite3.Connection, path: str) -> None:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(f"SAVEPOINT {_GUARD}")
     except sqlite3.Error as error:
+        roll_back(connection)
         raise translate(error, path) from error
 
 

@@ -15,7 +15,8 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from queuert.errors import ClientClosed
+from queuert.adapters.sqlite import session
+from queuert.errors import ClientClosed, TransactionMisused
 
 T = TypeVar("T")
 
@@ -25,15 +26,28 @@ class Seat:
 
     def __init__(self, open_connection: Callable[[], sqlite3.Connection]) -> None:
         self._open = open_connection
-        self.connection: sqlite3.Connection | None = None
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._connection is not None
 
     def take(self) -> sqlite3.Connection:
-        if self.connection is None:
-            self.connection = self._open()
-        return self.connection
+        """A connection that rests: one that was left in some other state is given up."""
+        if self._connection is not None and not session.is_at_rest(self._connection):
+            self.leave()
+        if self._connection is None:
+            self._connection = self._open()
+        return self._connection
+
+    def held(self) -> sqlite3.Connection:
+        """The connection that was taken before, as it is now."""
+        if self._connection is None:
+            raise TransactionMisused(session.ENDED_INSIDE)
+        return self._connection
 
     def leave(self) -> None:
-        connection, self.connection = self.connection, None
+        connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
