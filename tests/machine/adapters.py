@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,22 +20,22 @@ _FOLDER = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
 
 
 @contextmanager
-def memory(clock: Clock) -> Iterator[AnyStateAdapter]:
+def memory(clock: Clock) -> Generator[AnyStateAdapter, None, None]:
     yield sync_memory_state(clock=clock)
 
 
 @contextmanager
-def async_memory(clock: Clock) -> Iterator[AnyStateAdapter]:
+def async_memory(clock: Clock) -> Generator[AnyStateAdapter, None, None]:
     yield memory_state(clock=clock)
 
 
 @contextmanager
-def sqlite(clock: Clock) -> Iterator[AnyStateAdapter]:
+def sqlite(clock: Clock) -> Generator[AnyStateAdapter, None, None]:
     with TemporaryDirectory(dir=_FOLDER) as folder:
         yield sync_sqlite_state(Path(folder) / "jobs.db", clock=clock)
 
 
 @contextmanager
-def async_sqlite(clock: Clock) -> Iterator[AnyStateAdapter]:
+def async_sqlite(clock: Clock) -> Generator[AnyStateAdapter, None, None]:
     with TemporaryDirectory(dir=_FOLDER) as folder:
         yield sqlite_state(Path(folder) / "jobs.db", clock=clock)

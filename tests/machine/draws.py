@@ -5,10 +5,10 @@ Times are drawn from few values, so that "not before" and "not after" meet their
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, get_args
 
 from hypothesis import strategies as st
 from tests.machine.world import NO_TOKEN, Clock, Ids, Step
@@ -26,7 +26,9 @@ from queuert.model import (
     NewJob,
     PageRequest,
     QueueLimit,
+    Scope,
     Settlement,
+    Status,
     TypeLimit,
     When,
 )
@@ -39,12 +41,12 @@ PRIORITIES = (100, 0, 101, -5, 2**31 - 1, -(2**31))
 KEYS = ("k", "l", "Schlüssel ☂ \U0001f5dd")
 ERRORS = (b'{"code":"BOOM"}', b'{"code":"L\xc3\xb6wenbrand"}', b"null")
 JSON = (b"{}", b"null", b'{"n":1}', b'"\xe2\x98\x82 \\u0001"', b"[1.5,true]")
+STEPS_IN_TIME = (timedelta(microseconds=1), *(timedelta(seconds=seconds) for seconds in (1, 10, 60, 3600)))
 UNKNOWN = "ffffffff-ffff-7fff-bfff-ffffffffffff"
 
 spans = st.sampled_from(SPANS)
 types = st.sampled_from(TYPES)
 errors = st.sampled_from(ERRORS)
-steps_in_time = st.sampled_from([timedelta(microseconds=1), *(timedelta(seconds=n) for n in (1, 10, 60, 3600))])
 
 
 @dataclass
@@ -58,6 +60,8 @@ class Known:
     """Every row that was ever seen, as it was last."""
     claims: list[tuple[str, int]] = field(default_factory=list)
     """Job id and token number, all that were ever made."""
+    depth: int = 0
+    """Open blocks: the transaction and its savepoints."""
 
     def see(self, rows: Sequence[JobRow]) -> None:
         self.rows = {row.id: row for row in rows}
@@ -68,8 +72,12 @@ class Known:
         return [row.id for row in self.rows.values() if row.chain_index == 0]
 
     @property
-    def failed(self) -> list[str]:
-        return [row.id for row in self.rows.values() if row.status == "failed"]
+    def ready(self) -> list[str]:
+        now = self.clock.now
+        return [row.id for row in self.rows.values() if row.status == "pending" and row.scheduled_at <= now]
+
+    def has(self, status: str) -> bool:
+        return any(row.status == status for row in self.rows.values())
 
     @property
     def running(self) -> list[tuple[str, int]]:
@@ -77,10 +85,27 @@ class Known:
         return [claim for claim in self.claims if claim in current]
 
 
+@dataclass(frozen=True)
+class Action:
+    """A method of the machine, and its arguments."""
+
+    name: str
+    arguments: tuple[Any, ...]
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(map(repr, self.arguments))})"
+
+
+class Draw(Protocol):
+    """`draw` of a composite strategy, or of `st.data()`."""
+
+    def __call__(self, strategy: st.SearchStrategy[T], /) -> T: ...
+
+
 class Draws:
     """Draws arguments. Simple values come first, so that a failing program shrinks to a plain one."""
 
-    def __init__(self, draw: st.DrawFn, known: Known) -> None:
+    def __init__(self, draw: Draw, known: Known) -> None:
         self.draw = draw
         self.known = known
 
@@ -96,6 +121,49 @@ class Draws:
     def some(self, values: Sequence[T], most: int, least: int = 0) -> list[T]:
         return self.draw(st.lists(st.sampled_from(values), min_size=least, max_size=most)) if values else []
 
+    # Actions
+
+    def action(self) -> Action:
+        return self._one_of([*self._changes(), *self._blocks(), *self._queries()])
+
+    def any_change(self) -> Action:
+        return self._one_of(self._changes())
+
+    def _one_of(self, choices: Sequence[tuple[int, Callable[[], Action]]]) -> Action:
+        return self.among([build for weight, build in choices for _ in range(weight)])()
+
+    def _changes(self) -> list[tuple[int, Callable[[], Action]]]:
+        known, has = self.known, self.known.has
+        return [
+            (6 if len(known.rows) < 30 else 1, lambda: self.change("create_jobs", self.new_jobs())),
+            (8 if known.ready else 1, lambda: Action("claim", (self.claim(),))),
+            (12 if has("running") else 1, lambda: self.change("settle", self.settlements())),
+            (2 if known.claims else 0, lambda: self.change("renew", self.leases())),
+            (3 if has("running") else 1, self.reap),
+            (2 if has("pending") else 0, lambda: self.change("trigger", self.job_ids())),
+            (3 if has("failed") else 0, lambda: self.change("retry", self.failed_ids())),
+            (2, lambda: self.change("delete_chains", self.chain_ids(), cascade=self.one_in(2))),
+        ]
+
+    def _blocks(self) -> list[tuple[int, Callable[[], Action]]]:
+        depth = self.known.depth
+        return [
+            (6, lambda: Action("pass_time", (self.among(STEPS_IN_TIME),))),
+            (0 if depth else 2, lambda: Action("begin", ())),
+            (2 if 0 < depth < 4 else 0, lambda: Action("savepoint", ())),
+            (3 if depth > 1 else 0, lambda: Action("end_savepoint", (self.one_in(2),))),
+            (2 if depth else 0, lambda: Action("end", (self.one_in(2),))),
+        ]
+
+    def _queries(self) -> list[tuple[int, Callable[[], Action]]]:
+        return [
+            (3, lambda: Action("read", (self.one_in(2), self.query()))),
+            (4, lambda: Action("page_through", (self.one_in(2), *self.listing(), self.page()))),
+        ]
+
+    def change(self, operation: str, *arguments: Any, **options: Any) -> Action:
+        return Action("write", (Step(operation, arguments, options),))
+
     # Ids
 
     def job_id(self) -> str:
@@ -108,10 +176,8 @@ class Draws:
         return [self.job_id() for _ in range(self.draw(st.integers(1, most)))]
 
     def failed_ids(self) -> list[str]:
-        return [*self.some(self.known.failed, 3, least=1), *(self.job_ids() if self.one_in(3) else [])]
-
-    def ignored(self) -> list[str]:
-        return self.job_ids() if self.one_in(2) else []
+        failed = [row.id for row in self.known.rows.values() if row.status == "failed"]
+        return [*self.some(failed, 3, least=1), *(self.job_ids() if self.one_in(3) else [])]
 
     def chain_ids(self) -> list[str]:
         return [self.chain_id() for _ in range(self.among([1, 1, 2, 4]))]
@@ -184,12 +250,13 @@ class Draws:
         }
 
     def dedup(self) -> Dedup:
-        scope = self.among(["incomplete", "any"])
+        scope: Scope = self.among(get_args(Scope))
         window: float | timedelta | None = None
         if scope == "any" and not self.one_in(3):
             window = self.draw(spans)
             window = timedelta(seconds=window) if self.one_in(4) else window
-        exclude = tuple(self.some([*self.known.chains, UNKNOWN], 3)) if self.one_in(2) else ()
+        keyed = [row.id for row in self.known.rows.values() if row.dedup_key is not None]
+        exclude = tuple(self.some([*keyed, UNKNOWN], 3)) if self.one_in(2) else ()
         return Dedup(self.among(KEYS), scope=scope, window=window, exclude=exclude)
 
     def blockers(self, own_chain: str, earlier: Sequence[NewJob]) -> tuple[BlockerRef, ...]:
@@ -205,17 +272,17 @@ class Draws:
     # Claiming
 
     def types(self) -> list[str]:
-        return self.some(TYPES, 4, least=1)
+        return self.some(TYPES, 4, least=1) if self.one_in(2) else list(TYPES)
 
     def claim(self) -> ClaimRequest:
-        """A type belongs to one queue. Not every member of a queue need be asked for."""
+        """Each type is asked for once. Queues may have members that are not asked for, or belong to others too."""
         members = self.among([(TYPES,), (("a", "b"), ("c",)), (("a",), ("b", "c")), (("a",), ("b",), ("c",))])
         queues = [self.queue(number, names) for number, names in enumerate(members)]
         return ClaimRequest(
             self.among(["w1", "w2"]),
-            self.among([1, 2, 3, 10, 0]),
+            self.among([10, 3, 2, 1, 1, 10, 0]),
             tuple(self.draw(st.permutations(queues))) if self.one_in(3) else tuple(queues),
-            self.among([1, 2, 3, 0]) if self.one_in(4) else None,
+            self.among([3, 2, 1, 2, 3, 0]) if self.one_in(5) else None,
         )
 
     def queue(self, number: int, members: tuple[str, ...]) -> QueueLimit:
@@ -223,27 +290,28 @@ class Draws:
         return QueueLimit(
             f"q{number}",
             self.among([0, 0, 1, -1]),
-            tuple(TypeLimit(name, self.among([5, 1, 2, 0]), self.draw(spans)) for name in asked),
-            members,
-            self.among([1, 2, 3, 0]) if self.one_in(2) else None,
+            tuple(TypeLimit(name, self.among([5, 5, 5, 2, 1, 0]), self.draw(spans)) for name in asked),
+            self.either(members, TYPES),
+            self.among([3, 2, 1, 2, 3, 0]) if self.one_in(3) else None,
         )
 
     # What follows a claim
 
     def held(self) -> tuple[str, int]:
         """A claim that is under way, most of the time; else one of the past, or one that never was."""
-        running = self.known.running
-        if running and not self.one_in(6):
-            return self.among(running)
-        if self.known.claims and not self.one_in(6):
-            return self.among(self.known.claims)
-        return self.job_id(), NO_TOKEN
+        running, claims = self.known.running, self.known.claims
+        if running and not self.one_in(8):
+            job_id, token = self.among(running)
+            if self.one_in(6):
+                token = self.among([NO_TOKEN, *(other for claimed, other in claims if claimed == job_id)])
+            return job_id, token
+        return self.among(claims) if claims else (self.job_id(), NO_TOKEN)
 
     def settlements(self) -> list[Settlement]:
         return [self.settlement() for _ in range(self.among([1, 1, 2, 4]))]
 
     def settlement(self) -> Settlement:
-        job_id, token = (self.job_id(), None) if self.one_in(4) else self.held()
+        job_id, token = (self.job_id(), None) if self.one_in(4) or not self.known.claims else self.held()
         row = self.known.former.get(job_id)
         how: dict[str, Any] = {"job_id": job_id, "token": token, "worker": self.among(["w1", None])}
         what = self.draw(st.integers(0, 9))
@@ -260,6 +328,11 @@ class Draws:
             return Settlement(status="pending", give_back=True, **how)
         return Settlement(status="pending", error=self.either(self.draw(errors), None), schedule=self.when(), **how)
 
+    def reap(self) -> Action:
+        running = [job_id for job_id, _ in self.known.running]
+        ignored = self.some(running, 3) if self.one_in(2) else self.either([], self.job_ids())
+        return self.change("reap", self.types(), ignored, self.among([10, 2, 1, 10, 0]), self.draw(errors))
+
     def leases(self) -> list[Lease]:
         return [Lease(*self.held(), self.draw(spans)) for _ in range(self.draw(st.integers(1, 3)))]
 
@@ -275,6 +348,14 @@ class Draws:
             return Step("job_blockers", (self.job_ids(5),))
         return Step("stats", ()) if what == 3 else Step("next_available_in", (self.types(),))
 
+    def listing(self) -> tuple[str, Any]:
+        what = self.draw(st.integers(0, 6))
+        if what < 2:
+            return "list_jobs", self.job_filter()
+        if what < 5:
+            return "list_chains", self.chain_filter()
+        return "list_chain_jobs" if what == 5 else "list_blocked_jobs", self.chain_id()
+
     def job_filter(self) -> JobFilter:
         return JobFilter(**self._conditions(self.job_id))
 
@@ -283,12 +364,15 @@ class Draws:
 
     def _conditions(self, some_id: Any) -> dict[str, Any]:
         return {
-            "type_name": self.either(None, self.draw(types), 3),
-            "status": self.either(None, self.among(STATUSES), 2),
+            "type_name": self.either(None, self.draw(types), 4),
+            "status": self.status() if self.one_in(2) else None,
             "ids": tuple(some_id() for _ in range(self.draw(st.integers(0, 4)))) if self.one_in(5) else None,
             "created_after": self.moment() if self.one_in(6) else None,
             "created_before": self.moment() if self.one_in(6) else None,
         }
+
+    def status(self) -> Status:
+        return self.among([row.status for row in self.known.rows.values()] or STATUSES)
 
     def page(self) -> PageRequest:
         """From the start, most of the time; else after some id, also where that is no position at all."""

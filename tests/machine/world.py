@@ -75,7 +75,7 @@ class Step:
 
 
 class Everything(Step):
-    """All that can be seen, read in one go."""
+    """All that can be seen, read in one go: first what is stored, then what depends on the time."""
 
     def __init__(self) -> None:
         super().__init__("everything", ())
@@ -85,7 +85,9 @@ class Everything(Step):
         chains = yield from operations.list_chains(ChainFilter(), ALL)
         roots = yield from operations.list_chains(ChainFilter(root_only=True), ALL)
         blockers = yield from operations.job_blockers([row.id for row in jobs])
-        return [jobs, chains, roots, blockers]
+        stats = yield from operations.stats()
+        due = yield from operations.next_available_in([row.type_name for row in jobs])
+        return [[jobs, chains, roots, blockers], [stats, due]]
 
 
 @dataclass

@@ -1,0 +1,71 @@
+"""What the machine has found, each as its shortest program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.machine.machine import StateMachine
+from tests.machine.test_machine import FACTORIES, machine_on
+from tests.machine.world import Step
+
+from queuert.model import ClaimRequest, Dedup, JobRow, NewJob, QueueLimit, Settlement, TypeLimit
+
+CLAIM = ClaimRequest("w1", 10, (QueueLimit("q", 0, (TypeLimit("a", 10, 60.0),), ("a",)),))
+
+
+@pytest.fixture(params=FACTORIES)
+def machine(request: pytest.FixtureRequest) -> Iterator[StateMachine]:
+    """Both sides, compared after every step."""
+    machine = machine_on(FACTORIES[request.param])()
+    yield machine
+    machine.teardown()
+
+
+def first(job_id: str, dedup: Dedup | None = None) -> NewJob:
+    return NewJob(id=job_id, type_name="a", chain_id=job_id, chain_type="a", chain_index=0, input=b"{}", dedup=dedup)
+
+
+def continued(chain_id: str, job_id: str) -> Settlement:
+    following = NewJob(id=job_id, type_name="a", chain_id=chain_id, chain_type="a", chain_index=1, input=b"{}")
+    return Settlement(job_id=chain_id, token=None, status="completed", continuation=following)
+
+
+def test_a_token_does_not_come_again_after_a_rollback(machine: StateMachine) -> None:
+    machine.write(Step("create_jobs", ([first("x")],)))
+    machine.begin()
+    machine.claim(CLAIM)
+    machine.end(undo=True)
+    machine.claim(CLAIM)
+    settled = machine.write(Step("settle", ([Settlement(job_id="x", token=0, status="completed")],)))
+    assert settled.value[1] == [False]
+    settled = machine.write(Step("settle", ([Settlement(job_id="x", token=1, status="completed")],)))
+    assert settled.value[1] == [True]
+
+
+def test_a_token_does_not_come_again_after_a_savepoint_is_rolled_back(machine: StateMachine) -> None:
+    machine.write(Step("create_jobs", ([first("x")],)))
+    machine.begin()
+    machine.savepoint()
+    machine.claim(CLAIM)
+    machine.end_savepoint(undo=True)
+    machine.claim(CLAIM)
+    settled = machine.write(Step("settle", ([Settlement(job_id="x", token=0, status="completed")],)))
+    assert settled.value[1] == [False]
+
+
+def test_a_window_below_a_microsecond_is_none(machine: StateMachine) -> None:
+    machine.write(Step("create_jobs", ([first("x", Dedup("k", scope="any"))],)))
+    created = machine.write(Step("create_jobs", ([first("y", Dedup("k", scope="any", window=1e-7))],)))
+    assert created.value[0][1] == "y"
+
+
+def test_a_chain_goes_on_with_the_id_of_one_that_the_same_transaction_deletes(machine: StateMachine) -> None:
+    machine.write(Step("create_jobs", ([first("x"), first("z")],)))
+    machine.begin()
+    machine.write(Step("delete_chains", (["x"],), {"cascade": False}))
+    machine.write(Step("settle", ([continued("z", "x")],)))
+    machine.same_data()
+    [chain] = machine.read(False, Step("get_chains", (["z"],))).value
+    current: JobRow = chain[2]
+    assert current.id == "z"
