@@ -18,11 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, LiteralString
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
@@ -67,7 +68,7 @@ class Databases:
         self._say("DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
     @contextmanager
-    def fresh(self, *, template: str = "template1") -> Iterator[str]:
+    def fresh(self, *, template: str = "template1") -> Generator[str]:
         """The URL of a new database, for the length of the block."""
         name = self.create(template=template)
         try:
@@ -75,9 +76,9 @@ class Databases:
         finally:
             self.drop(name)
 
-    def _say(self, statement: str, *names: str) -> None:
+    def _say(self, statement: LiteralString, *names: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
 
 class PostgresServer(Databases):
@@ -87,7 +88,7 @@ class PostgresServer(Databases):
         self._settings = {**SETTINGS, **(settings or {})}
         self._directory = Path(tempfile.mkdtemp(prefix="queuert-pg-"))
         self._data = self._directory / "data"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[Any] | None = None
         self._log = self._directory / "log"
         atexit.register(self.remove)
         self._user = None
@@ -173,8 +174,8 @@ class PostgresServer(Databases):
     def _path(self, program: str) -> str:
         return str(self._bin / program)
 
-    def _as_user(self) -> dict[str, object]:
-        common: dict[str, object] = {"cwd": self._directory, "start_new_session": True}
+    def _as_user(self) -> dict[str, Any]:
+        common: dict[str, Any] = {"cwd": self._directory, "start_new_session": True}
         if self._user is None:
             return common
         return {**common, "user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}

@@ -78,10 +78,7 @@ class AsyncpgProvider:
 
     def check(self, connection: Connection) -> None:
         self.check_open()
-        if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
-            raise TransactionMisused(
-                f"expected an asyncpg.Connection, got {type(connection).__module__}.{type(connection).__qualname__}"
-            )
+        require_asyncpg(connection)
         require_transaction(connection)
         database = database_of(connection)
         if self._source.database is not None and database != self._source.database:
@@ -104,6 +101,8 @@ class AsyncpgProvider:
         self.check_open()
         try:
             return await self._source.take(for_user=for_user)
+        except asyncpg.InterfaceError as error:  # the user's pool is not open
+            raise unavailable(error) from error
         except DriverError as error:
             raise reraise(error, inside=False) from error
 
@@ -138,7 +137,7 @@ class AsyncpgProvider:
     async def _is_read_committed(self, connection: Connection) -> bool:
         if self._reads_committed is None:
             ((level,),) = await run(connection, PgStatement("SHOW default_transaction_isolation", writes=False))
-            self._reads_committed = level == "read committed"
+            self._reads_committed = bool(level == "read committed")
         return self._reads_committed
 
     def check_open(self) -> None:
@@ -167,6 +166,13 @@ def require_transaction(connection: Connection) -> None:
         raise TransactionMisused("this connection is closed, or was lost, or has gone back to its pool")
     if not is_open(connection):
         raise TransactionMisused(NOT_BEGUN)
+
+
+def require_asyncpg(connection: object) -> None:
+    if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
+        raise TransactionMisused(
+            f"expected an asyncpg.Connection, got {type(connection).__module__}.{type(connection).__qualname__}"
+        )
 
 
 def database_of(connection: Connection) -> str | None:
@@ -237,7 +243,8 @@ async def roll_back(connection: Connection, begun: Transaction) -> bool:
 
 def forget(begun: Transaction) -> None:
     """Let asyncpg know that its transaction has ended: it must be us who say COMMIT, for the sake of the answer."""
-    connection: Any = begun._connection
+    transaction: Any = begun
+    connection: Any = transaction._connection
     if connection is not None and getattr(connection, "_top_xact", None) is begun:
         connection._top_xact = None
 
@@ -324,7 +331,7 @@ def is_lost(error: BaseException) -> bool:
     """Whether the error is about the connection, not about what was said over it."""
     if isinstance(error, asyncpg.PostgresError):
         return is_unavailable(error.sqlstate)
-    return isinstance(error, OSError | TimeoutError) or "closed" in str(error)
+    return isinstance(error, OSError | TimeoutError) or "clos" in str(error)
 
 
 def reraise(error: BaseException, *, inside: bool) -> QueuertError:

@@ -37,12 +37,14 @@ class Source(Protocol):
     async def close(self) -> None: ...
 
 
-def async_source(source: object, *, prepare: bool, max_size: int, timeout: float) -> Source:
+def async_source(
+    source: str | Pool | asyncpg.Connection[Any], *, prepare: bool, max_size: int, timeout: float
+) -> Source:
     if isinstance(source, str):
         return OwnPool(source, prepare=prepare, max_size=max_size, timeout=timeout)
     if isinstance(source, asyncpg.Pool):
         return GivenPool(source)
-    if isinstance(source, asyncpg.Connection):
+    if isinstance(source, asyncpg.Connection):  # pyright: ignore[reportUnnecessaryIsInstance]
         return OneConnection(source)
     raise InvalidArgument(
         "expected a URL, an asyncpg.Pool or an asyncpg.Connection, "
@@ -111,7 +113,7 @@ class OwnPool:
         if self.configured:
             self.database = getattr(getattr(connection, "_params", None), "database", None)
         if for_user:
-            connection.hand_out()  # type: ignore[union-attr]
+            connection.hand_out()  # type: ignore[attr-defined]  # a proxy passes it on
         return connection
 
     async def give_back(self, connection: Connection) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import select
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import IsolationLevel, postgres
@@ -12,6 +12,7 @@ from psycopg.adapt import AdaptersMap
 from psycopg.pq import ConnStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.array import register_all_arrays
+from psycopg.types.numeric import Int8Dumper
 
 from queuert.adapters.postgres import translating
 from queuert.adapters.postgres.translating import (
@@ -47,8 +48,11 @@ Settings = tuple[bool, IsolationLevel | None]
 ATTEMPTS = 5
 """How often a statement that stands alone is tried, when deadlocks or serialization failures undo it."""
 
-RECONNECT = 5.0
+RECONNECT = 3.0
 """Seconds after which our pool stops trying for a connection; the next request makes it try anew, at once."""
+
+PATIENCE = 2.0
+"""Seconds to wait for a connection of our pool before looking whether the server can be reached at all."""
 
 savepoint_names = (f"queuert_{number}" for number in itertools.count(1))
 
@@ -56,6 +60,7 @@ _adapters = AdaptersMap(types=postgres.types)
 """psycopg's own, untouched by what the user has registered for the connection or for all of them."""
 postgres.register_default_adapters(_adapters)
 register_all_arrays(_adapters)
+_adapters.register_dumper(int, Int8Dumper)  # else each size of number would make another prepared statement
 
 
 class OwnAsyncCursor(psycopg.AsyncRawCursor[tuple[Any, ...]]):
@@ -82,6 +87,12 @@ class OwnCursor(psycopg.RawCursor[tuple[Any, ...]]):
     @property
     def adapters(self) -> AdaptersMap:
         return _adapters
+
+
+def query(text: Any) -> LiteralString:
+    """psycopg wants to see by its type that nobody has glued a query together; ours come from files."""
+    literal: LiteralString = text
+    return literal
 
 
 def status_of(connection: AnyConnection) -> TransactionStatus:
@@ -132,11 +143,12 @@ def require_transaction(connection: AnyConnection) -> None:
 
 def check_joined(connection: object, kind: type[AnyConnection], database: str | None) -> None:
     """Refuse a connection of the user's that cannot take part."""
-    if not isinstance(connection, kind):
+    if isinstance(connection, kind):
+        require_transaction(connection)  # pyright: ignore[reportUnknownArgumentType]
+    else:
         raise TransactionMisused(
             f"expected a psycopg.{kind.__name__}, got {type(connection).__module__}.{type(connection).__qualname__}"
         )
-    require_transaction(connection)
     if database is not None and connection.info.dbname != database:
         raise TransactionMisused(
             f"this connection is to the database {connection.info.dbname!r}, but the jobs live in {database!r}: "

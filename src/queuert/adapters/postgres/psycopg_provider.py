@@ -27,6 +27,7 @@ from queuert.adapters.postgres.psycopg_common import (
     is_lost,
     is_open,
     note_if_gone,
+    query,
     require_transaction,
     reraise,
     savepoint_names,
@@ -92,7 +93,7 @@ class PsycopgProvider:
     async def _run(self, connection: Connection, command: PgStatement) -> Rows:
         cursor = OwnAsyncCursor(connection)
         try:
-            await cursor.execute(command.text, command.values or None, prepare=self._prepare)
+            await cursor.execute(query(command.text), command.values or None, prepare=self._prepare, binary=True)
             return await cursor.fetchall() if cursor.description is not None else []
         except psycopg.Error as error:
             raise reraise(error, inside=True) from error
@@ -125,7 +126,7 @@ class PsycopgProvider:
     async def _is_read_committed(self, connection: Connection) -> bool:
         if self._reads_committed is None:
             ((level,),) = await self._run(connection, PgStatement(SHOW_ISOLATION, writes=False))
-            self._reads_committed = level == "read committed"
+            self._reads_committed = bool(level == "read committed")
         return self._reads_committed
 
     def check_open(self) -> None:
@@ -245,7 +246,7 @@ class _Savepoint:
 
     async def _say(self, text: str) -> None:
         try:
-            await OwnAsyncCursor(self._connection).execute(text, prepare=False)
+            await OwnAsyncCursor(self._connection).execute(query(text), prepare=False)
         except psycopg.Error as error:
             raise reraise(error, inside=True) from error
 

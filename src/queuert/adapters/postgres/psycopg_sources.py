@@ -7,14 +7,16 @@ settings that the user's connections had are put back when they are given back.
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Any, Protocol
 
 import psycopg
-from psycopg import AsyncConnection
-from psycopg_pool import AsyncConnectionPool, PoolClosed
+from psycopg import AsyncConnection as PsycopgAsyncConnection
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
 
 from queuert.adapters.postgres.psycopg_common import (
     IDLE,
+    PATIENCE,
     READ_COMMITTED,
     RECONNECT,
     SET_ISOLATION,
@@ -28,7 +30,7 @@ from queuert.adapters.postgres.psycopg_common import (
 )
 from queuert.adapters.postgres.translating import unavailable
 
-Connection = AsyncConnection[Any]
+Connection = PsycopgAsyncConnection[Any]
 Pool = AsyncConnectionPool[Any]
 AsyncSource = str | Pool | Connection
 
@@ -51,7 +53,7 @@ def async_source(source: AsyncSource, *, prepare: bool, max_size: int, timeout: 
         return OwnPool(source, prepare=prepare, max_size=max_size, timeout=timeout)
     if isinstance(source, AsyncConnectionPool):
         return GivenPool(source)
-    if isinstance(source, AsyncConnection):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(source, PsycopgAsyncConnection):  # pyright: ignore[reportUnnecessaryIsInstance]
         return OneConnection(source)
     raise refuse_source(source, "AsyncConnectionPool", "AsyncConnection")
 
@@ -67,7 +69,10 @@ class GivenPool:
         self._settings: dict[Connection, Settings] = {}
 
     async def take(self) -> Connection:
-        connection = await take_living(self._pool)
+        try:
+            connection = await take_living(self._pool, self._pool.timeout)
+        except psycopg.OperationalError as error:  # none in time, too many waiting, or not open
+            raise unavailable(error) from error
         try:
             self._settings[connection] = await adjust(connection)
         except BaseException:
@@ -91,6 +96,8 @@ class OwnPool:
     def __init__(self, conninfo: str, *, prepare: bool, max_size: int, timeout: float) -> None:
         self.configured = prepare
         self.database: str | None = None
+        self._conninfo = conninfo
+        self._opening = asyncio.Lock()
         self._opened = False
         self._closed = False
         self._pool: Pool = AsyncConnectionPool(
@@ -108,21 +115,43 @@ class OwnPool:
     async def take(self) -> Connection:
         if not self._opened:
             await self._open()
-        return await take_living(self._pool)
+        deadline = monotonic() + self._pool.timeout
+        while True:
+            try:
+                return await take_living(self._pool, min(PATIENCE, self._pool.timeout))
+            except PoolClosed as error:
+                raise closed() from error
+            except PoolTimeout as error:
+                await self._require_server()
+                if monotonic() > deadline:
+                    raise unavailable(
+                        f"all {self._pool.max_size} connections were in use for {self._pool.timeout:g} s"
+                    ) from error
 
     async def give_back(self, connection: Connection) -> None:
         await self._pool.putconn(connection)
 
     async def close(self) -> None:
-        self._closed = True
-        if self._opened:
-            await self._pool.close()
+        async with self._opening:
+            self._closed = True
+            if self._opened:
+                await self._pool.close()
 
     async def _open(self) -> None:
-        if self._closed:
-            raise closed()
-        await self._pool.open()  # a second time, it does nothing
-        self._opened = True
+        async with self._opening:
+            if self._closed:
+                raise closed()
+            if not self._opened:
+                await self._pool.open()
+                self._opened = True
+
+    async def _require_server(self) -> None:
+        """A pool keeps to itself why it gets no connections: ask for one beside it."""
+        try:
+            beside = await PsycopgAsyncConnection.connect(self._conninfo, connect_timeout=5)
+            await beside.close()
+        except psycopg.Error as error:
+            raise unavailable(error) from error
 
     async def _configure(self, connection: Connection) -> None:
         await connection.set_isolation_level(READ_COMMITTED)
@@ -167,17 +196,12 @@ class OneConnection:
         """Not ours."""
 
 
-async def take_living(pool: Pool) -> Connection:
+async def take_living(pool: Pool, timeout: float) -> Connection:
     """A connection of the pool that the server has not hung up on, as far as one can see from here."""
     task = asyncio.current_task()
     cancelled = 0 if task is None else task.cancelling()
     for _ in range(pool.max_size + 1):
-        try:
-            connection = await pool.getconn()
-        except PoolClosed as error:
-            raise closed() from error
-        except psycopg.OperationalError as error:  # none in time
-            raise unavailable(error) from error
+        connection: Connection = await pool.getconn(timeout)
         if task is not None and task.cancelling() > cancelled:  # Python 3.11 may lose a cancellation on the way
             await pool.putconn(connection)
             raise asyncio.CancelledError

@@ -22,6 +22,7 @@ from queuert.adapters.postgres.psycopg_common import (
     is_lost,
     is_open,
     note_if_gone,
+    query,
     require_transaction,
     reraise,
     savepoint_names,
@@ -91,7 +92,7 @@ class PsycopgSyncProvider:
     def _run(self, connection: Connection, command: PgStatement) -> Rows:
         cursor = OwnCursor(connection)
         try:
-            cursor.execute(command.text, command.values or None, prepare=self._prepare)
+            cursor.execute(query(command.text), command.values or None, prepare=self._prepare, binary=True)
             return cursor.fetchall() if cursor.description is not None else []
         except psycopg.Error as error:
             raise reraise(error, inside=True) from error
@@ -124,7 +125,7 @@ class PsycopgSyncProvider:
     def _is_read_committed(self, connection: Connection) -> bool:
         if self._reads_committed is None:
             ((level,),) = self._run(connection, PgStatement(SHOW_ISOLATION, writes=False))
-            self._reads_committed = level == "read committed"
+            self._reads_committed = bool(level == "read committed")
         return self._reads_committed
 
 
@@ -232,7 +233,7 @@ class _Savepoint:
 
     def _say(self, text: str) -> None:
         try:
-            OwnCursor(self._connection).execute(text, prepare=False)
+            OwnCursor(self._connection).execute(query(text), prepare=False)
         except psycopg.Error as error:
             raise reraise(error, inside=True) from error
 

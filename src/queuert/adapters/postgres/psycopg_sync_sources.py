@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from time import monotonic
 from typing import Any, Protocol
 
 import psycopg
 from psycopg import Connection as PsycopgConnection
-from psycopg_pool import ConnectionPool, PoolClosed
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from queuert.adapters.postgres.psycopg_common import (
     IDLE,
+    PATIENCE,
     READ_COMMITTED,
     RECONNECT,
     SET_ISOLATION,
@@ -63,7 +65,10 @@ class GivenPool:
         self._settings: dict[Connection, Settings] = {}
 
     def take(self) -> Connection:
-        connection = take_living(self._pool)
+        try:
+            connection = take_living(self._pool, self._pool.timeout)
+        except psycopg.OperationalError as error:  # none in time, too many waiting, or not open
+            raise unavailable(error) from error
         try:
             self._settings[connection] = adjust(connection)
         except BaseException:
@@ -88,6 +93,7 @@ class OwnPool:
         self.configured = prepare
         self.database: str | None = None
         self._opening = threading.Lock()
+        self._conninfo = conninfo
         self._opened = False
         self._closed = False
         self._pool: Pool = ConnectionPool(
@@ -105,7 +111,18 @@ class OwnPool:
     def take(self) -> Connection:
         if not self._opened:
             self._open()
-        return take_living(self._pool)
+        deadline = monotonic() + self._pool.timeout
+        while True:
+            try:
+                return take_living(self._pool, min(PATIENCE, self._pool.timeout))
+            except PoolClosed as error:
+                raise closed() from error
+            except PoolTimeout as error:
+                self._require_server()
+                if monotonic() > deadline:
+                    raise unavailable(
+                        f"all {self._pool.max_size} connections were in use for {self._pool.timeout:g} s"
+                    ) from error
 
     def give_back(self, connection: Connection) -> None:
         self._pool.putconn(connection)
@@ -123,6 +140,14 @@ class OwnPool:
             if not self._opened:
                 self._pool.open()
                 self._opened = True
+
+    def _require_server(self) -> None:
+        """A pool keeps to itself why it gets no connections: ask for one beside it."""
+        try:
+            beside = PsycopgConnection.connect(self._conninfo, connect_timeout=5)
+            beside.close()
+        except psycopg.Error as error:
+            raise unavailable(error) from error
 
     def _configure(self, connection: Connection) -> None:
         connection.set_isolation_level(READ_COMMITTED)
@@ -167,15 +192,10 @@ class OneConnection:
         """Not ours."""
 
 
-def take_living(pool: Pool) -> Connection:
+def take_living(pool: Pool, timeout: float) -> Connection:
     """A connection of the pool that the server has not hung up on, as far as one can see from here."""
     for _ in range(pool.max_size + 1):
-        try:
-            connection = pool.getconn()
-        except PoolClosed as error:
-            raise closed() from error
-        except psycopg.OperationalError as error:  # none in time
-            raise unavailable(error) from error
+        connection: Connection = pool.getconn(timeout)
         if not is_dead(connection):
             return connection
         connection.pgconn.finish()

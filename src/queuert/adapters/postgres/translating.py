@@ -30,7 +30,10 @@ FAILED = (
     "a statement has failed in this transaction, so PostgreSQL takes nothing more in it: roll it back first, to a "
     "savepoint or as a whole"
 )
-NOT_BEGUN = "no transaction is open on this connection: begin one inside the after_commit() block"
+NOT_BEGUN = (
+    "no transaction is open on this connection: begin one inside the after_commit() block, and let nothing but the end "
+    "of its own block end it"
+)
 
 _MISSING = ("3F000", "42P01", "42703", "42704", "42883")
 _NO_LOGIN = ("28", "3D")
@@ -59,6 +62,8 @@ def unavailable(error: BaseException | str) -> StorageUnavailable:
 def translate(error: BaseException, state: str | None) -> QueuertError:
     """The error to raise from the driver's, by its code."""
     said = _line(error)
+    if "startup parameter" in said:
+        return StorageError(f"PgBouncer does not let us set the isolation level ({said}): use prepare=False")
     if state is None:
         return StorageError(f"PostgreSQL: {said}")
     if is_unavailable(state):
