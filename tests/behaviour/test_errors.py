@@ -10,7 +10,7 @@ from tests.behaviour.conftest import Setting, ledger, write
 from tests.behaviour.steps import eventually, job
 from tests.behaviour.working import begin, failed, failure, jobs_of, outcome, output, working
 
-from queuert import Attempt, Chain, EntryJob, Handlers, Job
+from queuert import Attempt, Chain, EntryJob, Handlers, Job, JobError, OwnershipLost, SyncAttempt
 
 
 class Last(Job[str], name="last"):
@@ -240,8 +240,6 @@ async def test_a_cancelled_task_inside_the_handler_is_an_ordinary_error(setting:
 
 
 async def test_an_own_ownership_lost_of_another_job_is_an_ordinary_error(setting: Setting) -> None:
-    from queuert import OwnershipLost
-
     handlers = Handlers()
 
     @handlers.handles(Started, max_attempts=1)
@@ -276,3 +274,55 @@ async def test_an_input_that_no_longer_fits_its_class_is_recorded(setting: Setti
 
 async def _nothing_running(client: Any) -> bool:
     return not (await client.list_jobs(status="running")).items
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise SystemExit("not even this")
+
+
+def _deep_group() -> BaseException:
+    group: Any = ValueError("innermost")
+    for _ in range(2000):
+        group = ExceptionGroup("a group", [group])
+    return group  # type: ignore[no-any-return]
+
+
+def _own_cause() -> BaseException:
+    error = ValueError("its own cause")
+    error.__cause__ = error
+    return error
+
+
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "def"])
+async def test_errors_that_cannot_be_shown_or_stored_are_recorded_all_the_same(setting: Setting, plain: bool) -> None:
+    handlers = Handlers()
+    code: Any = 42
+    errors = [
+        Unprintable(),
+        _deep_group(),
+        _own_cause(),
+        ValueError("\0 \ud800"),
+        JobError(code),
+        ValueError("x" * 10**6),
+    ]
+
+    class Raising(EntryJob[str], name="raising"):
+        number: int
+
+    if plain:
+
+        @handlers.handles(Raising, max_attempts=1)
+        def in_thread(attempt: SyncAttempt[Raising]) -> str:
+            raise errors[attempt.job.number]
+    else:
+
+        @handlers.handles(Raising, max_attempts=1)
+        async def raising(attempt: Attempt[Raising]) -> str:
+            raise errors[attempt.job.number]
+
+    async with working(setting, [Raising], handlers) as client:
+        for number, error in enumerate(errors):
+            recorded = await failed(client, Raising(number=number))
+            assert recorded["type"] == type(error).__name__
+            assert len(recorded["message"]) <= 10_000
