@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -295,17 +296,14 @@ def _own_cause() -> BaseException:
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "def"])
-async def test_errors_that_cannot_be_shown_or_stored_are_recorded_all_the_same(setting: Setting, plain: bool) -> None:
+async def test_errors_that_cannot_be_shown_or_stored_are_recorded_all_the_same(
+    setting: Setting, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is logged here cannot be sent to the process that collects the reports of the tests.
+    monkeypatch.setattr(logging.getLogger("queuert.worker"), "propagate", False)
     handlers = Handlers()
     code: Any = 42
-    errors = [
-        Unprintable(),
-        _deep_group(),
-        _own_cause(),
-        ValueError("\0 \ud800"),
-        JobError(code),
-        ValueError("x" * 10**6),
-    ]
+    errors = [Unprintable(), _deep_group(), _own_cause(), JobError(code), ValueError("\0 \ud800" + "x" * 10**6)]
 
     class Raising(EntryJob[str], name="raising"):
         number: int
