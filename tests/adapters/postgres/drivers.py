@@ -1,0 +1,218 @@
+"""The drivers in one dress, so that a test is written once: what a provider does, and what its user does beside it.
+
+The sync provider does its work inline, in the thread of the event loop, and is done before anybody else runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+import asyncpg
+import psycopg
+from psycopg.rows import dict_row
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from queuert.adapters.postgres.asyncpg_provider import AsyncpgProvider
+from queuert.adapters.postgres.command import PgStatement
+from queuert.adapters.postgres.psycopg_provider import PsycopgProvider
+from queuert.adapters.postgres.psycopg_sync_provider import PsycopgSyncProvider
+
+
+def statement(text: str, *values: Any, alone: bool = False) -> PgStatement:
+    return PgStatement(text, values, alone=alone)
+
+
+class Watcher:
+    """A connection that looks on: what is committed, who is connected and in what state."""
+
+    def __init__(self, url: str) -> None:
+        self._connection = psycopg.connect(url, autocommit=True)
+
+    def __call__(self, text: Any, *values: Any) -> list[Any]:
+        """The rows; if they have one column, its values."""
+        cursor = self._connection.execute(text, values)
+        rows = cursor.fetchall() if cursor.description else []
+        return [row[0] for row in rows] if rows and len(rows[0]) == 1 else rows
+
+    def others(self, condition: Any = "true") -> list[int]:
+        """The backends of this database but for our own."""
+        return self(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' "
+            "AND pid <> pg_backend_pid() AND " + condition
+        )
+
+    def terminate_others(self) -> int:
+        return sum(self(f"SELECT pg_terminate_backend({pid}, 5000)")[0] for pid in self.others())
+
+    async def until(self, condition: Any) -> None:
+        """Wait for another backend to come into a state."""
+        async with asyncio.timeout(10):
+            while not self.others(condition):
+                await asyncio.sleep(0.005)
+
+    async def until_gone(self) -> None:
+        """Wait for all other backends to go."""
+        async with asyncio.timeout(10):
+            while self.others():
+                await asyncio.sleep(0.005)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Driver:
+    """What differs between the drivers."""
+
+    name: ClassVar[str]
+    is_sync: ClassVar[bool] = False
+    error: ClassVar[type[Exception]]
+    """The driver's errors for what the server says."""
+
+    def provider(self, source: Any, **options: Any) -> Any:
+        raise NotImplementedError
+
+    async def connect(self, url: str, **options: Any) -> Any:
+        """A connection of the user's own."""
+        raise NotImplementedError
+
+    async def close(self, connection: Any) -> None:
+        raise NotImplementedError
+
+    def pool(self, url: str, size: int = 2) -> Any:
+        """A pool of the user's own, as a context manager."""
+        raise NotImplementedError
+
+    async def sql(self, connection: Any, text: str) -> list[tuple[Any, ...]]:
+        """What the user says on his connection, or on one that he was given."""
+        raise NotImplementedError
+
+    def block(self, connection: Any) -> Any:
+        """The driver's own transaction block."""
+        raise NotImplementedError
+
+    def in_pool(self, pool: Any) -> int:
+        """How many connections rest in the user's pool."""
+        raise NotImplementedError
+
+    async def poison(self, connection: Any) -> None:
+        """Let a statement fail, and swallow the error."""
+        try:
+            await self.sql(connection, "SELECT 1 / 0")
+        except self.error:
+            return
+        raise AssertionError("it must fail")
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Psycopg(Driver):
+    name = "psycopg"
+    error = psycopg.Error
+
+    def provider(self, source: Any, **options: Any) -> Any:
+        return PsycopgProvider(source, **options)
+
+    async def connect(self, url: str, **options: Any) -> Any:
+        return await psycopg.AsyncConnection.connect(url, **{"autocommit": True, **options})
+
+    async def close(self, connection: Any) -> None:
+        await connection.close()
+
+    def pool(self, url: str, size: int = 2) -> Any:
+        # As most people have it: without autocommit, and with rows that are not tuples.
+        return AsyncConnectionPool(url, min_size=size, max_size=size, kwargs={"row_factory": dict_row}, open=False)
+
+    async def sql(self, connection: Any, text: str) -> list[tuple[Any, ...]]:
+        cursor = await psycopg.AsyncCursor(connection).execute(text.encode())
+        return await cursor.fetchall() if cursor.description else []
+
+    def block(self, connection: Any) -> Any:
+        return connection.transaction()
+
+    def in_pool(self, pool: Any) -> int:
+        return int(pool.get_stats()["pool_available"])
+
+
+class Asyncpg(Driver):
+    name = "asyncpg"
+    error = asyncpg.PostgresError
+
+    def provider(self, source: Any, **options: Any) -> Any:
+        return AsyncpgProvider(source, **options)
+
+    async def connect(self, url: str, **options: Any) -> Any:
+        return await asyncpg.connect(url, **options)
+
+    async def close(self, connection: Any) -> None:
+        await connection.close()
+
+    def pool(self, url: str, size: int = 2) -> Any:
+        return asyncpg.create_pool(url, min_size=size, max_size=size)
+
+    async def sql(self, connection: Any, text: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in await connection.fetch(text)]
+
+    def block(self, connection: Any) -> Any:
+        return connection.transaction()
+
+    def in_pool(self, pool: Any) -> int:
+        return int(pool.get_idle_size())
+
+
+class PsycopgSync(Psycopg):
+    name = "psycopg-sync"
+    is_sync = True
+
+    def provider(self, source: Any, **options: Any) -> Any:
+        return Awaited(PsycopgSyncProvider(source, **options))
+
+    async def connect(self, url: str, **options: Any) -> Any:
+        return psycopg.connect(url, **{"autocommit": True, **options})
+
+    async def close(self, connection: Any) -> None:
+        connection.close()
+
+    def pool(self, url: str, size: int = 2) -> Any:
+        return awaited(ConnectionPool(url, min_size=size, max_size=size, kwargs={"row_factory": dict_row}, open=False))
+
+    async def sql(self, connection: Any, text: str) -> list[tuple[Any, ...]]:
+        cursor = psycopg.Cursor(connection).execute(text.encode())
+        return cursor.fetchall() if cursor.description else []
+
+    def block(self, connection: Any) -> Any:
+        return awaited(connection.transaction())
+
+
+DRIVERS: list[Driver] = [Psycopg(), PsycopgSync(), Asyncpg()]
+ASYNC_DRIVERS = [driver for driver in DRIVERS if not driver.is_sync]
+
+
+class Awaited:
+    """A sync provider that is awaited."""
+
+    def __init__(self, provider: PsycopgSyncProvider) -> None:
+        self.sync = provider
+        self.check = provider.check
+        self.in_transaction = provider.in_transaction
+
+    def transaction(self) -> Any:
+        return awaited(self.sync.transaction())
+
+    def savepoint(self, connection: Any) -> Any:
+        return awaited(self.sync.savepoint(connection))
+
+    async def execute(self, connection: Any, command: Any) -> Any:
+        return self.sync.execute(connection, command)
+
+    async def close(self) -> None:
+        self.sync.close()
+
+
+@asynccontextmanager
+async def awaited(manager: Any) -> AsyncGenerator[Any]:
+    with manager as value:
+        yield value
