@@ -1,8 +1,8 @@
 """Programs: operations written once, without I/O, and driven by a sync or an async runner.
 
 A program is a generator. It yields commands (a SQL statement, or whatever its adapter's provider understands),
-is sent each command's result, and returns its own. `Atomic` is the one command that runners know themselves:
-all of the inner program happens, or nothing of it.
+is sent each command's result, and returns its own. Two commands are known to the runners themselves: `Atomic`, all of
+an inner program or nothing of it, and `Pause`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,15 @@ class Atomic:
 
     def __init__(self, program: Program[Any]) -> None:
         self.program = program
+
+
+class Pause:
+    """Wait, holding nothing."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
 
 
 def atomically(program: Program[T]) -> Program[T]:

@@ -6,10 +6,12 @@ jobs. A connection given by the user is used as it is: never committed, rolled b
 
 from __future__ import annotations
 
+import asyncio
+import time
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
-from queuert.ports.program import Atomic, Program
+from queuert.ports.program import Atomic, Pause, Program
 
 Conn = TypeVar("Conn")
 T = TypeVar("T")
@@ -76,6 +78,8 @@ def run(provider: SyncProvider[Conn], connection: Conn | None, program: Program[
 
 
 def _carry_out(provider: SyncProvider[Conn], connection: Conn | None, command: Any) -> Any:
+    if isinstance(command, Pause):
+        return time.sleep(command.seconds)
     if not isinstance(command, Atomic):
         return provider.execute(connection, command)
     if connection is None:
@@ -102,6 +106,8 @@ async def run_async(provider: AsyncProvider[Conn], connection: Conn | None, prog
 
 
 async def _carry_out_async(provider: AsyncProvider[Conn], connection: Conn | None, command: Any) -> Any:
+    if isinstance(command, Pause):
+        return await asyncio.sleep(command.seconds)
     if not isinstance(command, Atomic):
         return await provider.execute(connection, command)
     if connection is None:

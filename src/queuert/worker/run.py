@@ -201,8 +201,8 @@ class WorkerRun(Generic[Conn]):
         await self._reap()
         now = time.monotonic()
         if now >= self._poll_at:
-            self._poll_at = now + self._options.poll_interval
             await self._poll()
+            self._poll_at = now + self._options.poll_interval  # afterwards: if it fails, the next turn asks again
         if self._wants_claim and self._has_room():
             return
         if not self._held:
@@ -258,7 +258,8 @@ class WorkerRun(Generic[Conn]):
         except BaseException:
             self._wants_claim = True
             raise
-        if result.more:
+        # An empty claim that reports more has met only jobs that somebody else holds: asking again at once would not help.
+        if result.more and result.jobs:
             self._wants_claim = True
         if result.next_in is not None:
             self._due_in(result.next_in)
@@ -269,12 +270,12 @@ class WorkerRun(Generic[Conn]):
         now = time.monotonic()
         if now < self._reap_at:
             return
-        self._reap_at = now + self._options.reap_interval
         hooks = Hooks()
         reaped = await self._run(self._engine.state.reap(self._policy.types, list(self._held), 1, _LEASE_EXPIRED))
         if not reaped:
+            self._reap_at = now + self._options.reap_interval
             return
-        self._reap_at = now  # there may be more: look again in the next turn
+        # There may be more: the next turn looks again.
         self._wants_claim = True
         notifications = self._engine.notifications(hooks)
         for row in reaped:

@@ -1,0 +1,81 @@
+"""Claiming, renewing, reaping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from queuert.adapters.postgres.rows import WIDTH, Row, blocker_of, job_of
+from queuert.adapters.postgres.store import Store
+from queuert.model import BlockerRow, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
+from queuert.ports.program import Program
+
+_Blocker = tuple[int, str, str, str, str | None, str | None]
+
+
+class _BlockerColumns(msgspec.Struct):
+    """A blocker in the JSON that a claim answers with: it comes in one round trip with the job."""
+
+    chain_id: str
+    chain_type: str
+    status: str
+    output: str | None
+    trace_context: str | None
+
+
+_blockers = msgspec.json.Decoder(list[_BlockerColumns])
+
+
+def claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
+    types = [(limit, place) for place, queue in enumerate(request.queues, 1) for limit in queue.types]
+    if not types:
+        return ClaimResult([], more=False)
+    members = [(place, name) for place, queue in enumerate(request.queues, 1) for name in dict.fromkeys(queue.members)]
+    rows: list[Row] = yield store(
+        "claim.take",
+        worker=request.worker,
+        limit=max(0, request.limit),
+        types=[limit.name for limit, _ in types],
+        queues=[place for _, place in types],
+        limits=[limit.limit for limit, _ in types],
+        leases=[limit.lease for limit, _ in types],
+        queue_names=[queue.name for queue in request.queues],
+        queue_priorities=[queue.priority for queue in request.queues],
+        queue_caps=[queue.max_concurrency for queue in request.queues],
+        member_queues=[place for place, _ in members],
+        member_types=[name for _, name in members],
+        cluster_cap=request.cluster_cap,
+    )
+    head = rows[0]
+    return ClaimResult([_claimed(row) for row in rows[1:]], more=head[WIDTH], next_in=head[WIDTH + 1])
+
+
+def _claimed(row: Row) -> Claimed:
+    expired, blockers = row[WIDTH + 2], row[WIDTH + 3]
+    return Claimed(job_of(row[:WIDTH]), expired, () if blockers is None else _decode(blockers))
+
+
+def _decode(blockers: str) -> tuple[BlockerRow, ...]:
+    return tuple(blocker_of(msgspec.structs.astuple(each)) for each in _blockers.decode(blockers))
+
+
+def renew(store: Store, leases: Sequence[Lease]) -> Program[list[str]]:
+    if not leases:
+        return []
+    rows: list[Row] = yield store(
+        "claim.renew",
+        ids=[lease.job_id for lease in leases],
+        tokens=[lease.token for lease in leases],
+        durations=[lease.duration for lease in leases],
+    )
+    return [row[0] for row in rows]
+
+
+def reap(store: Store, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+    if not types or limit <= 0:
+        return []
+    rows: list[Row] = yield store(
+        "claim.reap", types=list(types), ignored=list(ignored), limit=limit, error=error.decode()
+    )
+    return [job_of(row) for row in rows]

@@ -1,0 +1,85 @@
+"""Ending jobs, and changing them from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from queuert.adapters.postgres.creating import edges_of
+from queuert.adapters.postgres.rows import Row, chain_of, job_of, raise_problem
+from queuert.adapters.postgres.store import Store
+from queuert.errors import InvalidArgument
+from queuert.model import Created, Deleted, JobRow, Settled, Settlement, Unblocked
+from queuert.ports.program import Program
+
+
+def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
+    if not settlements:
+        return Settled([], [], [])
+    if any(item.status == "pending" and item.token is None for item in settlements):
+        raise InvalidArgument("only a claimed job can be put back: settle it with its token")
+    following = [
+        (place, item.continuation) for place, item in enumerate(settlements, 1) if item.continuation is not None
+    ]
+    jobs = [job for _, job in following]
+    rows: list[Row] = yield store(
+        "settle.settle",
+        ids=[item.job_id for item in settlements],
+        tokens=[item.token for item in settlements],
+        statuses=[item.status for item in settlements],
+        outputs=[None if item.output is None else item.output.decode() for item in settlements],
+        errors=[None if item.error is None else item.error.decode() for item in settlements],
+        at=[item.schedule.at for item in settlements],
+        after=[item.schedule.after for item in settlements],
+        give_back=[item.give_back for item in settlements],
+        workers=[item.worker for item in settlements],
+        next_positions=[place for place, _ in following],
+        next_ids=[job.id for job in jobs],
+        next_types=[job.type_name for job in jobs],
+        next_inputs=[job.input.decode() for job in jobs],
+        next_priorities=[job.priority for job in jobs],
+        next_at=[job.schedule.at for job in jobs],
+        next_after=[job.schedule.after for job in jobs],
+        next_deadline_at=[job.deadline and job.deadline.at for job in jobs],
+        next_deadline_after=[None if job.deadline is None else job.deadline.after for job in jobs],
+        next_traces=[job.trace_context for job in jobs],
+        next_chain_traces=[job.chain_trace_context for job in jobs],
+        check_ids=True,
+        **edges_of(jobs),
+    )
+    held = [False] * len(settlements)
+    created: list[Created | None] = [None] * len(settlements)
+    unblocked: list[Unblocked] = []
+    chains = {job.id: job.chain_id for job in jobs}
+    for kind, place, job_id, type_name, status, ready, problem in rows:
+        if kind == "problem":
+            raise_problem(problem)
+        if kind == "held":
+            held[place - 1] = True
+        elif kind == "created":
+            created[place - 1] = Created(job_id, chains[job_id], status, ready)
+        else:
+            unblocked.append(Unblocked(job_id, type_name, ready))
+    return Settled(held, created, unblocked)
+
+
+def change(store: Store, statement: str, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
+    if not job_ids:
+        return []
+    rows: list[Row] = yield store(statement, ids=list(dict.fromkeys(job_ids)))
+    found = {row[0]: job_of(row) for row in rows}
+    return [found.get(job_id) for job_id in job_ids]
+
+
+def delete_chains(store: Store, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
+    if not ids:
+        return Deleted([], {})
+    rows: list[Row] = yield store("change.delete", ids=list(dict.fromkeys(ids)), cascade=cascade)
+    waiting: dict[str, list[str]] = {}
+    for row in rows:
+        if row[0] == "waiting":
+            waiting.setdefault(row[1], []).append(row[2])
+    if waiting:
+        return Deleted([], waiting)
+    chains = {row[3]: chain_of(row[3:]) for row in rows}
+    named = [chains.pop(chain_id) for chain_id in dict.fromkeys(ids) if chain_id in chains]
+    return Deleted([*named, *(chains[chain_id] for chain_id in sorted(chains))], {})

@@ -1,0 +1,16 @@
+-- Claiming, renewing and reaping. Locked rows are skipped; claims under one cap take turns by an advisory lock.
+
+-- write: take
+SELECT * FROM {claim}(
+    :worker::text, :limit::integer, :types::text[], :queues::integer[], :limits::integer[], :leases::double precision[],
+    :queue_names::text[], :queue_priorities::integer[], :queue_caps::integer[], :member_queues::integer[],
+    :member_types::text[], :cluster_cap::integer
+);
+
+-- write: renew
+SELECT id FROM {renew}(:ids::text[], :tokens::bigint[], :durations::double precision[]);
+
+-- write: reap
+SELECT j.* FROM {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text)
+    WITH ORDINALITY AS reaped (job_id, n)
+CROSS JOIN LATERAL {get_jobs_locked}(ARRAY[reaped.job_id]) AS j;

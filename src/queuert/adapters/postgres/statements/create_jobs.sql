@@ -1,0 +1,10 @@
+-- Storing jobs. Locks: rows of `key` by type and key, then the current jobs of blocking chains by id.
+
+-- write: create
+SELECT id, status, ready, existing, problem FROM {create_jobs}(
+    :ids::text[], :types::text[], :chains::text[], :chain_types::text[], :indexes::integer[], :inputs::text[],
+    :priorities::integer[], :at::timestamptz[], :after::double precision[], :deadline_at::timestamptz[],
+    :deadline_after::double precision[], :traces::text[], :chain_traces::text[],
+    :keys::text[], :key_any::boolean[], :key_windows::double precision[], :key_excludes::text[],
+    :edge_jobs::text[], :edge_chains::text[], :edge_types::text[], :edge_traces::text[], :check_ids::boolean
+);

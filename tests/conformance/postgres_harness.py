@@ -1,0 +1,72 @@
+"""PostgreSQL for the state suite: one migrated database for each process, emptied before each case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import psycopg
+from tests.support.postgres import server
+
+from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
+from queuert.conformance import StateHarness
+from queuert.conformance.state.driver import AnyStateAdapter
+from queuert.ports.provider import run
+
+TABLES = ("job", "ready", "later", "running", "blocker", "key")
+
+
+@cache
+def database() -> str:
+    """The URL of this process's database, with our tables in it. It goes with the server."""
+    url = server().url_of(server().create())
+    state = sync_psycopg_state(url)
+    try:
+        run(state.provider, None, state.operations.migrate())
+    finally:
+        state.close()
+    return url
+
+
+class PostgresHarness(StateHarness):
+    def __init__(self, make: Callable[[str], AnyStateAdapter], poison: Callable[[Any], Any]) -> None:
+        self.make = make
+        self._poison = poison
+        super().__init__(make(database()))
+
+    async def reset(self) -> None:
+        with psycopg.connect(database(), autocommit=True) as connection:
+            connection.execute(f"TRUNCATE {', '.join(f'queuert_{table}' for table in TABLES)}".encode())
+
+    async def second(self) -> AnyStateAdapter:
+        return self.make(database())
+
+    def poison(self, connection: Any) -> Any:
+        return self._poison(connection)
+
+
+async def _poison_async(connection: Any) -> None:
+    try:
+        await connection.execute("SELECT 1 / 0")
+    except Exception:
+        return
+
+
+def _poison_sync(connection: Any) -> None:
+    try:
+        connection.execute("SELECT 1 / 0")
+    except psycopg.Error:
+        return
+
+
+def psycopg_harness() -> StateHarness:
+    return PostgresHarness(psycopg_state, _poison_async)
+
+
+def sync_psycopg_harness() -> StateHarness:
+    return PostgresHarness(sync_psycopg_state, _poison_sync)
+
+
+def asyncpg_harness() -> StateHarness:
+    return PostgresHarness(asyncpg_state, _poison_async)
