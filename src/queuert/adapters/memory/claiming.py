@@ -49,11 +49,11 @@ _Head = tuple[Entry, int, _Lane]
 
 def claim(tables: Tables, request: ClaimRequest) -> ClaimResult:
     cluster = _Room(_UNLIMITED if request.cluster_cap is None else request.cluster_cap - tables.running)
-    taken: list[Claimed] = []
+    taken: list[JobRow] = []
     for _, queues in groupby(sorted(request.queues, key=_priority), key=_priority):
         if _claim_from(tables, queues, request, cluster, taken):
-            return ClaimResult(taken, more=True)
-    return ClaimResult(taken, more=False, next_in=_next_in(tables, request))
+            return ClaimResult(_claimed(tables, taken), more=True)
+    return ClaimResult(_claimed(tables, taken), more=False, next_in=_next_in(tables, request))
 
 
 def _next_in(tables: Tables, request: ClaimRequest) -> float | None:
@@ -104,7 +104,7 @@ def _claim_from(
     queues: Iterable[QueueLimit],
     request: ClaimRequest,
     cluster: _Room,
-    taken: list[Claimed],
+    taken: list[JobRow],
 ) -> bool:
     """Take from queues of one priority. True: there was one more that only the claim's own limit left out."""
     now = tables.now
@@ -146,7 +146,7 @@ def _heads(tables: Tables, queues: Iterable[QueueLimit]) -> list[_Head]:
     return heads
 
 
-def _take(tables: Tables, job_id: str, worker: str, lane: _Lane) -> Claimed:
+def _take(tables: Tables, job_id: str, worker: str, lane: _Lane) -> JobRow:
     now, old = tables.now, tables.rows[job_id]
     row = replace(
         old,
@@ -158,7 +158,13 @@ def _take(tables: Tables, job_id: str, worker: str, lane: _Lane) -> Claimed:
         token=next(tables.tokens),
     )
     tables.put(row)
-    return Claimed(row, row.deadline is not None and row.deadline <= now, tables.blockers(job_id))
+    return row
+
+
+def _claimed(tables: Tables, taken: Sequence[JobRow]) -> list[Claimed]:
+    """Once all are taken: a blocker may have been taken by the same claim."""
+    now = tables.now
+    return [Claimed(row, row.deadline is not None and row.deadline <= now, tables.blockers(row.id)) for row in taken]
 
 
 def _room(tables: Tables, queue: QueueLimit) -> int:

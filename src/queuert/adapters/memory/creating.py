@@ -79,7 +79,8 @@ def _waiting_for(tables: Tables, row: JobRow, edges: Sequence[BlockerRef]) -> Jo
     left = 0
     for edge in edges:
         current = tables.current(edge.chain_id)
-        left += current is None or current.status != "completed"
+        # A chain that is being continued in the same call is not complete, though its next job is not stored yet.
+        left += current is None or current.status != "completed" or current.continued_to is not None
     return replace(row, status="blocked", blockers_left=left) if left else row
 
 

@@ -54,7 +54,7 @@ def asyncpg_state(
     table_prefix: str = DEFAULT_PREFIX,
     prepare: bool = True,
 ) -> StateAdapter[asyncpg.Connection[Any]]:
-    """For an async client with asyncpg, which has no sync counterpart: plain `def` handlers cannot open transactions."""
+    """For an async client with asyncpg. It has no sync counterpart: plain `def` handlers cannot open transactions."""
     from queuert.adapters.postgres.asyncpg_provider import AsyncpgProvider
 
     provider: Any = AsyncpgProvider(source, prepare=prepare)

@@ -97,7 +97,7 @@ def chains(store: Store, where: ChainFilter, page: PageRequest) -> PgStatement:
 def _all_chains(columns: str, words: dict[str, str], with_current: str, page: PageRequest) -> _Query:
     """Chain after chain, by one seek for each in job_chain: a chain of a million jobs costs no more than any other.
 
-    The page is found first, along the walk, with the filters inside it; OFFSET 0 keeps the planner from walking otherwise.
+    The page is found first, along the walk, with the filters inside it; OFFSET 0 keeps the planner to that order.
     """
     order = f"ORDER BY n.chain_id {page.order.upper()} LIMIT 1"
     start = "" if page.after is None else f"WHERE n.chain_id {_beyond(page)} :after::text::uuid "
@@ -106,7 +106,8 @@ def _all_chains(columns: str, words: dict[str, str], with_current: str, page: Pa
         f"SELECT (SELECT n.chain_id FROM {words['job']} AS n WHERE n.chain_id {_beyond(page)} walk.id {order}) "
         "FROM walk WHERE walk.id IS NOT NULL), "
         "page AS MATERIALIZED (SELECT found.id FROM walk CROSS JOIN LATERAL (SELECT first.id "
-        f"FROM {words['job']} AS first WHERE first.id = walk.id AND {_CONDITIONS} OFFSET 0) AS found LIMIT :limit::bigint)"
+        f"FROM {words['job']} AS first WHERE first.id = walk.id AND {_CONDITIONS} OFFSET 0) AS found "
+        "LIMIT :limit::bigint)"
     )
     source = f"page JOIN {words['job']} AS first ON first.id = page.id {with_current}"
     parameters = {} if page.after is None else {"after": page.after}

@@ -20,7 +20,8 @@ _INDEXES = (
 )  # fmt: skip
 _FUNCTIONS = (
     "lock_in_flight", "lock_jobs", "land", "launch", "lock_current", "check_edges", "unblock", "blockers_of",
-    "insert_jobs", "take_key", "create_or_raise", "create_jobs", "promote", "candidates", "less_room", "claim", "renew", "reap", "settle",
+    "insert_jobs", "take_key", "create_or_raise", "create_jobs", "promote", "candidates", "less_room", "claim", "renew",
+    "reap", "settle",
     "get_jobs_locked", "get_chains_locked", "trigger", "retry", "delete_chains",
 )  # fmt: skip
 _BODY = re.compile(r"(\$body\$.*?\$body\$)", re.DOTALL)
@@ -47,7 +48,7 @@ class Installation(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_prefix(self.prefix)
-        if not isinstance(self.schema, str) or not _NAME.fullmatch(self.schema):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not _NAME.fullmatch(self.schema):
             raise InvalidArgument(f"schema must be 1 to 63 characters without quotes, got {self.schema!r}")
 
     def name(self, what: str) -> str:

@@ -52,17 +52,17 @@ BEGIN
         FROM asked AS n
         LEFT JOIN LATERAL (
             SELECT count(*)::integer AS number,
-                (count(*) FILTER (WHERE last.status IS DISTINCT FROM 'completed'))::integer AS waiting
+                (count(*) FILTER (WHERE NOT coalesce(last.status = 'completed' AND last.continued_to IS NULL, false)))::integer AS waiting
             FROM unnest(p_edge_jobs, p_edge_chains) AS edge (job_id, chain_id)
             LEFT JOIN LATERAL (
-                SELECT c.status FROM {job} AS c WHERE c.chain_id = edge.chain_id ORDER BY c.chain_index DESC LIMIT 1
+                SELECT c.status, c.continued_to FROM {job} AS c
+                WHERE c.chain_id = edge.chain_id ORDER BY c.chain_index DESC LIMIT 1
             ) AS last ON true
             WHERE edge.job_id = n.id
         ) AS edges ON v_edges
         LEFT JOIN LATERAL (
-            -- Edges to a chain that this very call begins.
-            SELECT count(*)::integer AS edges FROM unnest(p_edge_chains) AS edge (chain_id)
-            WHERE edge.chain_id = n.id AND n.chain_index = 0
+            -- Edges to a chain that this very call begins or continues: this job is the current one now.
+            SELECT count(*)::integer AS edges FROM unnest(p_edge_chains) AS edge (chain_id) WHERE edge.chain_id = n.chain_id
         ) AS within ON v_edges
         WHERE n.existing IS NULL
         RETURNING j.id, j.status, j.type_name, j.priority, j.scheduled_at
