@@ -100,3 +100,18 @@ async def chains_without_dependents_free_nobody(store: Store) -> None:
     ids: Sequence[str] = await sources(store, 2)
     settled = await store.settle(*(completed(each) for each in (*ids, new_id())))
     equal((settled.held, settled.unblocked), ([True, True, False], []), "answer")
+
+
+@case
+async def blocked_by_a_chain_that_goes_on_in_the_same_call(store: Store) -> None:
+    """A continuation whose blocking chain is continued in the same call is blocked, until that chain completes."""
+    for blocker_first in (True, False):
+        (source,) = await sources(store, 1)
+        handing_over = await store.claim_one(SOURCE)
+        claimed = await store.running()
+        following = next_job(claimed.job, "next", **behind(source))
+        items = [continued(handing_over, next_job(handing_over.job, "second")), continued(claimed, following)]
+        settled = await store.settle(*(items if blocker_first else items[::-1]))
+        equal(settled.held, [True, True], "held")
+        equal(await store.statuses(following.id), ["blocked"], "while the blocking chain goes on")
+        equal(freed(await store.settle(completed(await store.claim_one("second")))), [following.id], "freed at its end")
