@@ -76,6 +76,12 @@ class Known:
         now = self.clock.now
         return [row.id for row in self.rows.values() if row.status == "pending" and row.scheduled_at <= now]
 
+    @property
+    def ended(self) -> list[str]:
+        """Jobs whose lease has ended."""
+        now = self.clock.now
+        return [row.id for row in self.rows.values() if row.leased_until is not None and row.leased_until <= now]
+
     def has(self, status: str) -> bool:
         return any(row.status == status for row in self.rows.values())
 
@@ -138,8 +144,8 @@ class Draws:
             (6 if len(known.rows) < 30 else 1, lambda: self.change("create_jobs", self.new_jobs())),
             (8 if known.ready else 1, lambda: Action("claim", (self.claim(),))),
             (12 if has("running") else 1, lambda: self.change("settle", self.settlements())),
-            (2 if known.claims else 0, lambda: self.change("renew", self.leases())),
-            (3 if has("running") else 1, self.reap),
+            (3 if known.claims else 0, lambda: self.change("renew", self.leases())),
+            (6 if known.ended else 1, self.reap),
             (2 if has("pending") else 0, lambda: self.change("trigger", self.job_ids())),
             (3 if has("failed") else 0, lambda: self.change("retry", self.failed_ids())),
             (2, lambda: self.change("delete_chains", self.chain_ids(), cascade=self.one_in(2))),
@@ -150,8 +156,8 @@ class Draws:
         return [
             (6, lambda: Action("pass_time", (self.among(STEPS_IN_TIME),))),
             (0 if depth else 2, lambda: Action("begin", ())),
-            (2 if 0 < depth < 4 else 0, lambda: Action("savepoint", ())),
-            (3 if depth > 1 else 0, lambda: Action("end_savepoint", (self.one_in(2),))),
+            (3 if 0 < depth < 4 else 0, lambda: Action("savepoint", ())),
+            (4 if depth > 1 else 0, lambda: Action("end_savepoint", (self.one_in(2),))),
             (2 if depth else 0, lambda: Action("end", (self.one_in(2),))),
         ]
 
@@ -329,8 +335,7 @@ class Draws:
         return Settlement(status="pending", error=self.either(self.draw(errors), None), schedule=self.when(), **how)
 
     def reap(self) -> Action:
-        running = [job_id for job_id, _ in self.known.running]
-        ignored = self.some(running, 3) if self.one_in(2) else self.either([], self.job_ids())
+        ignored = self.some(self.known.ended, 2) if self.one_in(2) else self.either([], self.job_ids())
         return self.change("reap", self.types(), ignored, self.among([10, 2, 1, 10, 0]), self.draw(errors))
 
     def leases(self) -> list[Lease]:

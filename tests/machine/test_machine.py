@@ -26,7 +26,7 @@ FACTORIES: dict[str, Factory] = {
     "async_memory": adapters.async_memory,
     "async_sqlite": adapters.async_sqlite,
 }
-EXAMPLES = {"memory": 20, "sqlite": 80, "async_memory": 15, "async_sqlite": 20}
+EXAMPLES = {"memory": 15, "sqlite": 70, "async_memory": 10, "async_sqlite": 20}
 
 
 def machine_on(factory: Factory) -> type[StateMachine]:
@@ -56,5 +56,5 @@ def test_many_random_programs_give_the_same_results_as_on_the_model(
         print(f"\n{name}: QUEUERT_MACHINE_SEED={number}")  # noqa: T201
     run_state_machine_as_test(
         seed(number)(machine_on(FACTORIES[name])),
-        settings=settings(SETTINGS, max_examples=30 * EXAMPLES[name], stateful_step_count=80, derandomize=False),
+        settings=settings(SETTINGS, max_examples=40 * EXAMPLES[name], stateful_step_count=80, derandomize=False),
     )

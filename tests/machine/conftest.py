@@ -1,0 +1,19 @@
+"""Random programs are run untraced: under coverage they would take four times as long, and cover nothing new.
+
+`pytest.mark.no_cover` would say so too, but has no effect in the processes of xdist.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def untraced() -> Generator[None, None, None]:
+    trace = sys.gettrace()
+    sys.settrace(None)
+    yield
+    sys.settrace(trace)
