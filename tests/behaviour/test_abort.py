@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-
-from queuert import Attempt, Handlers, SyncAttempt, Worker
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import SOON, Gate, Step, job, patiently, start
+
+from queuert import Attempt, Handlers, SyncAttempt, Worker
 
 
 async def test_nothing_is_signalled_in_the_ordinary_course(setting: Setting) -> None:

@@ -8,11 +8,11 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-
-from queuert import Attempt, Client, EntryJob, Handlers, Queue, Worker
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Gate, Step, done, eventually, patiently, running, start, tasks
 from tests.behaviour.watching import Points, watched
+
+from queuert import Attempt, Client, EntryJob, Handlers, Queue, Worker
 
 
 class Light(EntryJob[int], name="light"):

@@ -7,10 +7,10 @@ import time
 from typing import Any
 
 import pytest
-
-from queuert import Attempt, Handlers, SyncAttempt, Worker
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Step, start
+
+from queuert import Attempt, Handlers, SyncAttempt, Worker
 
 BLOCKED = 2.0
 """Seconds: more than one second of lag is reported, and the watcher must have time to see it on a busy machine."""

@@ -6,10 +6,11 @@ import asyncio
 import time
 from typing import Any
 
-from queuert import Attempt, EntryJob, Handlers, Worker
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import SOON, Gate, Step, eventually, job, running, start
 from tests.behaviour.watching import Points, watched
+
+from queuert import Attempt, EntryJob, Handlers, Worker
 
 LEASE = 1.5
 RENEW = 0.1

@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-
-from queuert import Attempt, Client, Handlers, Worker
 from tests.behaviour.conftest import Setting, ledger, write
 from tests.behaviour.steps import SOON, Gate, Step, eventually, job, patiently, start, tasks
 from tests.behaviour.watching import Points, watched
+
+from queuert import Attempt, Client, Handlers, Worker
 
 LEASE = 0.2
 """Without notifications it is the renewal that finds out."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-
-from queuert import Attempt, EntryJob, Handlers, InvalidArgument, Queue, Worker
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Gate, eventually, patiently
+
+from queuert import Attempt, EntryJob, Handlers, InvalidArgument, Queue, Worker
 
 
 class Mail(EntryJob[None], name="mail", queue="mails"):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from queuert import Attempt, EntryJob, Handlers, Worker
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Gate, Step, die_holding, done, eventually, job, running, start
 from tests.behaviour.watching import Points, watched
+
+from queuert import Attempt, EntryJob, Handlers, Worker
 
 
 class Other(EntryJob[int], name="other"):

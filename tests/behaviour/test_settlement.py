@@ -7,11 +7,11 @@ import logging
 from typing import Any
 
 import pytest
-
-from queuert import Attempt, EntryJob, Handlers, Job, StorageError, Worker
 from tests.behaviour.conftest import Setting, ledger, write
 from tests.behaviour.steps import SOON, Gate, Step, done, eventually, job, patiently, running, start
 from tests.behaviour.watching import Points, watched
+
+from queuert import Attempt, EntryJob, Handlers, Job, StorageError, Worker
 
 
 class Last(Job[int], name="last"):

@@ -7,11 +7,11 @@ import threading
 from typing import Any
 
 import pytest
-
-from queuert import Attempt, Handlers, SyncAttempt, Worker
 from tests.behaviour.conftest import Setting, ledger, write
 from tests.behaviour.steps import SOON, Gate, Step, eventually, job, patiently, running, start, tasks
 from tests.behaviour.watching import Points, watched
+
+from queuert import Attempt, Handlers, SyncAttempt, Worker
 
 
 def simple() -> tuple[Handlers[Any], list[int]]:

@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-
-from queuert import Attempt, Handlers, Worker
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import SOON, Gate, Step, done, eventually, patiently, start
 from tests.behaviour.watching import Points, watched
+
+from queuert import Attempt, Handlers, Worker
 
 
 def simple() -> tuple[Handlers[Any], list[int]]:
@@ -76,14 +76,17 @@ async def test_a_busy_worker_leaves_the_hint_to_others(setting: Setting) -> None
         return -1
 
     handlers, ran = simple()
-    async with setting.connect([Step]) as client, setting.connect([Step]) as other:
-        async with Worker(client, busy_handlers, poll_interval=setting.poll_interval):
+    async with (
+        setting.connect([Step]) as client,
+        setting.connect([Step]) as other,
+        Worker(client, busy_handlers, poll_interval=setting.poll_interval),
+    ):
+        await start(client)
+        await gate.arrival()
+        async with Worker(other, handlers, poll_interval=setting.poll_interval):
             await start(client)
-            await gate.arrival()
-            async with Worker(other, handlers, poll_interval=setting.poll_interval):
-                await start(client)
-                await eventually(lambda: ran == [0])
-            gate.open()
+            await eventually(lambda: ran == [0])
+        gate.open()
 
 
 async def test_a_worker_that_was_busy_finds_what_was_announced_meanwhile(setting: Setting) -> None:

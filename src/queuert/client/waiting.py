@@ -170,7 +170,10 @@ class ChainWaiting:
         """Stop listening; whoever still waits reads once more and finds the client closed."""
         dispose, self._dispose = self._dispose, None
         if dispose is not None:
-            await dispose()
+            try:
+                await dispose()
+            except Exception:
+                logger.warning("ending a subscription failed", exc_info=True)
         if self._poller is not None:
             self._poller.cancel()
             await asyncio.gather(self._poller, return_exceptions=True)
@@ -219,5 +222,8 @@ class SyncChainWaiting:
     def close(self) -> None:
         dispose, self._dispose = self._dispose, None
         if dispose is not None:
-            dispose()
+            try:
+                dispose()
+            except Exception:
+                logger.warning("ending a subscription failed", exc_info=True)
         self._waiters.wake_all()
