@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 from tests.machine.machine import StateMachine
 from tests.machine.test_machine import FACTORIES, machine_on
 from tests.machine.world import Step
 
-from queuert.model import ClaimRequest, Dedup, JobRow, NewJob, QueueLimit, Settlement, TypeLimit
+from queuert.model import BlockerRef, ClaimRequest, Dedup, JobRow, NewJob, QueueLimit, Settlement, TypeLimit
 
 CLAIM = ClaimRequest("w1", 10, (QueueLimit("q", 0, (TypeLimit("a", 10, 60.0),), ("a",)),))
 
@@ -26,8 +27,11 @@ def first(job_id: str, dedup: Dedup | None = None) -> NewJob:
     return NewJob(id=job_id, type_name="a", chain_id=job_id, chain_type="a", chain_index=0, input=b"{}", dedup=dedup)
 
 
-def continued(chain_id: str, job_id: str) -> Settlement:
-    following = NewJob(id=job_id, type_name="a", chain_id=chain_id, chain_type="a", chain_index=1, input=b"{}")
+def continued(chain_id: str, job_id: str, *waits_for: str) -> Settlement:
+    blockers = tuple(BlockerRef(blocker, "a") for blocker in waits_for)
+    following = NewJob(
+        id=job_id, type_name="a", chain_id=chain_id, chain_type="a", chain_index=1, input=b"{}", blockers=blockers
+    )
     return Settlement(job_id=chain_id, token=None, status="completed", continuation=following)
 
 
@@ -69,3 +73,24 @@ def test_a_chain_goes_on_with_the_id_of_one_that_the_same_transaction_deletes(ma
     [chain] = machine.read(False, Step("get_chains", (["z"],))).value
     current: JobRow = chain[2]
     assert current.id == "z"
+
+
+@pytest.mark.parametrize("waiting_first", [True, False])
+def test_a_chain_that_goes_on_in_the_same_call_is_waited_for(machine: StateMachine, waiting_first: bool) -> None:
+    machine.write(Step("create_jobs", ([first("x"), first("z")],)))
+    settlements = [continued("x", "x1"), continued("z", "z1", "x")]
+    machine.write(Step("settle", (settlements[::-1] if waiting_first else settlements,)))
+    [waiting] = machine.read(False, Step("get_jobs", (["z1"],))).value
+    assert waiting.status == "blocked"
+
+
+def test_blockers_of_claimed_jobs_are_as_the_claim_leaves_them(machine: StateMachine) -> None:
+    """A job that was retried may be claimed while its blocker runs, or together with it."""
+    machine.write(
+        Step("create_jobs", ([first("x"), replace(first("z"), blockers=(BlockerRef("x", "a"),), priority=0)],))
+    )
+    machine.write(Step("settle", ([Settlement(job_id="z", token=None, status="failed")],)))
+    machine.write(Step("retry", (["z"],)))
+    outcome = machine.write(Step("claim", (CLAIM,)))
+    [[blocker], []] = [claimed[3] for claimed in outcome.value[1]]
+    assert blocker[3] == "running"
