@@ -50,6 +50,7 @@ class Databases:
 
     def __init__(self, url: str) -> None:
         self.url = url
+        self._spare: list[str] = []
 
     def url_of(self, database: str, **parameters: str) -> str:
         parts = urlsplit(self.url)
@@ -72,13 +73,44 @@ class Databases:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     @contextmanager
-    def fresh(self, *, template: str = "template1") -> Generator[str]:
-        """The URL of a new database, for the length of the block."""
-        name = self.create(template=template)
+    def fresh(self) -> Generator[str]:
+        """The URL of an empty database, for the length of the block. Cleaning one up is quicker than making another."""
+        name = self._spare.pop() if self._spare else self.create()
         try:
             yield self.url_of(name)
         finally:
-            self.drop(name)
+            try:
+                self._clean(name)
+            except psycopg.Error:
+                self.drop(name)
+            else:
+                self._spare.append(name)
+
+    def drop_spare(self) -> None:
+        while self._spare:
+            self.drop(self._spare.pop())
+
+    def _clean(self, name: str) -> None:
+        with psycopg.connect(self.url_of(name), autocommit=True) as connection:
+            connection.execute(_EMPTY)
+            connection.execute(sql.SQL("ALTER DATABASE {} RESET ALL").format(sql.Identifier(name)))
+
+
+_EMPTY = """
+DO $$
+DECLARE
+    name text;
+BEGIN
+    PERFORM pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+    WHERE datname = current_database() AND pid <> pg_backend_pid();
+    FOR name IN SELECT nspname FROM pg_namespace WHERE nspname !~ '^pg_' AND nspname <> 'information_schema' LOOP
+        EXECUTE format('DROP SCHEMA %I CASCADE', name);
+    END LOOP;
+    CREATE SCHEMA public;
+    GRANT USAGE ON SCHEMA public TO PUBLIC;
+END
+$$
+"""
 
 
 class PostgresServer(Databases):
@@ -192,7 +224,11 @@ def _die_with_us() -> None:
 def server() -> Databases:
     """The server of this process."""
     elsewhere = os.environ.get(ELSEWHERE)
-    return Databases(elsewhere) if elsewhere else PostgresServer()
+    if not elsewhere:
+        return PostgresServer()
+    found = Databases(elsewhere)
+    atexit.register(found.drop_spare)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ class Watcher:
 
     def __call__(self, text: Any, *values: Any) -> list[Any]:
         """The rows; if they have one column, its values."""
-        cursor = self._connection.execute(text, values)
+        cursor = self._connection.execute(text, values or None)
         rows = cursor.fetchall() if cursor.description else []
         return [row[0] for row in rows] if rows and len(rows[0]) == 1 else rows
 
@@ -117,7 +117,7 @@ class Psycopg(Driver):
         return PsycopgProvider(source, **options)
 
     async def connect(self, url: str, **options: Any) -> Any:
-        return await psycopg.AsyncConnection.connect(url, **{"autocommit": True, **options})
+        return await psycopg.AsyncConnection.connect(url, **_with_autocommit(options))
 
     async def close(self, connection: Any) -> None:
         await connection.close()
@@ -171,7 +171,7 @@ class PsycopgSync(Psycopg):
         return Awaited(PsycopgSyncProvider(source, **options))
 
     async def connect(self, url: str, **options: Any) -> Any:
-        return psycopg.connect(url, **{"autocommit": True, **options})
+        return psycopg.connect(url, **_with_autocommit(options))
 
     async def close(self, connection: Any) -> None:
         connection.close()
@@ -185,6 +185,10 @@ class PsycopgSync(Psycopg):
 
     def block(self, connection: Any) -> Any:
         return awaited(connection.transaction())
+
+
+def _with_autocommit(options: dict[str, Any]) -> dict[str, Any]:
+    return {"autocommit": True, **options}
 
 
 DRIVERS: list[Driver] = [Psycopg(), PsycopgSync(), Asyncpg()]

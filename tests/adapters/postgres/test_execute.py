@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import asyncpg
-import psycopg
 import pytest
+from psycopg.rows import dict_row
 from tests.adapters.postgres.drivers import Driver, PsycopgSync, Watcher, statement
 from tests.support.postgres import Databases
 
@@ -254,7 +254,7 @@ async def test_the_users_pool_is_used_as_it_is_and_left_open(driver: Driver, dat
         connection = context.__enter__() if driver.is_sync else await context.__aenter__()
         assert connection.autocommit is False
         assert connection.isolation_level is None
-        assert connection.row_factory is psycopg.rows.dict_row
+        assert connection.row_factory is dict_row
         assert connection.prepare_threshold == 5
         if driver.is_sync:
             context.__exit__(None, None, None)

@@ -1,5 +1,14 @@
 """Jobs in PostgreSQL, through psycopg 3 or asyncpg.
 
-The providers stand in modules of their own, so that only the driver that is used need be installed:
-`psycopg_provider.PsycopgProvider`, `psycopg_sync_provider.PsycopgSyncProvider`, `asyncpg_provider.AsyncpgProvider`.
+Only the driver that is used need be installed: the providers stand in modules of their own, and a factory imports its
+own. `PsycopgProvider` in `psycopg_provider`, `PsycopgSyncProvider` in `psycopg_sync_provider` and `AsyncpgProvider` in
+`asyncpg_provider` carry out `PgStatement`s: wrap one to see what is done.
 """
+
+from __future__ import annotations
+
+from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
+from queuert.adapters.postgres.command import PgStatement
+from queuert.adapters.postgres.operations import PostgresOperations
+
+__all__ = ["PgStatement", "PostgresOperations", "asyncpg_state", "psycopg_state", "sync_psycopg_state"]
