@@ -7,55 +7,21 @@ import contextvars
 import inspect
 import threading
 import time
-from collections.abc import Awaitable, Callable
-from concurrent.futures import Future, wait
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
-from queuert.errors import OwnershipLost, QueuertError, TransactionMisused
+from queuert.errors import OwnershipLost, TransactionMisused
 from queuert.operations.settle import completion, settle
 from queuert.ports.provider import run
 from queuert.worker.attempt import Attempt, BaseAttempt, SyncAttempt
-from queuert.worker.failure import EXPIRED, SERIALIZATION_ERROR
+from queuert.worker.call_in_thread import CallInThread, Confirm
+from queuert.worker.failure import SERIALIZATION_ERROR
 from queuert.worker.held import Held
+from queuert.worker.outcome import LEFT_OPEN, Late, Outcome, Raised, Returned, SettledInThread
 from queuert.worker.phases import SyncPhases
-
-LEFT_OPEN = (
-    "the handler returned with a client.transaction() open: what was done in it is rolled back. "
-    "Open it in a `with` block, or use complete()"
-)
-
-
-class Returned(msgspec.Struct, frozen=True):
-    """The handler returned a value, or the job to continue with."""
-
-    value: Any
-
-
-class Raised(msgspec.Struct, frozen=True):
-    """The handler raised; or what stands around it did (then `code` says what)."""
-
-    error: BaseException
-    code: str | None = None
-
-
-class SettledInThread(msgspec.Struct, frozen=True):
-    """The handler's thread has completed the job in its own transaction."""
-
-
-class Late(msgspec.Struct, frozen=True):
-    """The deadline passed before user code began."""
-
-    code: str = EXPIRED
-
-
-Outcome = Returned | Raised | SettledInThread | Late
-Confirm = Callable[[Any], Any]
-"""Called in a handler's thread before its transaction commits, with its result; returns the result that counts."""
 
 
 class Execution:
@@ -181,65 +147,6 @@ class Execution:
 
         threading.Thread(target=work, name="queuert-handler", daemon=True).start()
         return await finished
-
-
-class CallInThread:
-    """A plain `def` handler inside middleware, which has the last word before the handler's transaction commits.
-
-    The handler's thread waits for it with its transaction open. Middleware may call the handler again: then what the
-    call before left open is rolled back.
-    """
-
-    def __init__(self, run_body: Callable[[Confirm], Awaitable[Outcome]], loop: asyncio.AbstractEventLoop) -> None:
-        self._run_body = run_body
-        self._loop = loop
-        self._body: asyncio.Future[Outcome] | None = None
-        self._verdict: Future[Outcome] | None = None
-
-    async def run(self) -> Any:
-        """What middleware awaits: the handler's result or error."""
-        await self.decide(Raised(CalledAgain()))
-        asked: asyncio.Future[Any] = self._loop.create_future()
-        self._verdict = verdict = Future[Outcome]()
-        self._body = body = asyncio.ensure_future(self._run_body(lambda result: self._confirm(asked, verdict, result)))
-        await asyncio.wait((body, asked), return_when=asyncio.FIRST_COMPLETED)
-        if not body.done():
-            return asked.result()
-        outcome = body.result()
-        if isinstance(outcome, Raised):
-            raise outcome.error
-        assert isinstance(outcome, Returned)
-        return outcome.value
-
-    async def decide(self, outcome: Returned | Raised) -> Outcome:
-        """Tell the thread, if it waits (or will), what the middleware made of it; what that led to."""
-        body, verdict, self._body, self._verdict = self._body, self._verdict, None, None
-        if body is None or verdict is None or body.done():
-            return outcome
-        verdict.set_result(outcome)
-        return await body
-
-    def _confirm(self, asked: asyncio.Future[Any], verdict: Future[Outcome], result: Any) -> Any:
-        """In the thread."""
-        self._loop.call_soon_threadsafe(_resolve, asked, result)
-        while not verdict.done():
-            wait((verdict,), timeout=1.0)
-            if self._loop.is_closed():
-                raise CalledAgain("the worker's event loop was closed before the attempt was settled")
-        outcome = verdict.result()
-        if isinstance(outcome, Raised):
-            raise outcome.error
-        assert isinstance(outcome, Returned)
-        return outcome.value
-
-
-class CalledAgain(QueuertError):
-    """Middleware has called the handler again: the call before has no effect."""
-
-
-def _resolve(future: asyncio.Future[Any], result: Any) -> None:
-    if not future.done():
-        future.set_result(result)
 
 
 class _BadResult(Exception):

@@ -26,10 +26,11 @@ from queuert.worker import failure
 from queuert.worker.abort import AbortReason, lost_reason
 from queuert.worker.backoff import LONGEST, Recovery
 from queuert.worker.claiming import ClaimPolicy
-from queuert.worker.execution import LEFT_OPEN, Execution, Late, Outcome, Raised, Returned, SettledInThread
+from queuert.worker.execution import Execution
 from queuert.worker.held import Held
 from queuert.worker.leases import LeaseKeeper
 from queuert.worker.options import WorkerOptions
+from queuert.worker.outcome import LEFT_OPEN, Late, Outcome, Raised, Returned, SettledInThread
 from queuert.worker.phases import AttemptTransaction
 from queuert.worker.settling import Item, Settler
 from queuert.worker.thread_notify import ThreadNotify
