@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting, ledger, write
-from tests.behaviour.steps import eventually, job
+from tests.behaviour.steps import SOON, eventually, job
+from tests.behaviour.watching import Points, watched
 from tests.behaviour.working import begin, failed, failure, jobs_of, outcome, output, working
 
-from queuert import Attempt, Chain, EntryJob, Handlers, Job, JobError, OwnershipLost, SyncAttempt
+from queuert import Attempt, Chain, EntryJob, Handlers, Job, JobError, OwnershipLost, SyncAttempt, Worker
 
 
 class Last(Job[str], name="last"):
@@ -324,3 +325,30 @@ async def test_errors_that_cannot_be_shown_or_stored_are_recorded_all_the_same(
             recorded = await failed(client, Raising(number=number))
             assert recorded["type"] == type(error).__name__
             assert len(recorded["message"]) <= 10_000
+
+
+@pytest.mark.parametrize("swallow", [False, True])
+async def test_a_staged_prepare_that_cannot_commit_fails_the_attempt(setting: Setting, swallow: bool) -> None:
+    handlers, points = Handlers(), Points()
+
+    @handlers.handles(Started)
+    async def started(attempt: Attempt[Started]) -> str:
+        try:
+            async with attempt.prepare("staged") as tx:
+                await write(attempt.client, tx, f"prepared {attempt.number}")
+                if attempt.number == 1:
+                    # While this transaction is open nobody else commits, so it is the one to fail.
+                    points.fail("commit", RuntimeError("no commit"))
+        except RuntimeError:
+            if not swallow:
+                raise
+        return "done"
+
+    async with setting.connect(JOBS) as inner:
+        client = watched(inner, points)
+        async with Worker(client, handlers, poll_interval=setting.poll_interval, backoff=SOON):
+            chain = await begin(client, Started())
+            assert await output(client, chain) == "done"
+            record = await job(client, chain)
+            assert (record.attempt, record.error and record.error["message"]) == (2, "no commit")
+            assert await ledger(client) == ["prepared 2"]
