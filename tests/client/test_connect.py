@@ -132,7 +132,7 @@ async def test_table_prefixes_keep_jobs_apart(connect: Connect, tmp_path: Path) 
         "",
         "jobs.db",
         "/var/jobs.db",
-        "postgres://x",
+        "mysql://x",
         "sqlite://",
         "sqlite:///",
         "sqlite:jobs.db",

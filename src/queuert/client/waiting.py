@@ -12,12 +12,13 @@ import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from queuert.errors import ChainCancelled, ChainExpired, ChainFailed, ChainNotFound, WaitTimeout
 from queuert.jobs.chain import Chain
 from queuert.model import Duration, seconds
-from queuert.ports.notify import Dispose, NotifyAdapter, SyncDispose, SyncNotifyAdapter
+from queuert.ports.notify import MISSED, Dispose, NotifyAdapter, SyncDispose, SyncNotifyAdapter
 
 logger = logging.getLogger("queuert.client")
 
@@ -108,13 +109,15 @@ class ChainWaiting:
         self._read_ended = read_ended
         self._poll_interval = poll_interval
         self._waiters = Waiters()
-        self._listening = asyncio.Lock()
+        self._subscribing: asyncio.Task[None] | None = None
         self._dispose: Dispose | None = None
         self._poller: asyncio.Task[None] | None = None
+        self._poll_now = asyncio.Event()
 
     async def wait(self, chain_id: str, timeout: Duration | None) -> Any:
         deadline = Deadline(chain_id, timeout)
-        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        loop = self._loop = asyncio.get_running_loop()
+        woken = asyncio.Event()
 
         def wake() -> None:
             loop.call_soon_threadsafe(woken.set)
@@ -139,12 +142,26 @@ class ChainWaiting:
             self._waiters.remove(chain_id, wake)
 
     async def _listen(self) -> None:
-        async with self._listening:
-            if self._dispose is None:
-                try:
-                    self._dispose = await self._notify.listen_chain_completed(self._waiters.wake)
-                except Exception:
-                    logger.warning("cannot listen for ended chains, polling instead", exc_info=True)
+        """A channel that does not answer costs no more time than a poll; who waits next tries again."""
+        if self._dispose is None:
+            if self._subscribing is None:
+                self._subscribing = asyncio.create_task(self._subscribe(), name="queuert-wait-subscribe")
+            await asyncio.wait({self._subscribing}, timeout=self._poll_interval)
+
+    async def _subscribe(self) -> None:
+        try:
+            self._dispose = await self._notify.listen_chain_completed(self._ended)
+        except Exception:
+            logger.warning("cannot listen for ended chains, polling instead", exc_info=True)
+        finally:
+            self._subscribing = None
+
+    def _ended(self, chain_id: str) -> None:
+        """Perhaps from another thread."""
+        if chain_id == MISSED:
+            self._loop.call_soon_threadsafe(self._poll_now.set)
+        else:
+            self._waiters.wake(chain_id)
 
     def _keep_polling(self) -> None:
         if self._poller is None or self._poller.done():
@@ -152,7 +169,10 @@ class ChainWaiting:
 
     async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(self._poll_interval)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_interval):
+                    await self._poll_now.wait()
+            self._poll_now.clear()
             chain_ids = self._waiters.chain_ids()
             if not chain_ids:
                 return
@@ -168,6 +188,9 @@ class ChainWaiting:
 
     async def close(self) -> None:
         """Stop listening; whoever still waits reads once more and finds the client closed."""
+        if self._subscribing is not None:
+            self._subscribing.cancel()
+            await asyncio.wait({self._subscribing})
         dispose, self._dispose = self._dispose, None
         if dispose is not None:
             try:
@@ -215,9 +238,15 @@ class SyncChainWaiting:
         with self._listening:
             if self._dispose is None:
                 try:
-                    self._dispose = self._notify.listen_chain_completed(self._waiters.wake)
+                    self._dispose = self._notify.listen_chain_completed(self._ended)
                 except Exception:
                     logger.warning("cannot listen for ended chains, polling instead", exc_info=True)
+
+    def _ended(self, chain_id: str) -> None:
+        if chain_id == MISSED:
+            self._waiters.wake_all()
+        else:
+            self._waiters.wake(chain_id)
 
     def close(self) -> None:
         dispose, self._dispose = self._dispose, None

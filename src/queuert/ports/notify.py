@@ -7,6 +7,9 @@ A listen call returns a dispose function; the subscription is active once the ca
 synchronously, with one string, perhaps from another thread: they must be quick, thread-safe and must not raise.
 Any number of callbacks share one underlying listener.
 
+A listener that could hear nothing for a while, because its connection was lost, calls every callback with `MISSED` once
+it is back: nobody knows what was published meanwhile, so whoever listens looks for himself.
+
 Wake hints keep a crowd of idle workers from all asking the database for one job: publishers add to a budget per
 type before they publish, and a worker that is able to claim takes one from it first.
 
@@ -22,6 +25,9 @@ from typing import Protocol
 Callback = Callable[[str], None]
 Dispose = Callable[[], Awaitable[None]]
 SyncDispose = Callable[[], None]
+
+MISSED = ""
+"""Stands for whatever may have been published. No type, chain or job is called so."""
 
 
 class NotifyAdapter(Protocol):

@@ -7,9 +7,12 @@ import logging
 from collections import deque
 from collections.abc import Callable, Collection
 
-from queuert.ports.notify import Dispose, NotifyAdapter
+from queuert.ports.notify import MISSED, Dispose, NotifyAdapter
 
 logger = logging.getLogger("queuert.worker")
+
+PATIENCE = 1.0
+"""Seconds that the main loop waits for a subscription."""
 
 
 class Wake:
@@ -25,6 +28,8 @@ class Wake:
         self._loop = asyncio.get_running_loop()
         self._scheduled: deque[str] = deque()
         self._disposes: list[Dispose] = []
+        self._subscribing: asyncio.Task[None] | None = None
+        self._is_late = False
         self._warned = False
         self.event = asyncio.Event()
         """Set when the loop has a reason to take a turn."""
@@ -33,26 +38,41 @@ class Wake:
         """Subscribe, unless that is done. A channel that does not answer means polling, and another try later."""
         if self._disposes:
             return
+        if self._subscribing is None:
+            self._subscribing = asyncio.create_task(self._subscribe(), name="queuert-subscribe")
+        # The worker has better things to do than to wait for a channel that keeps silent.
+        _, waiting = await asyncio.wait({self._subscribing}, timeout=PATIENCE)
+        self._is_late = bool(waiting)
+
+    async def _subscribe(self) -> None:
+        disposes: list[Dispose] = []
         try:
-            self._disposes.append(await self._notify.listen_job_scheduled(self._job_scheduled))
-            self._disposes.append(await self._notify.listen_ownership_lost(self._ownership_lost))
+            disposes.append(await self._notify.listen_job_scheduled(self._job_scheduled))
+            disposes.append(await self._notify.listen_ownership_lost(self._ownership_lost))
         except Exception:
-            await self.dispose()
+            await _end(disposes)
             if not self._warned:
                 self._warned = True
                 logger.warning("cannot listen for notifications: polling until the channel is back", exc_info=True)
+        except asyncio.CancelledError:
+            await _end(disposes)
+            raise
         else:
+            self._disposes = disposes
+            if self._is_late:  # the database was asked before this began to listen
+                self._add(MISSED)
             if self._warned:
                 self._warned = False
                 logger.info("listening for notifications again")
+        finally:
+            self._subscribing = None
 
     async def dispose(self) -> None:
+        if self._subscribing is not None:
+            self._subscribing.cancel()
+            await asyncio.wait({self._subscribing})
         disposes, self._disposes = self._disposes, []
-        for dispose in disposes:
-            try:
-                await dispose()
-            except Exception:
-                logger.warning("ending a subscription failed", exc_info=True)
+        await _end(disposes)
 
     async def should_claim(self, able: bool) -> bool:
         """Go through the messages that came: is there one that this worker should answer with a claim?
@@ -64,7 +84,7 @@ class Wake:
             self.event.set()
         wanted = False
         for type_name in types:
-            wanted = not able or await self._take_hint(type_name) or wanted
+            wanted = not able or type_name == MISSED or await self._take_hint(type_name) or wanted
         return wanted
 
     async def _take_hint(self, type_name: str) -> bool:
@@ -77,11 +97,12 @@ class Wake:
     # Both may be called from any thread.
 
     def _job_scheduled(self, type_name: str) -> None:
-        if type_name in self._types:
+        if type_name in self._types or type_name == MISSED:
             self._call(self._add, type_name)
 
     def _ownership_lost(self, job_id: str) -> None:
-        self._call(self._on_ownership_lost, job_id)
+        if job_id != MISSED:  # the next renewal tells
+            self._call(self._on_ownership_lost, job_id)
 
     def _call(self, function: Callable[[str], None], argument: str) -> None:
         try:
@@ -92,3 +113,11 @@ class Wake:
     def _add(self, type_name: str) -> None:
         self._scheduled.append(type_name)
         self.event.set()
+
+
+async def _end(disposes: list[Dispose]) -> None:
+    for dispose in disposes:
+        try:
+            await dispose()
+        except Exception:
+            logger.warning("ending a subscription failed", exc_info=True)

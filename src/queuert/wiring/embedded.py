@@ -1,0 +1,91 @@
+"""Databases that live in the process: SQLite files, and memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+from weakref import WeakValueDictionary
+
+from queuert.adapters.in_process import InProcessHub
+from queuert.adapters.memory import MemoryStore, memory_state, sync_memory_state
+from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
+from queuert.errors import InvalidArgument
+from queuert.model import seconds
+from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.state import StateAdapter, SyncStateAdapter
+from queuert.wiring.options import (
+    POSTGRES_ONLY,
+    ClientOptions,
+    hub_for,
+    refuse,
+    shared,
+    sync_within_process,
+    within_process,
+)
+
+SCHEMES = ("sqlite", "memory")
+
+_stores: WeakValueDictionary[str, MemoryStore] = WeakValueDictionary()
+
+
+def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAdapter]:
+    target = _Target(url, options)
+    if target.path is None:
+        state: Any = memory_state(target.store)
+    else:
+        state = sqlite_state(target.path, table_prefix=target.table_prefix, busy_timeout=target.busy_timeout)
+    return state, within_process(target.hub)
+
+
+def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any], SyncNotifyAdapter]:
+    target = _Target(url, options)
+    if target.path is None:
+        state: Any = sync_memory_state(target.store)
+    else:
+        state = sync_sqlite_state(target.path, table_prefix=target.table_prefix, busy_timeout=target.busy_timeout)
+    return state, sync_within_process(target.hub)
+
+
+class _Target:
+    """A URL and the options that go with it, checked and taken apart."""
+
+    def __init__(self, url: str, options: ClientOptions) -> None:
+        refuse(options, POSTGRES_ONLY, "is for PostgreSQL")
+        location = urlsplit(url)
+        self.path: Path | None = None
+        self.store: MemoryStore | None = None
+        key: str | None = None
+        if location.scheme == "memory":
+            if location.netloc + location.path:
+                key = url
+                self.store = shared(_stores, location.netloc + location.path, MemoryStore)
+            else:
+                self.store = MemoryStore()
+        else:
+            self.path = _sqlite_path(url)
+            key = str(self.path.absolute())
+        self.table_prefix = options.get("table_prefix", "queuert_")
+        self.busy_timeout = seconds(options.get("busy_timeout", 5.0), "busy_timeout")
+        notify = options.get("notify", "in-process")
+        if notify not in ("in-process", None):
+            raise InvalidArgument(f"notify must be 'in-process' or None for this database, got {notify!r}")
+        self.hub: InProcessHub | None = None
+        if notify is not None:
+            self.hub = hub_for(None if key is None else f"{key}#{self.table_prefix}")
+
+
+def _sqlite_path(url: str) -> Path:
+    # sqlite:///relative and sqlite:////absolute, as SQLAlchemy writes them.
+    prefix, _, path = url.partition("sqlite:///")
+    if prefix or not path or path.startswith(":memory:"):
+        raise InvalidArgument(
+            f"{url!r} names no database file: use sqlite:///file.db or sqlite:////absolute/file.db "
+            "(for a database in memory, memory://)"
+        )
+    if "?" in path or "#" in path:
+        raise InvalidArgument(
+            f"{url!r}: options are keywords of connect(), not part of the URL "
+            "(in a file's name, write ? as %3F and # as %23)"
+        )
+    return Path(unquote(path))

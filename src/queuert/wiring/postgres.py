@@ -1,0 +1,114 @@
+"""PostgreSQL, through the driver that is named or installed. Drivers are imported when they are used, not before."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from queuert.adapters.postgres import adapter
+from queuert.errors import InvalidArgument
+from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.state import StateAdapter, SyncStateAdapter
+from queuert.wiring.options import ClientOptions, hub_for, refuse, sync_within_process, within_process
+
+Driver = Literal["psycopg", "asyncpg"]
+
+SCHEMES: dict[str, Driver | None] = {
+    "postgresql": None,
+    "postgres": None,
+    "postgresql+psycopg": "psycopg",
+    "postgresql+asyncpg": "asyncpg",
+}
+
+_MODULES: dict[Driver, tuple[str, ...]] = {"psycopg": ("psycopg", "psycopg_pool"), "asyncpg": ("asyncpg",)}
+
+
+def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAdapter]:
+    target = _Target(url, options)
+    driver = target.named_driver or _installed_driver()
+    _require(driver)
+    if driver == "psycopg":
+        make_state: Any = adapter.psycopg_state
+        make_notify: Any = adapter.psycopg_notify
+    else:
+        make_state, make_notify = adapter.asyncpg_state, adapter.asyncpg_notify
+    state: StateAdapter[Any] = make_state(target.url, **target.tables, prepare=target.prepare)
+    if target.notify == "postgres":
+        return state, make_notify(state.provider, listen_url=target.listen_url, **target.tables)
+    return state, within_process(hub_for(target.key) if target.notify else None)
+
+
+def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any], SyncNotifyAdapter]:
+    target = _Target(url, options)
+    if target.named_driver == "asyncpg":
+        raise InvalidArgument("asyncpg has no sync connections: connect_sync() takes postgresql+psycopg://")
+    _require("psycopg")
+    state = adapter.sync_psycopg_state(target.url, **target.tables, prepare=target.prepare)
+    if target.notify == "postgres":
+        provider: Any = state.provider
+        return state, adapter.sync_psycopg_notify(provider, listen_url=target.listen_url, **target.tables)
+    return state, sync_within_process(hub_for(target.key) if target.notify else None)
+
+
+class _Target:
+    """A URL and the options that go with it, checked and taken apart."""
+
+    def __init__(self, url: str, options: ClientOptions) -> None:
+        refuse(options, ("busy_timeout",), "is for SQLite")
+        self.url = _plain(url, "the database URL")
+        self.named_driver: Driver | None = SCHEMES[url.partition(":")[0]]
+        self.listen_url = _plain(options.get("listen_url", url), "listen_url")
+        self.tables: dict[str, Any] = {
+            "schema": options.get("schema", adapter.DEFAULT_SCHEMA),
+            "table_prefix": options.get("table_prefix", adapter.DEFAULT_PREFIX),
+        }
+        self.prepare = options.get("prepare", True)
+        self.notify = options.get("notify", "postgres")
+        if self.notify not in ("postgres", "in-process", None):
+            raise InvalidArgument(f"notify must be 'postgres', 'in-process' or None, got {self.notify!r}")
+        self.key = f"{self.url}#{self.tables['schema']}.{self.tables['table_prefix']}"
+
+
+def _plain(url: object, what: str) -> str:
+    """As the drivers take it. The message must not show the URL: there may be a password in it."""
+    if isinstance(url, str):
+        scheme, separator, rest = url.partition("://")
+        if separator and scheme in SCHEMES and _has_good_port(url):
+            return f"postgresql://{rest}"
+    raise InvalidArgument(f"{what} must look like postgresql://user:password@host:5432/database")
+
+
+def _has_good_port(url: str) -> bool:
+    try:
+        location = urlsplit(url)
+        _ = location.port
+    except ValueError:
+        return "," in url  # several hosts, which only the drivers understand
+    return True
+
+
+def _installed_driver() -> Driver:
+    try:
+        _import("psycopg")
+    except ImportError as no_psycopg:
+        try:
+            _import("asyncpg")
+        except ImportError:
+            raise InvalidArgument(
+                f"PostgreSQL needs a driver ({no_psycopg}): pip install 'queuert[psycopg]', or 'queuert[asyncpg]'"
+            ) from no_psycopg
+        return "asyncpg"
+    return "psycopg"
+
+
+def _require(driver: Driver) -> None:
+    try:
+        _import(driver)
+    except ImportError as error:
+        raise InvalidArgument(f"{driver} cannot be used ({error}): pip install 'queuert[{driver}]'") from error
+
+
+def _import(driver: Driver) -> None:
+    for module in _MODULES[driver]:
+        import_module(module)
