@@ -95,6 +95,15 @@ async def test_a_statement_that_stands_alone(subject: Any, watch: Watcher, times
 
 
 @twice
+async def test_a_statement_that_nobody_answers(subject: Any, postgres: Databases, watch: Watcher, times: int) -> None:
+    with stopped(postgres, await pid_of(subject)):
+        task = asyncio.create_task(subject.execute(None, SLEEP))
+        await cancelled(task, times)
+    await ended(task)
+    assert watch.others("query LIKE '%pg_sleep(30)%' AND state = 'active'") == []
+
+
+@twice
 async def test_a_statement_in_a_transaction(subject: Any, watch: Watcher, times: int) -> None:
     async def work() -> None:
         async with subject.transaction() as inside:

@@ -7,7 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.adapters.postgres.drivers import Driver, Psycopg, Watcher, statement
+from tests.adapters.postgres.drivers import DRIVERS, Driver, Psycopg, Watcher, statement
 
 from queuert.errors import StorageUnavailable, TransactionMisused, TransactionNested
 
@@ -147,6 +147,19 @@ async def test_what_fails_at_the_commit_is_the_drivers_error(driver: Driver, eac
     async with each.transaction() as inside:
         await each.execute(inside, insert(1))
     assert watch("SELECT n FROM t") == [1]
+
+
+async def test_asyncpgs_session_settings_do_not_outlive_the_transaction(database_url: str, watch: Watcher) -> None:
+    provider = DRIVERS[2].provider(database_url, max_size=1)
+    for _ in range(2):
+        async with provider.transaction() as inside:
+            assert await inside.fetchval("SHOW work_mem") == "4MB"
+            await inside.execute("SET work_mem = '8MB'")
+    await provider.execute(None, statement("SELECT 1"))
+    (last,) = watch("SELECT query FROM pg_stat_activity WHERE pid = %s", *watch.others())
+    assert last == "SELECT 1", "where the user was not, nothing is reset: that would be another round trip"
+    assert await provider.execute(None, statement("SHOW work_mem")) == [("4MB",)]
+    await provider.close()
 
 
 # One connection for everything

@@ -102,7 +102,7 @@ class PsycopgProvider:
         for attempt in range(1, ATTEMPTS + 1):
             connection = await self.take()
             try:
-                return await self._run_alone(connection, command)
+                return await cancel_and_finish(self._run_alone(connection, command))
             except psycopg.Error as error:
                 if error.sqlstate not in DEADLOCK_OR_SERIALIZATION or attempt == ATTEMPTS:
                     raise reraise(error, inside=False) from error
