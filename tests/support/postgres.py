@@ -73,9 +73,16 @@ class Databases:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
     @contextmanager
-    def fresh(self) -> Generator[str]:
-        """The URL of an empty database, for the length of the block. Cleaning one up is quicker than making another."""
-        name = self._spare.pop() if self._spare else self.create()
+    def fresh(self, *, template: str | None = None) -> Generator[str]:
+        """The URL of a database of one's own for the length of the block: empty, or a copy of the template."""
+        if template is not None:
+            name = self.create(template=template)
+            try:
+                yield self.url_of(name)
+            finally:
+                self.drop(name)
+            return
+        name = self._spare.pop() if self._spare else self.create()  # cleaning one is quicker than making another
         try:
             yield self.url_of(name)
         finally:

@@ -95,12 +95,12 @@ async def test_a_statement_that_stands_alone(subject: Any, watch: Watcher, times
 
 
 @twice
-async def test_a_statement_that_nobody_answers(subject: Any, postgres: Databases, watch: Watcher, times: int) -> None:
+async def test_a_statement_that_nobody_answers(subject: Any, postgres: Databases, times: int) -> None:
+    """The server hears of the cancellation before it hears of the statement, which is then waited for."""
     with stopped(postgres, await pid_of(subject)):
-        task = asyncio.create_task(subject.execute(None, SLEEP))
+        task = asyncio.create_task(subject.execute(None, statement("SELECT pg_sleep(0.3)")))
         await cancelled(task, times)
     await ended(task)
-    assert watch.others("query LIKE '%pg_sleep(30)%' AND state = 'active'") == []
 
 
 @twice
