@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from queuert.adapters.postgres.reading import get_chains
 from queuert.adapters.postgres.rows import Row, raise_problem
@@ -15,7 +16,6 @@ def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
     if not jobs:
         return []
     keyed = any(job.dedup is not None for job in jobs)
-    edges = edges_of(jobs)
     rows: list[Row] = yield store(
         "create_jobs.create",
         ids=[job.id for job in jobs],
@@ -35,8 +35,7 @@ def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         key_any=[job.dedup is not None and job.dedup.scope == "any" for job in jobs] if keyed else [],
         key_windows=[_window(job.dedup) for job in jobs] if keyed else [],
         key_excludes=[",".join(job.dedup.exclude) if job.dedup else None for job in jobs] if keyed else [],
-        check_ids=True,
-        **edges,
+        **edges_of(jobs, {job.id: place for place, job in _first_jobs(jobs)}, earlier=True),
     )
     if rows and rows[0][4] is not None:
         raise_problem(rows[0][4])
@@ -45,23 +44,42 @@ def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
     chains: dict[str, ChainRow | None] = {}
     if existing:
         chains = dict(zip(existing, (yield from get_chains(store, existing)), strict=True))
-    return [_created(job, found[job.id], chains) for job in jobs]
+    gone = [job for job in jobs if (holder := found[job.id][3]) is not None and chains[holder] is None]
+    again: dict[str, Created] = {}
+    if gone:
+        # Somebody has deleted the chain that held the key since we found it: its key is free.
+        again = {job.id: made for job, made in zip(gone, (yield from create_jobs(store, gone)), strict=True)}
+    return [again.get(job.id) or _created(job, found[job.id], chains) for job in jobs]
 
 
-def edges_of(jobs: Sequence[NewJob]) -> dict[str, list[str | None]]:
-    """The edges from these jobs to the chains they wait for, each once, as parameters."""
-    edges: list[tuple[str, BlockerRef]] = []
-    for job in jobs:
+def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bool) -> dict[str, list[Any]]:
+    """The edges from these jobs to the chains they wait for, each once, as parameters.
+
+    Jobs are named by their place among those of the call. `going_on` tells at which place a chain begins or goes on by
+    this very call; if `earlier`, only those before the job itself count.
+    """
+    edges: list[tuple[int, int | None, BlockerRef]] = []
+    for place, job in enumerate(jobs, 1):
         distinct: dict[str, BlockerRef] = {}
         for blocker in job.blockers:
             distinct.setdefault(blocker.chain_id, blocker)
-        edges += [(job.id, blocker) for blocker in distinct.values()]
+        for chain_id, blocker in distinct.items():
+            within = going_on.get(chain_id)
+            if within is not None and (within >= place if earlier else within == place):
+                within = None
+            edges.append((place, within, blocker))
     return {
-        "edge_jobs": [job_id for job_id, _ in edges],
-        "edge_chains": [blocker.chain_id for _, blocker in edges],
-        "edge_types": [blocker.chain_type for _, blocker in edges],
-        "edge_traces": [blocker.trace_context for _, blocker in edges],
+        "edge_places": [place for place, _, _ in edges],
+        "edge_chains": [blocker.chain_id for _, _, blocker in edges],
+        "edge_types": [blocker.chain_type for _, _, blocker in edges],
+        "edge_within": [within for _, within, _ in edges],
+        "edge_traces": [blocker.trace_context for _, _, blocker in edges],
     }
+
+
+def _first_jobs(jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]:
+    """Places and jobs that begin a chain, the first of those with one id last: it is the one that counts."""
+    return [(place, job) for place, job in reversed(list(enumerate(jobs, 1))) if job.chain_index == 0]
 
 
 def _window(dedup: Dedup | None) -> float | None:

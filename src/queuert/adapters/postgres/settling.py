@@ -43,22 +43,23 @@ def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
         next_deadline_after=[None if job.deadline is None else job.deadline.after for job in jobs],
         next_traces=[job.trace_context for job in jobs],
         next_chain_traces=[job.chain_trace_context for job in jobs],
-        check_ids=True,
-        **edges_of(jobs),
+        **edges_of(jobs, {job.chain_id: place for place, job in enumerate(jobs, 1)}, earlier=False),
     )
     held = [False] * len(settlements)
     created: list[Created | None] = [None] * len(settlements)
     unblocked: list[Unblocked] = []
-    chains = {job.id: job.chain_id for job in jobs}
-    for kind, place, job_id, type_name, status, ready, problem in rows:
+    for kind, place, job_id, type_name, _, ready, problem in rows:
         if kind == "problem":
             raise_problem(problem)
         if kind == "held":
             held[place - 1] = True
-        elif kind == "created":
-            created[place - 1] = Created(job_id, chains[job_id], status, ready)
-        else:
+        elif kind == "unblocked":
             unblocked.append(Unblocked(job_id, type_name, ready))
+    places = {job.id: (place, job.chain_id) for place, job in following if held[place - 1]}
+    for kind, _, job_id, _, status, ready, _ in rows:
+        if kind == "created":
+            place, chain_id = places[job_id]
+            created[place - 1] = Created(job_id, chain_id, status, ready)
     return Settled(held, created, unblocked)
 
 

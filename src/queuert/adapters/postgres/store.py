@@ -19,16 +19,29 @@ _INDEXES = (
     "key_chain",
 )  # fmt: skip
 _FUNCTIONS = (
-    "lock_in_flight", "lock_jobs", "land", "launch", "lock_current", "check_edges", "unblock", "blockers_of",
-    "insert_jobs", "take_key", "create_or_raise", "create_jobs", "promote", "candidates", "less_room", "claim", "renew",
-    "reap", "settle",
-    "get_jobs_locked", "get_chains_locked", "trigger", "retry", "delete_chains",
+    "lock_in_flight", "lock_jobs", "land", "launch", "lock_current", "check_edges", "count_edges", "add_edges",
+    "unblock", "blockers_of", "read_jobs", "read_chains", "next_available_in", "insert_jobs", "take_key",
+    "create_or_raise", "create_jobs", "promote", "change_room", "claim", "renew", "reap", "settle",
+    "get_jobs_locked", "get_chains_locked", "trigger", "retry", "chains_to_delete", "delete_chains",
 )  # fmt: skip
 _BODY = re.compile(r"(\$body\$.*?\$body\$)", re.DOTALL)
 _NAME = re.compile(r'[^\0"]{1,63}')
 
 ADVISORY_SPACE = 0x71756575
 """The first half of our advisory locks' keys ("queu"); the second is made from a name."""
+
+STEADY = " ".join(
+    f"SET {setting}"
+    for setting in (
+        "plan_cache_mode TO force_generic_plan",
+        "enable_seqscan TO off",
+        "enable_bitmapscan TO off",
+        "enable_hashjoin TO off",
+        "enable_mergejoin TO off",
+        "jit TO off",
+    )
+)
+"""For functions: plans that do not depend on how full the tables are when a session first needs them."""
 
 DATABASE_CLOCK = "clock_timestamp()"
 """Not now(): in a long transaction that is the time when it began."""
@@ -74,7 +87,9 @@ class Installation(msgspec.Struct, frozen=True):
             "schema": f'"{self.schema}"',
             "clock": self.clock,
             "lock_space": str(ADVISORY_SPACE),
-            "lock_name": f"{self.schema}.{self.prefix}".replace("'", "''"),
+            "lock_name": _in_string(f"{self.schema}/{self.prefix}/"),
+            "token_name": f"'{_in_string(self.name('token'))}'",
+            "steady": STEADY,
             "job_columns": rows.columns(),
             "job_types": rows.column_types(),
             "no_columns": rows.no_columns(),
@@ -86,9 +101,12 @@ class Installation(msgspec.Struct, frozen=True):
             "first_columns": first,
             "current_columns": current,
             "chains_query": chains.format(asked="unnest(p_ids::uuid[]) AS asked_id"),
-            "chains_of_asked": chains.format(asked="unnest(asked.ids::uuid[]) AS asked_id"),
-            "chains_by_ids": chains.format(asked="unnest(:ids::text[]::uuid[]) AS asked_id"),
         }
+
+
+def _in_string(text: str) -> str:
+    """As it stands between single quotes in SQL."""
+    return text.replace("'", "''")
 
 
 @lru_cache(maxsize=16)

@@ -1,70 +1,34 @@
 -- create_jobs.
 
--- Store jobs whose edges are checked and whose blocking chains are locked; those that found an existing chain are left out.
+-- Store jobs, where `p_store` says so; how their edges stand has been counted (no counts: they have none).
 CREATE FUNCTION {insert_jobs}(
     p_ids uuid[], p_types text[], p_chains uuid[], p_chain_types text[], p_indexes integer[], p_inputs text[],
     p_priorities integer[], p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[],
-    p_deadline_after double precision[], p_keys text[], p_dependents integer[], p_traces text[], p_chain_traces text[],
-    p_existing uuid[], p_edge_jobs uuid[], p_edge_chains uuid[], p_edge_traces text[], p_now timestamptz
+    p_deadline_after double precision[], p_keys text[], p_traces text[], p_chain_traces text[],
+    p_store boolean[], p_edges integer[], p_waiting integer[], p_dependents integer[], p_now timestamptz
 ) RETURNS TABLE (id uuid, status text, ready boolean) LANGUAGE plpgsql AS $body$
 #variable_conflict use_column
-DECLARE
-    v_edges boolean := cardinality(p_edge_jobs) > 0;
 BEGIN
-    IF v_edges THEN
-        INSERT INTO {blocker} (job_id, position, chain_id, trace_context)
-        SELECT edge.job_id, row_number() OVER (PARTITION BY edge.job_id ORDER BY edge.n), edge.chain_id, edge.trace
-        FROM unnest(p_edge_jobs, p_edge_chains, p_edge_traces) WITH ORDINALITY AS edge (job_id, chain_id, trace, n);
-        -- Updated, not only locked: a completer with an older snapshot must fail rather than overlook the new edge.
-        UPDATE {job} AS j SET dependents = j.dependents + added.edges
-        FROM (
-            SELECT last.id, count(*) AS edges
-            FROM unnest(p_edge_chains) AS edge (chain_id)
-            CROSS JOIN LATERAL (
-                SELECT c.id FROM {job} AS c WHERE c.chain_id = edge.chain_id ORDER BY c.chain_index DESC LIMIT 1
-            ) AS last
-            GROUP BY last.id
-        ) AS added
-        WHERE j.id = added.id;
-    END IF;
     RETURN QUERY
-    WITH asked AS MATERIALIZED (
-        SELECT * FROM unnest(
-            p_ids, p_types, p_chains, p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
-            p_deadline_after, p_keys, p_dependents, p_traces, p_chain_traces, p_existing
-        ) AS n (
-            id, type_name, chain_id, chain_type, chain_index, input, priority, at_time, after_time, deadline_at,
-            deadline_after, key, dependents, trace, chain_trace, existing
-        )
-    ), new AS (
+    WITH new AS (
         INSERT INTO {job} AS j (
             id, type_name, chain_id, chain_type, chain_index, input, status, resting, priority, created_at, scheduled_at,
             deadline, dedup_key, blocker_count, blockers_left, dependents, trace_context, chain_trace_context
         )
         SELECT
             n.id, n.type_name, n.chain_id, n.chain_type, n.chain_index, n.input::json,
-            CASE WHEN coalesce(edges.waiting, 0) > 0 THEN 'blocked' ELSE 'pending' END,
-            CASE WHEN coalesce(edges.waiting, 0) > 0 THEN 'blocked' END,
+            CASE WHEN n.waiting > 0 THEN 'blocked' ELSE 'pending' END, CASE WHEN n.waiting > 0 THEN 'blocked' END,
             n.priority, p_now, coalesce(n.at_time, p_now + make_interval(secs => coalesce(n.after_time, 0))),
             coalesce(n.deadline_at, p_now + make_interval(secs => n.deadline_after)), n.key,
-            coalesce(edges.number, 0), coalesce(edges.waiting, 0),
-            coalesce(n.dependents, 0) + coalesce(within.edges, 0), n.trace, n.chain_trace
-        FROM asked AS n
-        LEFT JOIN LATERAL (
-            SELECT count(*)::integer AS number,
-                (count(*) FILTER (WHERE NOT coalesce(last.status = 'completed' AND last.continued_to IS NULL, false)))::integer AS waiting
-            FROM unnest(p_edge_jobs, p_edge_chains) AS edge (job_id, chain_id)
-            LEFT JOIN LATERAL (
-                SELECT c.status, c.continued_to FROM {job} AS c
-                WHERE c.chain_id = edge.chain_id ORDER BY c.chain_index DESC LIMIT 1
-            ) AS last ON true
-            WHERE edge.job_id = n.id
-        ) AS edges ON v_edges
-        LEFT JOIN LATERAL (
-            -- Edges to a chain that this very call begins or continues: this job is the current one now.
-            SELECT count(*)::integer AS edges FROM unnest(p_edge_chains) AS edge (chain_id) WHERE edge.chain_id = n.chain_id
-        ) AS within ON v_edges
-        WHERE n.existing IS NULL
+            coalesce(n.edges, 0), coalesce(n.waiting, 0), coalesce(n.dependents, 0), n.trace, n.chain_trace
+        FROM unnest(
+            p_ids, p_types, p_chains, p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
+            p_deadline_after, p_keys, p_traces, p_chain_traces, p_store, p_edges, p_waiting, p_dependents
+        ) AS n (
+            id, type_name, chain_id, chain_type, chain_index, input, priority, at_time, after_time, deadline_at,
+            deadline_after, key, trace, chain_trace, store, edges, waiting, dependents
+        )
+        WHERE n.store
         RETURNING j.id, j.status, j.type_name, j.priority, j.scheduled_at
     ), now_due AS (
         INSERT INTO {ready} (type_name, priority, scheduled_at, id)
@@ -125,27 +89,34 @@ BEGIN
     END LOOP;
 END $body$;
 
--- One row for each job. A problem is raised as QUE01 with the details as its message.
+-- One row for each job. A problem is raised as QUE01 with the details as its message. Edges name the position of their job in the call, and
+-- the position of the job that begins their chain (NULL: that is not in the call, or not before).
 CREATE FUNCTION {create_or_raise}(
     p_ids text[], p_types text[], p_chains text[], p_chain_types text[], p_indexes integer[], p_inputs text[],
     p_priorities integer[], p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[],
     p_deadline_after double precision[], p_traces text[], p_chain_traces text[],
     p_keys text[], p_key_any boolean[], p_key_windows double precision[], p_key_excludes text[],
-    p_edge_jobs text[], p_edge_chains text[], p_edge_types text[], p_edge_traces text[], p_check_ids boolean
+    p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[]
 ) RETURNS TABLE (id uuid, status text, ready boolean, existing uuid) LANGUAGE plpgsql AS $body$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := {clock};
     v_ids uuid[] := p_ids::uuid[];
-    v_new_ids uuid[] := p_ids::uuid[];
-    v_new_types text[] := p_types;
-    v_edge_jobs uuid[] := p_edge_jobs::uuid[];
-    v_edge_chains uuid[] := p_edge_chains::uuid[];
-    v_edge_types text[] := p_edge_types;
-    v_edge_traces text[] := p_edge_traces;
-    v_existing uuid[] := '{}';
+    v_store boolean[] := array_fill(true, ARRAY[cardinality(p_ids)]);
+    v_existing uuid[];
+    v_edge_jobs uuid[] := '{}';
+    v_edge_places integer[] := '{}';
+    v_edge_chains uuid[] := '{}';
+    v_edge_types text[] := '{}';
+    v_edge_within integer[] := '{}';
+    v_edge_traces text[] := '{}';
+    v_new_types text[] := '{}';
+    v_edges integer[];
+    v_waiting integer[];
+    v_dependents integer[];
     v_problem jsonb;
     v_item record;
+    v_chain uuid;
 BEGIN
     IF cardinality(p_keys) > 0 THEN
         v_existing := array_fill(NULL::uuid, ARRAY[cardinality(p_ids)]);
@@ -155,45 +126,62 @@ BEGIN
                 WITH ORDINALITY AS asked (id, type_name, key, any_status, window_seconds, exclude, n)
             WHERE asked.key IS NOT NULL ORDER BY asked.type_name, asked.key, asked.n
         LOOP
-            v_existing[v_item.n] := {take_key}(
+            v_chain := {take_key}(
                 v_item.type_name, v_item.key, v_item.id, v_item.any_status, v_item.window_seconds,
                 coalesce(string_to_array(v_item.exclude, ','), '{}')::uuid[], v_now, v_ids
             );
+            IF v_chain IS NOT NULL THEN
+                v_existing[v_item.n] := v_chain;
+                v_store[v_item.n] := false;
+            END IF;
         END LOOP;
-        SELECT coalesce(array_agg(asked.id ORDER BY asked.n), '{}'), coalesce(array_agg(asked.type_name ORDER BY asked.n), '{}')
-        INTO v_new_ids, v_new_types
-        FROM unnest(v_ids, p_types, v_existing) WITH ORDINALITY AS asked (id, type_name, existing, n)
-        WHERE asked.existing IS NULL;
     END IF;
-    IF p_check_ids THEN
-        SELECT jsonb_build_object('problem', 'id_exists', 'job_id', twice.id) INTO v_problem
-        FROM (
-            SELECT asked.id, row_number() OVER (PARTITION BY asked.id ORDER BY asked.n) AS time, asked.n
-            FROM unnest(v_new_ids) WITH ORDINALITY AS asked (id, n)
-        ) AS twice
-        WHERE twice.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = twice.id)
-        ORDER BY twice.n LIMIT 1;
+    SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id) INTO v_problem
+    FROM (
+        SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
+        FROM unnest(v_ids, v_store) WITH ORDINALITY AS new (id, store, n) WHERE new.store
+    ) AS asked
+    LEFT JOIN {job} AS j ON j.id = asked.id
+    WHERE asked.time > 1 OR j.id IS NOT NULL
+    ORDER BY asked.n LIMIT 1;
+    IF v_problem IS NOT NULL THEN
+        RAISE SQLSTATE 'QUE01' USING MESSAGE = v_problem::text;
+    END IF;
+    IF cardinality(p_edge_places) > 0 THEN
+        FOR v_item IN
+            SELECT edge.* FROM unnest(p_edge_places, p_edge_chains::uuid[], p_edge_types, p_edge_within, p_edge_traces)
+                WITH ORDINALITY AS edge (place, chain_id, type_name, within, trace, n) ORDER BY edge.n
+        LOOP
+            CONTINUE WHEN NOT v_store[v_item.place];
+            -- A chain that was to begin here and was found under its key is not there by this name.
+            IF v_item.within IS NOT NULL AND NOT v_store[v_item.within] THEN
+                v_item.within := NULL;
+            END IF;
+            v_edge_jobs := v_edge_jobs || v_ids[v_item.place];
+            v_edge_places := v_edge_places || v_item.place;
+            v_edge_chains := v_edge_chains || v_item.chain_id;
+            v_edge_types := v_edge_types || v_item.type_name;
+            v_edge_within := v_edge_within || v_item.within;
+            v_edge_traces := v_edge_traces || v_item.trace;
+            v_new_types := v_new_types || CASE WHEN v_item.within IS NOT NULL THEN p_types[v_item.within] END;
+        END LOOP;
+        PERFORM {lock_current}(array(
+            SELECT DISTINCT edge.chain_id FROM unnest(v_edge_chains, v_edge_within) AS edge (chain_id, within)
+            WHERE edge.within IS NULL
+        ), '{}');
+        v_problem := {check_edges}(v_edge_jobs, v_edge_jobs, v_edge_chains, v_edge_types, v_new_types);
         IF v_problem IS NOT NULL THEN
             RAISE SQLSTATE 'QUE01' USING MESSAGE = v_problem::text;
         END IF;
-    END IF;
-    IF cardinality(v_edge_jobs) > 0 THEN
-        SELECT coalesce(array_agg(edge.job_id ORDER BY edge.n), '{}'), coalesce(array_agg(edge.chain_id ORDER BY edge.n), '{}'),
-            coalesce(array_agg(edge.type_name ORDER BY edge.n), '{}'), coalesce(array_agg(edge.trace ORDER BY edge.n), '{}')
-        INTO v_edge_jobs, v_edge_chains, v_edge_types, v_edge_traces
-        FROM unnest(v_edge_jobs, v_edge_chains, v_edge_types, v_edge_traces)
-            WITH ORDINALITY AS edge (job_id, chain_id, type_name, trace, n)
-        WHERE edge.job_id = ANY (v_new_ids);
-        v_problem := {check_edges}(v_edge_jobs, v_edge_jobs, v_edge_chains, v_edge_types, v_new_ids, v_new_types);
-        IF v_problem IS NOT NULL THEN
-            RAISE SQLSTATE 'QUE01' USING MESSAGE = v_problem::text;
-        END IF;
+        SELECT counted.o_edges, counted.o_waiting, counted.o_dependents INTO v_edges, v_waiting, v_dependents
+        FROM {count_edges}(v_edge_places, v_edge_chains, v_edge_within, cardinality(v_ids)) AS counted;
+        PERFORM {add_edges}(v_edge_jobs, v_edge_chains, v_edge_within, v_edge_traces);
     END IF;
     RETURN QUERY
     SELECT made.id, made.status, made.ready, NULL::uuid
     FROM {insert_jobs}(
         v_ids, p_types, p_chains::uuid[], p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
-        p_deadline_after, p_keys, '{}', p_traces, p_chain_traces, v_existing, v_edge_jobs, v_edge_chains, v_edge_traces, v_now
+        p_deadline_after, p_keys, p_traces, p_chain_traces, v_store, v_edges, v_waiting, v_dependents, v_now
     ) AS made;
     RETURN QUERY
     SELECT asked.id, NULL::text, false, asked.existing FROM unnest(v_ids, v_existing) AS asked (id, existing)
@@ -201,43 +189,33 @@ BEGIN
 END $body$;
 
 -- create_jobs: one row for each job, or one row with a problem, and then nothing is written. An error would poison the caller's
--- transaction; a block that catches it costs a sub-transaction, so plain starts do without.
+-- transaction: it is caught, and undoes what was done before it.
 CREATE FUNCTION {create_jobs}(
     p_ids text[], p_types text[], p_chains text[], p_chain_types text[], p_indexes integer[], p_inputs text[],
     p_priorities integer[], p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[],
     p_deadline_after double precision[], p_traces text[], p_chain_traces text[],
     p_keys text[], p_key_any boolean[], p_key_windows double precision[], p_key_excludes text[],
-    p_edge_jobs text[], p_edge_chains text[], p_edge_types text[], p_edge_traces text[], p_check_ids boolean
-) RETURNS TABLE (id text, status text, ready boolean, existing text, problem text) LANGUAGE plpgsql AS $body$
+    p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[]
+) RETURNS TABLE (id text, status text, ready boolean, existing text, problem text) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
     v_problem text;
 BEGIN
-    IF NOT p_check_ids AND cardinality(p_keys) = 0 AND cardinality(p_edge_jobs) = 0 THEN
-        RETURN QUERY SELECT made.id::text, made.status, made.ready, made.existing::text, NULL::text FROM {create_or_raise}(
-            p_ids, p_types, p_chains, p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
-            p_deadline_after, p_traces, p_chain_traces, p_keys, p_key_any, p_key_windows, p_key_excludes,
-            p_edge_jobs, p_edge_chains, p_edge_types, p_edge_traces, p_check_ids
-        ) AS made;
-        RETURN;
-    END IF;
-    BEGIN
-        RETURN QUERY SELECT made.id::text, made.status, made.ready, made.existing::text, NULL::text FROM {create_or_raise}(
-            p_ids, p_types, p_chains, p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
-            p_deadline_after, p_traces, p_chain_traces, p_keys, p_key_any, p_key_windows, p_key_excludes,
-            p_edge_jobs, p_edge_chains, p_edge_types, p_edge_traces, p_check_ids
-        ) AS made;
-    EXCEPTION
-        WHEN SQLSTATE 'QUE01' THEN
-            GET STACKED DIAGNOSTICS v_problem = MESSAGE_TEXT;
-            RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem;
-        WHEN unique_violation THEN
-            -- Somebody else has stored one of these ids since we looked.
-            SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked) INTO v_problem
-            FROM unnest(p_ids) AS asked WHERE EXISTS (SELECT FROM {job} AS j WHERE j.id = asked::uuid) LIMIT 1;
-            IF v_problem IS NULL THEN
-                RAISE;
-            END IF;
-            RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem;
-    END;
+    RETURN QUERY SELECT made.id::text, made.status, made.ready, made.existing::text, NULL::text FROM {create_or_raise}(
+        p_ids, p_types, p_chains, p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
+        p_deadline_after, p_traces, p_chain_traces, p_keys, p_key_any, p_key_windows, p_key_excludes,
+        p_edge_places, p_edge_chains, p_edge_types, p_edge_within, p_edge_traces
+    ) AS made;
+EXCEPTION
+    WHEN SQLSTATE 'QUE01' THEN
+        GET STACKED DIAGNOSTICS v_problem = MESSAGE_TEXT;
+        RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem;
+    WHEN unique_violation THEN
+        -- Somebody else has stored one of these ids since we looked.
+        SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked) INTO v_problem
+        FROM unnest(p_ids) AS asked WHERE EXISTS (SELECT FROM {job} AS j WHERE j.id = asked::uuid) LIMIT 1;
+        IF v_problem IS NULL THEN
+            RAISE;
+        END IF;
+        RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem;
 END $body$;

@@ -2,7 +2,7 @@
 
 -- Move what has fallen due from `later` to `ready`, the longest due first. Bounded for each type, so that a great many jobs that fall
 -- due at one moment do not hold up one claim: the next claims move the rest. Rows that somebody holds are left.
-CREATE FUNCTION {promote}(p_types text[], p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $body$
+CREATE FUNCTION {promote}(p_types text[], p_limit bigint, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $body$
 BEGIN
     WITH due AS (
         DELETE FROM {later} WHERE ctid = ANY (ARRAY(
@@ -10,7 +10,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT e.ctid FROM {later} AS e
                 WHERE e.type_name = asked.type_name AND e.scheduled_at <= p_now
-                ORDER BY e.scheduled_at, e.id LIMIT 1000 FOR UPDATE SKIP LOCKED
+                ORDER BY e.scheduled_at, e.id LIMIT p_limit FOR UPDATE SKIP LOCKED
             ) AS l
         ))
         RETURNING type_name, priority, scheduled_at, id
@@ -18,58 +18,17 @@ BEGIN
     INSERT INTO {ready} (type_name, priority, scheduled_at, id) SELECT type_name, priority, scheduled_at, id FROM due;
 END $body$;
 
--- The next jobs to claim, in their order, up to `p_number`: not locked, and without those in `p_passed`. `p_had` are the types (by their
--- position) of jobs that were chosen before, `p_room` what is left in each queue (NULL: no cap).
-CREATE FUNCTION {candidates}(
-    p_types text[], p_queues integer[], p_limits integer[], p_queue_priorities integer[], p_room integer[],
-    p_member_queues integer[], p_member_types text[], p_passed uuid[], p_had integer[], p_number bigint
-) RETURNS TABLE (id uuid, type_position integer) LANGUAGE plpgsql AS $body$
-#variable_conflict use_column
-DECLARE
-    v_next record;
-    v_left integer[] := p_limits;
-    v_room integer[] := p_room;
-    v_had integer;
-    v_found bigint := 0;
+-- A job of this type uses up room in every queue that counts it (or gives it back, with 1). A queue without a cap has NULL.
+CREATE FUNCTION {change_room}(p_room integer[], p_by integer, p_member_queues integer[], p_member_types text[], p_type text)
+RETURNS integer[] LANGUAGE plpgsql IMMUTABLE AS $body$
 BEGIN
-    FOREACH v_had IN ARRAY p_had LOOP
-        v_left[v_had] := v_left[v_had] - 1;
-        v_room := {less_room}(v_room, p_member_queues, p_member_types, p_types[v_had]);
-    END LOOP;
-    FOR v_next IN
-        SELECT t.n::integer AS n, t.queue, r.id
-        FROM unnest(p_types, p_queues) WITH ORDINALITY AS t (name, queue, n)
-        JOIN unnest(p_queue_priorities) WITH ORDINALITY AS q (priority, n) ON q.n = t.queue
-        CROSS JOIN LATERAL (
-            SELECT e.priority, e.scheduled_at, e.id FROM {ready} AS e
-            WHERE e.type_name = t.name AND e.id <> ALL (p_passed)
-            ORDER BY e.priority, e.scheduled_at, e.id LIMIT p_number
-        ) AS r
-        WHERE v_left[t.n] > 0 AND (v_room[t.queue] IS NULL OR v_room[t.queue] > 0)
-        ORDER BY q.priority, r.priority, r.scheduled_at, r.id
-    LOOP
-        EXIT WHEN v_found >= p_number;
-        CONTINUE WHEN v_left[v_next.n] <= 0 OR v_room[v_next.queue] <= 0;
-        v_left[v_next.n] := v_left[v_next.n] - 1;
-        IF p_room IS NOT NULL THEN
-            v_room := {less_room}(v_room, p_member_queues, p_member_types, p_types[v_next.n]);
+    FOR v_member IN 1..cardinality(p_member_types) LOOP
+        IF p_member_types[v_member] = p_type THEN
+            p_room[p_member_queues[v_member]] := p_room[p_member_queues[v_member]] + p_by;
         END IF;
-        v_found := v_found + 1;
-        id := v_next.id;
-        type_position := v_next.n;
-        RETURN NEXT;
     END LOOP;
+    RETURN p_room;
 END $body$;
-
--- A job of this type uses up room in every queue that counts it.
-CREATE FUNCTION {less_room}(p_room integer[], p_member_queues integer[], p_member_types text[], p_type text)
-RETURNS integer[] LANGUAGE sql IMMUTABLE AS $body$
-    SELECT array_agg(room.left_over - (
-        SELECT count(*) FROM unnest(p_member_queues, p_member_types) AS m (queue, type_name)
-        WHERE m.queue = room.n AND m.type_name = p_type
-    )::integer ORDER BY room.n)
-    FROM unnest(p_room) WITH ORDINALITY AS room (left_over, n)
-$body$;
 
 -- The first row is a head with `more` and `next_in`; the others are the jobs, in their order.
 -- `p_queues[i]` is the position of the queue that the type `p_types[i]` belongs to. Members are given as pairs of queue and type.
@@ -77,33 +36,52 @@ CREATE FUNCTION {claim}(
     p_worker text, p_limit integer, p_types text[], p_queues integer[], p_limits integer[], p_leases double precision[],
     p_queue_names text[], p_queue_priorities integer[], p_queue_caps integer[], p_member_queues integer[],
     p_member_types text[], p_cluster_cap integer
-) RETURNS TABLE ({claimed_types}) LANGUAGE plpgsql AS $body$
+) RETURNS TABLE ({claimed_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
     v_capped boolean := EXISTS (SELECT FROM unnest(p_queue_caps) AS cap WHERE cap IS NOT NULL);
+    v_lock integer;
     v_room integer[];
     v_total bigint := p_limit;
+    v_wanted bigint;
     v_more boolean := false;
     v_next timestamptz;
-    v_candidates uuid[];
-    v_candidate_types integer[];
-    v_free uuid[];
+    v_number integer := cardinality(p_types);
+    v_left integer[] := p_limits;
+    -- How far we have looked at each type: everything up to there is ours, or was held by somebody else.
+    v_mark_priority integer[] := array_fill(-2147483648, ARRAY[v_number]);
+    v_mark_time timestamptz[] := array_fill('-infinity'::timestamptz, ARRAY[v_number]);
+    v_mark_id uuid[] := array_fill('00000000-0000-0000-0000-000000000000'::uuid, ARRAY[v_number]);
+    v_window bigint;
+    v_first boolean := true;
+    v_places tid[];
+    v_ids uuid[];
+    v_kinds integer[];
+    v_priorities integer[];
+    v_times timestamptz[];
+    v_chosen integer[];
+    v_chosen_places tid[];
+    v_chosen_ids uuid[];
+    v_free integer[];
+    v_type integer;
+    v_row integer;
+    v_missed boolean;
+    v_taken tid[] := '{}';
     v_found uuid[] := '{}';
     v_types integer[] := '{}';
-    v_passed uuid[] := '{}';
 BEGIN
-    -- Caps: whoever is subject to one waits here for the others. Counted in a later statement, with a newer snapshot.
-    IF p_cluster_cap IS NOT NULL THEN
-        PERFORM pg_advisory_xact_lock({lock_space}, hashtext('{lock_name}'));
-    END IF;
-    IF v_capped THEN
-        PERFORM pg_advisory_xact_lock({lock_space}, hashtext('{lock_name}' || capped.name))
-        FROM (
-            SELECT DISTINCT q.name FROM unnest(p_queue_names, p_queue_caps) AS q (name, cap)
-            WHERE q.cap IS NOT NULL ORDER BY q.name
-        ) AS capped;
-    END IF;
+    -- Caps: whoever is subject to one waits here for the others, one lock after the other in the order of their numbers (two names may
+    -- have one number). Counted in a later statement, with a newer snapshot.
+    FOR v_lock IN
+        SELECT DISTINCT hashtext(named.name) FROM (
+            SELECT '{lock_name}cluster' AS name WHERE p_cluster_cap IS NOT NULL
+            UNION ALL
+            SELECT '{lock_name}queue.' || q.name FROM unnest(p_queue_names, p_queue_caps) AS q (name, cap) WHERE q.cap IS NOT NULL
+        ) AS named ORDER BY 1
+    LOOP
+        PERFORM pg_advisory_xact_lock({lock_space}, v_lock);
+    END LOOP;
     v_now := {clock};
     IF p_cluster_cap IS NOT NULL THEN
         SELECT greatest(0, p_cluster_cap - count(*)) INTO v_total FROM {running};
@@ -118,46 +96,112 @@ BEGIN
             ))::integer END ORDER BY q.n
         ) INTO v_room FROM unnest(p_queue_caps) WITH ORDINALITY AS q (cap, n);
     END IF;
-    PERFORM {promote}(p_types, v_now);
-    IF NOT v_capped AND cardinality(p_types) = 1 AND p_limits[1] >= p_limit THEN
+    v_wanted := least(v_total, p_limit);
+    PERFORM {promote}(p_types, greatest(1000, p_limit), v_now);
+    IF NOT v_capped AND v_number = 1 AND p_limits[1] >= p_limit THEN
         -- One type and no cap: the head of the index is what we want.
-        SELECT array_agg(head.id ORDER BY head.priority, head.scheduled_at, head.id), array_agg(1) INTO v_found, v_types
+        SELECT coalesce(array_agg(head.place), '{}'), coalesce(array_agg(head.id), '{}'), coalesce(array_agg(1), '{}'),
+            array_agg(head.priority), array_agg(head.scheduled_at)
+        INTO v_taken, v_found, v_types, v_priorities, v_times
         FROM (
-            SELECT e.priority, e.scheduled_at, e.id FROM {ready} AS e WHERE e.type_name = p_types[1]
-            ORDER BY e.priority, e.scheduled_at, e.id LIMIT least(v_total, p_limit) FOR UPDATE SKIP LOCKED
+            SELECT e.ctid AS place, e.priority, e.scheduled_at, e.id FROM {ready} AS e WHERE e.type_name = p_types[1]
+            ORDER BY e.priority, e.scheduled_at, e.id LIMIT v_wanted FOR UPDATE SKIP LOCKED
         ) AS head;
+        v_row := cardinality(v_found);
+        IF v_row > 0 THEN
+            v_left[1] := v_left[1] - v_row;
+            v_mark_priority[1] := v_priorities[v_row];
+            v_mark_time[1] := v_times[v_row];
+            v_mark_id[1] := v_found[v_row];
+        END IF;
     ELSE
-        -- The candidates in their order, unlocked; then those of them that nobody holds, locked. Holding many more rows than are taken would
-        -- leave other workers with nothing to claim. If some were held, look further, past them.
-        WHILE cardinality(v_found) < least(v_total, p_limit) LOOP
-            SELECT array_agg(c.id), array_agg(c.type_position) INTO v_candidates, v_candidate_types
-            FROM {candidates}(
-                p_types, p_queues, p_limits, p_queue_priorities, v_room, p_member_queues, p_member_types, v_found || v_passed,
-                v_types, least(v_total, p_limit) - cardinality(v_found)
+        -- The next candidates in their order, unlocked; then those of them that nobody holds, locked. Holding many more rows than are taken
+        -- would leave other workers with nothing to claim. If some were held, go on behind them: they are not looked at again, however
+        -- many there are, so that a transaction that holds thousands of jobs makes nobody else slow.
+        v_window := v_wanted;
+        WHILE cardinality(v_found) < v_wanted LOOP
+            SELECT array_agg(c.place), array_agg(c.id), array_agg(c.kind), array_agg(c.priority), array_agg(c.scheduled_at)
+            INTO v_places, v_ids, v_kinds, v_priorities, v_times
+            FROM (
+                SELECT r.place, r.id, t.n::integer AS kind, r.priority, r.scheduled_at
+                FROM unnest(p_types, p_queues, v_left, v_mark_priority, v_mark_time, v_mark_id) WITH ORDINALITY
+                    AS t (name, queue, left_over, mark_priority, mark_time, mark_id, n)
+                CROSS JOIN LATERAL (
+                    SELECT e.ctid AS place, e.priority, e.scheduled_at, e.id FROM {ready} AS e
+                    WHERE e.type_name = t.name
+                        AND (e.priority, e.scheduled_at, e.id) > (t.mark_priority, t.mark_time, t.mark_id)
+                    ORDER BY e.priority, e.scheduled_at, e.id LIMIT v_window
+                ) AS r
+                WHERE t.left_over > 0 AND (v_room[t.queue] IS NULL OR v_room[t.queue] > 0)
+                ORDER BY p_queue_priorities[t.queue], r.priority, r.scheduled_at, r.id
+                LIMIT v_window
             ) AS c;
-            EXIT WHEN v_candidates IS NULL;
-            SELECT array_agg(locked.id) INTO v_free FROM (
-                SELECT r.id FROM unnest(v_candidates, v_candidate_types) AS c (id, type_position)
-                JOIN {job} AS j ON j.id = c.id
-                JOIN {ready} AS r ON r.type_name = p_types[c.type_position] AND r.priority = j.priority
-                    AND r.scheduled_at = j.scheduled_at AND r.id = c.id
-                FOR UPDATE OF r SKIP LOCKED
-            ) AS locked;
-            v_free := coalesce(v_free, '{}');
-            SELECT v_found || coalesce(array_agg(c.id ORDER BY c.n), '{}'), v_types || coalesce(array_agg(c.type_position ORDER BY c.n), '{}')
-            INTO v_found, v_types
-            FROM unnest(v_candidates, v_candidate_types) WITH ORDINALITY AS c (id, type_position, n) WHERE c.id = ANY (v_free);
-            EXIT WHEN cardinality(v_free) = cardinality(v_candidates);
-            v_passed := v_passed || array(SELECT c FROM unnest(v_candidates) AS c WHERE c <> ALL (v_free));
+            EXIT WHEN v_ids IS NULL;
+            v_missed := false;
+            v_chosen := '{}';
+            v_chosen_places := '{}';
+            v_chosen_ids := '{}';
+            FOR v_row IN 1..cardinality(v_ids) LOOP
+                v_type := v_kinds[v_row];
+                -- What is over its limit now may not be, if one that was chosen before turns out to be held: the mark stays in front of it.
+                CONTINUE WHEN v_left[v_type] <= 0 OR v_room[p_queues[v_type]] <= 0;
+                v_mark_priority[v_type] := v_priorities[v_row];
+                v_mark_time[v_type] := v_times[v_row];
+                v_mark_id[v_type] := v_ids[v_row];
+                IF NOT v_first THEN
+                    -- Some are held: one by one, so that none is locked in vain.
+                    PERFORM FROM {ready} AS r WHERE r.ctid = v_places[v_row] AND r.id = v_ids[v_row] FOR UPDATE SKIP LOCKED;
+                    CONTINUE WHEN NOT FOUND;
+                    v_taken := v_taken || v_places[v_row];
+                    v_found := v_found || v_ids[v_row];
+                    v_types := v_types || v_type;
+                ELSE
+                    v_chosen := v_chosen || v_row;
+                    v_chosen_places := v_chosen_places || v_places[v_row];
+                    v_chosen_ids := v_chosen_ids || v_ids[v_row];
+                END IF;
+                v_left[v_type] := v_left[v_type] - 1;
+                IF v_capped THEN
+                    v_room := {change_room}(v_room, -1, p_member_queues, p_member_types, p_types[v_type]);
+                END IF;
+                EXIT WHEN cardinality(v_found) + cardinality(v_chosen) >= v_wanted;
+            END LOOP;
+            IF v_first THEN
+                SELECT coalesce(array_agg(locked.row), '{}') INTO v_free FROM (
+                    SELECT c.row FROM unnest(v_chosen, v_chosen_places, v_chosen_ids) AS c (row, place, id)
+                    JOIN {ready} AS r ON r.ctid = c.place AND r.id = c.id
+                    FOR UPDATE OF r SKIP LOCKED
+                ) AS locked;
+                v_missed := cardinality(v_free) < cardinality(v_chosen);
+                FOREACH v_row IN ARRAY v_chosen LOOP
+                    v_type := v_kinds[v_row];
+                    IF NOT v_missed OR v_row = ANY (v_free) THEN
+                        v_taken := v_taken || v_places[v_row];
+                        v_found := v_found || v_ids[v_row];
+                        v_types := v_types || v_type;
+                    ELSE
+                        v_left[v_type] := v_left[v_type] + 1;
+                        IF v_capped THEN
+                            v_room := {change_room}(v_room, 1, p_member_queues, p_member_types, p_types[v_type]);
+                        END IF;
+                    END IF;
+                END LOOP;
+                v_first := NOT v_missed;
+            END IF;
+            EXIT WHEN cardinality(v_ids) < v_window AND NOT v_missed;
+            v_window := least(greatest(v_window * 2, 20), greatest(p_limit, 1000));
         END LOOP;
     END IF;
-    v_found := coalesce(v_found, '{}');
-    v_types := coalesce(v_types, '{}');
-    -- One that somebody holds counts as waiting too: whether he will take it is not known.
-    IF cardinality(v_found) >= p_limit AND v_total > p_limit OR p_cluster_cap IS NULL AND cardinality(v_found) >= p_limit THEN
-        v_more := EXISTS (SELECT FROM {candidates}(
-            p_types, p_queues, p_limits, p_queue_priorities, v_room, p_member_queues, p_member_types, v_found, v_types, 1
-        ));
+    IF cardinality(v_found) >= p_limit AND (p_cluster_cap IS NULL OR v_total > p_limit) THEN
+        v_more := EXISTS (
+            SELECT FROM unnest(p_types, p_queues, v_left, v_mark_priority, v_mark_time, v_mark_id)
+                AS t (name, queue, left_over, mark_priority, mark_time, mark_id)
+            WHERE t.left_over > 0 AND (v_room[t.queue] IS NULL OR v_room[t.queue] > 0) AND EXISTS (
+                SELECT FROM {ready} AS e WHERE e.type_name = t.name
+                    AND (e.priority, e.scheduled_at, e.id) > (t.mark_priority, t.mark_time, t.mark_id)
+                ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1
+            )
+        );
     END IF;
     IF NOT v_more THEN
         SELECT min(due.scheduled_at) INTO v_next FROM unnest(p_types) AS asked (type_name)
@@ -170,29 +214,22 @@ BEGIN
     IF cardinality(v_found) = 0 THEN
         RETURN;
     END IF;
+    -- Rows of `ready` are never updated, and these are ours: they are still where we found them.
+    DELETE FROM {ready} WHERE ctid = ANY (v_taken);
+    INSERT INTO {running} (job_id, token, type_name, worker, leased_until, started_at)
+    SELECT f.id, nextval({token_name}), p_types[f.kind], p_worker, v_now + make_interval(secs => p_leases[f.kind]), v_now
+    FROM unnest(v_found, v_types) AS f (id, kind);
     RETURN QUERY
-    WITH found AS MATERIALIZED (
-        SELECT f.id, f.n, p_types[f.type_position] AS type_name, p_leases[f.type_position] AS lease, j.priority, j.scheduled_at
-        FROM unnest(v_found, v_types) WITH ORDINALITY AS f (id, type_position, n) JOIN {job} AS j ON j.id = f.id
-    ), gone AS (
-        DELETE FROM {ready} AS r USING found
-        WHERE r.type_name = found.type_name AND r.priority = found.priority AND r.scheduled_at = found.scheduled_at
-            AND r.id = found.id
-    ), r AS (
-        INSERT INTO {running} (job_id, token, type_name, worker, leased_until, started_at)
-        SELECT found.id, nextval('{token}'), found.type_name, p_worker, v_now + make_interval(secs => found.lease), v_now
-        FROM found ORDER BY found.n
-        RETURNING *
-    )
     SELECT {job_columns}, NULL::boolean, NULL::double precision, j.deadline IS NOT NULL AND j.deadline <= v_now,
         CASE WHEN j.blocker_count > 0 THEN (SELECT json_agg(b.* ORDER BY b.place)::text FROM {blockers_of}(j.id) AS b) END
-    FROM found JOIN r ON r.job_id = found.id JOIN {job} AS j ON j.id = found.id
-    ORDER BY found.n;
+    FROM unnest(v_found) WITH ORDINALITY AS f (id, n)
+    JOIN {running} AS r ON r.job_id = f.id JOIN {job} AS j ON j.id = f.id
+    ORDER BY f.n;
 END $body$;
 
 -- The ids of the claims that are over. A row that somebody holds is skipped: it is owned, by us or by whoever is about to end it.
 CREATE FUNCTION {renew}(p_ids text[], p_tokens bigint[], p_durations double precision[]) RETURNS TABLE (id text)
-LANGUAGE plpgsql AS $body$
+LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := {clock};
@@ -210,22 +247,22 @@ BEGIN
     ORDER BY asked.n;
 END $body$;
 
--- The ids of the jobs that were put back, oldest lease first.
+-- The ids of the jobs that were put back, oldest lease first. The job's own row is skipped too, if somebody holds it: a start that
+-- waits for this chain does so until its transaction ends, and must not keep the reaper from all the others.
 CREATE FUNCTION {reap}(p_types text[], p_ignored text[], p_limit integer, p_error text) RETURNS SETOF text
-LANGUAGE plpgsql AS $body$
+LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz := {clock};
     v_ids uuid[];
 BEGIN
-    SELECT array_agg(ended.job_id ORDER BY ended.leased_until, ended.job_id) INTO v_ids FROM (
-        SELECT r.job_id, r.leased_until FROM {running} AS r
+    v_ids := array(
+        SELECT r.job_id FROM {running} AS r JOIN {job} AS j ON j.id = r.job_id
         WHERE r.leased_until <= v_now AND r.type_name = ANY (p_types) AND r.job_id <> ALL (p_ignored::uuid[])
-        ORDER BY r.leased_until, r.job_id LIMIT p_limit FOR UPDATE SKIP LOCKED
-    ) AS ended;
-    IF v_ids IS NULL THEN
+        ORDER BY r.leased_until, r.job_id LIMIT p_limit FOR UPDATE OF r SKIP LOCKED FOR NO KEY UPDATE OF j SKIP LOCKED
+    );
+    IF cardinality(v_ids) = 0 THEN
         RETURN;
     END IF;
-    PERFORM FROM {job} WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
     UPDATE {job} AS j SET attempt = j.attempt + 1, last_attempt_at = r.started_at, last_error = p_error::json
     FROM {running} AS r WHERE r.job_id = ANY (v_ids) AND j.id = r.job_id;
     DELETE FROM {running} WHERE job_id = ANY (v_ids);

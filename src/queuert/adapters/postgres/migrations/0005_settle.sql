@@ -1,84 +1,126 @@
 -- settle.
 
--- Rows of kind 'held' (position), 'created' (position of the settlement, and the continuation), 'unblocked'; or one of kind 'problem', and then
--- nothing is written. Locks: running rows by id, jobs by id, then the current jobs of chains that continuations wait for, then dependents.
+-- Rows of kind 'held' (position), 'created' (the continuation), 'unblocked'; or one of kind 'problem', and then nothing is written. Locks: running rows by id; jobs and the current jobs of chains that continuations wait for; then dependents.
+-- Edges name the position of their job among the continuations, and that of the continuation that their chain comes to by this call.
 CREATE FUNCTION {settle}(
     p_ids text[], p_tokens bigint[], p_statuses text[], p_outputs text[], p_errors text[], p_at timestamptz[],
     p_after double precision[], p_give_back boolean[], p_workers text[],
     p_next_positions integer[], p_next_ids text[], p_next_types text[], p_next_inputs text[], p_next_priorities integer[],
     p_next_at timestamptz[], p_next_after double precision[], p_next_deadline_at timestamptz[],
     p_next_deadline_after double precision[], p_next_traces text[], p_next_chain_traces text[],
-    p_edge_jobs text[], p_edge_chains text[], p_edge_types text[], p_edge_traces text[], p_check_ids boolean
+    p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[]
 ) RETURNS TABLE (kind text, place integer, id text, type_name text, status text, ready boolean, problem text)
-LANGUAGE plpgsql AS $body$
+LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
-    v_positions integer[];
-    v_ids uuid[];
-    v_started timestamptz[];
-    v_loose uuid[];
-    v_next uuid[] := '{}';
+    v_all uuid[] := p_ids::uuid[];
+    -- By the position of the settlement.
+    v_held boolean[] := array_fill(false, ARRAY[cardinality(p_ids)]);
+    v_started timestamptz[] := array_fill(NULL::timestamptz, ARRAY[cardinality(p_ids)]);
+    v_next uuid[];
+    v_ids uuid[] := '{}';
+    v_loose uuid[] := '{}';
+    v_last uuid;
+    v_item record;
+    -- By the position of the continuation.
+    v_next_ids uuid[] := p_next_ids::uuid[];
+    v_next_held boolean[] := '{}';
+    v_edge_jobs uuid[] := '{}';
+    v_edge_own uuid[] := '{}';
+    v_edge_places integer[] := '{}';
+    v_edge_chains uuid[] := '{}';
+    v_edge_types text[] := '{}';
+    v_edge_within integer[] := '{}';
+    v_edge_traces text[] := '{}';
+    v_edges integer[];
+    v_waiting integer[];
+    v_dependents integer[];
     v_problem jsonb;
     v_completed uuid[];
     v_put_back uuid[];
 BEGIN
-    SELECT array_agg(held.n), array_agg(held.id), array_agg(held.started_at) INTO v_positions, v_ids, v_started
-    FROM (
+    -- The same job twice in one call: only the first counts.
+    FOR v_item IN
         SELECT asked.n::integer AS n, r.job_id AS id, r.started_at
-        FROM unnest(p_ids::uuid[], p_tokens) WITH ORDINALITY AS asked (id, token, n)
+        FROM unnest(v_all, p_tokens) WITH ORDINALITY AS asked (id, token, n)
         JOIN {running} AS r ON r.job_id = asked.id AND r.token = asked.token
         ORDER BY r.job_id, asked.n FOR UPDATE OF r
-    ) AS held;
+    LOOP
+        CONTINUE WHEN v_item.id = v_last;
+        v_last := v_item.id;
+        v_ids := v_ids || v_item.id;
+        v_held[v_item.n] := true;
+        v_started[v_item.n] := v_item.started_at;
+    END LOOP;
     -- Without a token: any job that has not ended. Its holder has usually locked it before.
-    v_loose := array(
-        SELECT DISTINCT asked.id FROM unnest(p_ids::uuid[], p_tokens) AS asked (id, token)
-        WHERE asked.token IS NULL AND asked.id <> ALL (coalesce(v_ids, '{}'))
-    );
-    IF cardinality(v_loose) > 0 THEN
+    IF array_position(p_tokens, NULL) IS NOT NULL THEN
+        v_loose := array(
+            SELECT DISTINCT asked.id FROM unnest(v_all, p_tokens) AS asked (id, token)
+            WHERE asked.token IS NULL AND asked.id <> ALL (v_ids)
+        );
         PERFORM {lock_jobs}(v_loose);
-        SELECT v_positions || array_agg(held.n), v_ids || array_agg(held.id), v_started || array_agg(held.started_at)
-        INTO v_positions, v_ids, v_started
-        FROM (
+        FOR v_item IN
             SELECT min(asked.n)::integer AS n, j.id, r.started_at
-            FROM unnest(p_ids::uuid[], p_tokens) WITH ORDINALITY AS asked (id, token, n)
+            FROM unnest(v_all, p_tokens) WITH ORDINALITY AS asked (id, token, n)
             JOIN {job} AS j ON j.id = asked.id AND j.status IN ('blocked', 'pending')
             LEFT JOIN {running} AS r ON r.job_id = j.id
             WHERE asked.token IS NULL AND asked.id = ANY (v_loose)
             GROUP BY j.id, r.started_at
-        ) AS held;
+        LOOP
+            v_ids := v_ids || v_item.id;
+            v_held[v_item.n] := true;
+            v_started[v_item.n] := v_item.started_at;
+        END LOOP;
     END IF;
-    IF coalesce(cardinality(v_ids), 0) = 0 THEN
+    IF cardinality(v_ids) = 0 THEN
         RETURN;
     END IF;
-    -- The same job twice in one call: only the first counts.
-    SELECT array_agg(held.n), array_agg(held.id), array_agg(held.started_at) INTO v_positions, v_ids, v_started
-    FROM (
-        SELECT DISTINCT ON (h.id) h.n, h.id, h.started_at
-        FROM unnest(v_positions, v_ids, v_started) AS h (n, id, started_at) ORDER BY h.id, h.n
-    ) AS held;
-    PERFORM FROM {job} WHERE id = ANY (v_ids) ORDER BY id FOR NO KEY UPDATE;
-    v_now := {clock};
 
     IF cardinality(p_next_ids) > 0 THEN
-        v_next := array(
-            SELECT n.id FROM unnest(p_next_positions, p_next_ids::uuid[]) AS n (place, id) WHERE n.place = ANY (v_positions)
-        );
-        IF p_check_ids THEN
-            SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id) INTO v_problem
-            FROM (SELECT n.id, count(*) AS times FROM unnest(v_next) AS n (id) GROUP BY n.id) AS asked
-            WHERE asked.times > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id) LIMIT 1;
-        END IF;
-        IF v_problem IS NULL AND cardinality(p_edge_jobs) > 0 THEN
-            SELECT {check_edges}(
-                array_agg(e.job_id ORDER BY e.n), array_agg(j.chain_id ORDER BY e.n), array_agg(e.chain_id ORDER BY e.n),
-                array_agg(e.type_name ORDER BY e.n), '{}', '{}'
-            ) INTO v_problem
-            FROM unnest(p_edge_jobs::uuid[], p_edge_chains::uuid[], p_edge_types) WITH ORDINALITY AS e (job_id, chain_id, type_name, n)
-            JOIN unnest(p_next_positions, p_next_ids::uuid[]) AS n (place, id) ON n.id = e.job_id
-            JOIN unnest(v_positions, v_ids) AS h (n, id) ON h.n = n.place
-            JOIN {job} AS j ON j.id = h.id
-            HAVING count(*) > 0;
+        v_next := array_fill(NULL::uuid, ARRAY[cardinality(p_ids)]);
+        FOR v_row IN 1..cardinality(p_next_ids) LOOP
+            v_next_held := v_next_held || v_held[p_next_positions[v_row]];
+            IF v_next_held[v_row] THEN
+                v_next[p_next_positions[v_row]] := v_next_ids[v_row];
+            END IF;
+        END LOOP;
+    END IF;
+    IF cardinality(p_edge_places) > 0 THEN
+        FOR v_item IN
+            SELECT edge.*, j.chain_id AS own
+            FROM unnest(p_edge_places, p_edge_chains::uuid[], p_edge_types, p_edge_within, p_edge_traces) WITH ORDINALITY
+                AS edge (place, chain_id, type_name, within, trace, n)
+            JOIN {job} AS j ON j.id = v_all[p_next_positions[edge.place]]
+            WHERE v_next_held[edge.place] ORDER BY edge.n
+        LOOP
+            v_edge_jobs := v_edge_jobs || v_next_ids[v_item.place];
+            v_edge_own := v_edge_own || v_item.own;
+            v_edge_places := v_edge_places || v_item.place;
+            v_edge_chains := v_edge_chains || v_item.chain_id;
+            v_edge_types := v_edge_types || v_item.type_name;
+            -- The other chain goes on by this call, unless its claim is lost: then it stays where it is.
+            v_edge_within := v_edge_within || CASE WHEN v_next_held[v_item.within] THEN v_item.within END;
+            v_edge_traces := v_edge_traces || v_item.trace;
+        END LOOP;
+    END IF;
+    IF cardinality(v_edge_jobs) > 0 THEN
+        PERFORM {lock_current}(array(SELECT DISTINCT edge FROM unnest(v_edge_chains) AS edge), v_ids);
+    ELSE
+        PERFORM FROM {job} WHERE id = ANY (v_ids) ORDER BY status = 'blocked', id FOR NO KEY UPDATE;
+    END IF;
+    v_now := {clock};
+    IF cardinality(p_next_ids) > 0 THEN
+        SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id) INTO v_problem
+        FROM (
+            SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
+            FROM unnest(v_next_ids, v_next_held) WITH ORDINALITY AS new (id, held, n) WHERE new.held
+        ) AS asked
+        LEFT JOIN {job} AS j ON j.id = asked.id
+        WHERE asked.time > 1 OR j.id IS NOT NULL
+        ORDER BY asked.n LIMIT 1;
+        IF v_problem IS NULL AND cardinality(v_edge_jobs) > 0 THEN
+            v_problem := {check_edges}(v_edge_jobs, v_edge_own, v_edge_chains, v_edge_types, '{}');
         END IF;
         IF v_problem IS NOT NULL THEN
             RETURN QUERY SELECT 'problem', NULL::integer, NULL::text, NULL::text, NULL::text, NULL::boolean, v_problem::text;
@@ -91,27 +133,23 @@ BEGIN
     ELSE
         DELETE FROM {running} WHERE job_id = ANY (v_ids);
     END IF;
-    WITH held AS (
-        SELECT h.id, h.started_at, x.*
-        FROM unnest(v_positions, v_ids, v_started) AS h (n, id, started_at)
-        JOIN unnest(p_statuses, p_outputs, p_errors, p_at, p_after, p_give_back, p_workers) WITH ORDINALITY
-            AS x (status, output, error, at_time, after_time, give_back, worker, n) ON x.n = h.n
-    ), ended AS (
+    WITH ended AS (
         UPDATE {job} AS j SET
-            status = held.status,
-            resting = CASE WHEN held.status IN ('failed', 'cancelled', 'expired') THEN held.status END,
-            output = held.output::json,
-            continued_to = next.id,
-            completed_at = CASE WHEN held.status <> 'pending' THEN v_now END,
-            completed_by = CASE WHEN held.status <> 'pending' THEN held.worker END,
-            attempt = j.attempt + (held.started_at IS NOT NULL AND NOT held.give_back)::integer,
-            last_attempt_at = coalesce(held.started_at, j.last_attempt_at),
-            last_error = coalesce(held.error::json, j.last_error),
-            scheduled_at = CASE WHEN held.status = 'pending' AND NOT held.give_back
-                THEN coalesce(held.at_time, v_now + make_interval(secs => coalesce(held.after_time, 0)))
+            status = x.status,
+            resting = CASE WHEN x.status IN ('failed', 'cancelled', 'expired') THEN x.status END,
+            output = x.output::json,
+            continued_to = x.next,
+            completed_at = CASE WHEN x.status <> 'pending' THEN v_now END,
+            completed_by = CASE WHEN x.status <> 'pending' THEN x.worker END,
+            attempt = j.attempt + (x.started_at IS NOT NULL AND NOT x.give_back)::integer,
+            last_attempt_at = coalesce(x.started_at, j.last_attempt_at),
+            last_error = coalesce(x.error::json, j.last_error),
+            scheduled_at = CASE WHEN x.status = 'pending' AND NOT x.give_back
+                THEN coalesce(x.at_time, v_now + make_interval(secs => coalesce(x.after_time, 0)))
                 ELSE j.scheduled_at END
-        FROM held LEFT JOIN unnest(p_next_positions, p_next_ids::uuid[]) AS next (place, id) ON next.place = held.n
-        WHERE j.id = held.id
+        FROM unnest(v_all, v_held, v_started, v_next, p_statuses, p_outputs, p_errors, p_at, p_after, p_give_back, p_workers)
+            AS x (id, held, started_at, next, status, output, error, at_time, after_time, give_back, worker)
+        WHERE x.held AND j.id = x.id
         RETURNING j.id, j.chain_id, j.status, j.continued_to, j.dependents
     )
     SELECT
@@ -121,37 +159,31 @@ BEGIN
     IF v_put_back IS NOT NULL THEN
         PERFORM {launch}(v_put_back, v_now);
     END IF;
-    RETURN QUERY SELECT 'held', h, NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text FROM unnest(v_positions) AS h;
+    RETURN QUERY SELECT 'held', h.n::integer, NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text
+    FROM unnest(v_held) WITH ORDINALITY AS h (held, n) WHERE h.held;
     IF v_completed IS NOT NULL THEN
         RETURN QUERY SELECT 'unblocked', NULL::integer, u.job_id::text, u.type_name, NULL::text, u.ready, NULL::text
         FROM {unblock}(v_completed, v_now) AS u;
     END IF;
-    IF cardinality(v_next) > 0 THEN
+    IF cardinality(p_next_ids) > 0 THEN
+        IF cardinality(v_edge_jobs) > 0 THEN
+            SELECT counted.o_edges, counted.o_waiting, counted.o_dependents INTO v_edges, v_waiting, v_dependents
+            FROM {count_edges}(v_edge_places, v_edge_chains, v_edge_within, cardinality(p_next_ids)) AS counted;
+            PERFORM {add_edges}(v_edge_jobs, v_edge_chains, v_edge_within, v_edge_traces);
+        END IF;
+        -- A continuation inherits the dependents of the job before it.
         RETURN QUERY
-        WITH edge AS (
-            SELECT coalesce(array_agg(e.job_id ORDER BY e.n), '{}') AS jobs, coalesce(array_agg(e.chain_id ORDER BY e.n), '{}') AS chains,
-                coalesce(array_agg(e.trace ORDER BY e.n), '{}') AS traces
-            FROM unnest(p_edge_jobs::uuid[], p_edge_chains::uuid[], p_edge_traces) WITH ORDINALITY AS e (job_id, chain_id, trace, n)
-            WHERE e.job_id = ANY (v_next)
-        ), next AS (
-            SELECT array_agg(n.id) AS ids, array_agg(n.type_name) AS types, array_agg(j.chain_id) AS chains,
-                array_agg(j.chain_type) AS chain_types, array_agg(j.chain_index + 1) AS indexes, array_agg(n.input) AS inputs,
-                array_agg(n.priority) AS priorities, array_agg(n.at_time) AS at_times, array_agg(n.after_time) AS after_times,
-                array_agg(n.deadline_at) AS deadline_at, array_agg(n.deadline_after) AS deadline_after,
-                array_agg(j.dependents) AS dependents, array_agg(n.trace) AS traces, array_agg(n.chain_trace) AS chain_traces
-            FROM unnest(
-                p_next_positions, p_next_ids::uuid[], p_next_types, p_next_inputs, p_next_priorities, p_next_at, p_next_after,
-                p_next_deadline_at, p_next_deadline_after, p_next_traces, p_next_chain_traces
-            ) AS n (place, id, type_name, input, priority, at_time, after_time, deadline_at, deadline_after, trace, chain_trace)
-            JOIN unnest(v_positions, v_ids) AS h (n, id) ON h.n = n.place
-            JOIN {job} AS j ON j.id = h.id
+        WITH next AS (
+            SELECT array_agg(j.chain_id ORDER BY n.n) AS chains, array_agg(j.chain_type ORDER BY n.n) AS chain_types,
+                array_agg(j.chain_index + 1 ORDER BY n.n) AS indexes,
+                array_agg(j.dependents + coalesce(v_dependents[n.n], 0) ORDER BY n.n) AS dependents
+            FROM unnest(p_next_positions) WITH ORDINALITY AS n (place, n) LEFT JOIN {job} AS j ON j.id = v_all[n.place]
         )
-        SELECT 'created', asked.place, made.id::text, NULL::text, made.status, made.ready, NULL::text
-        FROM next, edge, {insert_jobs}(
-            next.ids, next.types, next.chains, next.chain_types, next.indexes, next.inputs, next.priorities, next.at_times,
-            next.after_times, next.deadline_at, next.deadline_after, '{}', next.dependents, next.traces, next.chain_traces, '{}',
-            edge.jobs, edge.chains, edge.traces, v_now
-        ) AS made
-        JOIN unnest(p_next_positions, p_next_ids::uuid[]) AS asked (place, id) ON asked.id = made.id;
+        SELECT 'created', NULL::integer, made.id::text, NULL::text, made.status, made.ready, NULL::text
+        FROM next, {insert_jobs}(
+            v_next_ids, p_next_types, next.chains, next.chain_types, next.indexes, p_next_inputs, p_next_priorities, p_next_at,
+            p_next_after, p_next_deadline_at, p_next_deadline_after, '{}', p_next_traces, p_next_chain_traces,
+            v_next_held, v_edges, v_waiting, next.dependents, v_now
+        ) AS made;
     END IF;
 END $body$;

@@ -1,37 +1,47 @@
 -- Reading under lock, trigger, retry, delete_chains.
 
-CREATE FUNCTION {get_jobs_locked}(p_ids text[]) RETURNS TABLE ({job_types}) LANGUAGE plpgsql AS $body$
+CREATE FUNCTION {get_jobs_locked}(p_ids text[]) RETURNS TABLE ({job_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 BEGIN
     PERFORM {lock_jobs}(p_ids::uuid[]);
-    RETURN QUERY SELECT {job_columns} FROM {job} AS j LEFT JOIN {running} AS r ON r.job_id = j.id
-    WHERE j.id = ANY (p_ids::uuid[]);
+    RETURN QUERY SELECT * FROM {read_jobs}(p_ids);
 END $body$;
 
--- The current jobs are locked, and looked for again until they are still the current ones.
-CREATE FUNCTION {get_chains_locked}(p_ids text[]) RETURNS TABLE ({chain_types}) LANGUAGE plpgsql AS $body$
+-- The current jobs are locked. If a chain has moved on by then, everything is given back, and its new current job is locked.
+CREATE FUNCTION {get_chains_locked}(p_ids text[]) RETURNS TABLE ({chain_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
     v_ids uuid[];
-    v_locked uuid[] := '{}';
+    v_again uuid[];
 BEGIN
     LOOP
-        v_ids := array(
-            SELECT last.id FROM unnest(p_ids::uuid[]) AS asked (chain_id)
-            CROSS JOIN LATERAL (
-                SELECT j.id FROM {job} AS j WHERE j.chain_id = asked.chain_id ORDER BY j.chain_index DESC LIMIT 1
-            ) AS last
-            WHERE last.id <> ALL (v_locked)
-        );
-        EXIT WHEN cardinality(v_ids) = 0;
-        PERFORM {lock_jobs}(v_ids);
-        v_locked := v_locked || v_ids;
+        BEGIN
+            v_ids := array(
+                SELECT last.id FROM unnest(p_ids::uuid[]) WITH ORDINALITY AS asked (chain_id, n)
+                CROSS JOIN LATERAL (
+                    SELECT j.id FROM {job} AS j WHERE j.chain_id = asked.chain_id ORDER BY j.chain_index DESC LIMIT 1
+                ) AS last
+                ORDER BY asked.n
+            );
+            PERFORM {lock_jobs}(v_ids);
+            v_again := array(
+                SELECT last.id FROM unnest(p_ids::uuid[]) WITH ORDINALITY AS asked (chain_id, n)
+                CROSS JOIN LATERAL (
+                    SELECT j.id FROM {job} AS j WHERE j.chain_id = asked.chain_id ORDER BY j.chain_index DESC LIMIT 1
+                ) AS last
+                ORDER BY asked.n
+            );
+            EXIT WHEN v_again = v_ids;
+            RAISE SQLSTATE 'QUE00';
+        EXCEPTION WHEN SQLSTATE 'QUE00' THEN
+            NULL;
+        END;
     END LOOP;
-    RETURN QUERY {chains_query};
+    RETURN QUERY SELECT * FROM {read_chains}(p_ids);
 END $body$;
 
 -- Make pending jobs due now; the ids of those that are pending and not running.
-CREATE FUNCTION {trigger}(p_ids text[]) RETURNS SETOF text LANGUAGE plpgsql AS $body$
+CREATE FUNCTION {trigger}(p_ids text[]) RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz;
     v_ids uuid[];
@@ -56,7 +66,7 @@ BEGIN
 END $body$;
 
 -- Give failed jobs new attempts; the ids of those that had failed.
-CREATE FUNCTION {retry}(p_ids text[]) RETURNS SETOF text LANGUAGE plpgsql AS $body$
+CREATE FUNCTION {retry}(p_ids text[]) RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz;
     v_ids uuid[];
@@ -76,34 +86,49 @@ BEGIN
     END IF;
 END $body$;
 
--- Rows of kind 'waiting' (a chain that is still needed, and the job that needs it), and then nothing is deleted; or of kind 'deleted', with the
--- chain's first and current job as they were. Named chains come first, in their order.
-CREATE FUNCTION {delete_chains}(p_ids text[], p_cascade boolean)
-RETURNS TABLE (kind text, chain text, job text, {chain_types}) LANGUAGE plpgsql AS $body$
-#variable_conflict use_column
-DECLARE
-    v_chains uuid[];
-    v_again uuid[];
-    v_jobs uuid[];
+-- The chains to delete: those named, and with `p_cascade` those that their jobs wait for, and so on.
+CREATE FUNCTION {chains_to_delete}(p_ids text[], p_cascade boolean) RETURNS uuid[] LANGUAGE plpgsql AS $body$
 BEGIN
-    -- The in-flight rows of all jobs come before any job row; then the set is read again, until it has not changed meanwhile.
-    LOOP
+    RETURN array(
         WITH RECURSIVE wanted AS (
             SELECT j.id FROM unnest(p_ids::uuid[]) AS asked (id) JOIN {job} AS j ON j.id = asked.id AND j.chain_index = 0
             UNION
             SELECT b.chain_id FROM wanted JOIN {job} AS j ON j.chain_id = wanted.id JOIN {blocker} AS b ON b.job_id = j.id
             WHERE p_cascade
         )
-        SELECT array_agg(id ORDER BY id) INTO v_again FROM wanted;
-        IF v_again IS NULL THEN
-            RETURN;
-        END IF;
-        EXIT WHEN v_again IS NOT DISTINCT FROM v_chains
-            AND NOT EXISTS (SELECT FROM {job} AS j WHERE j.chain_id = ANY (v_again) AND j.id <> ALL (v_jobs));
-        v_chains := v_again;
-        v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains));
-        PERFORM {lock_jobs}(v_jobs);
+        SELECT id FROM wanted ORDER BY id
+    );
+END $body$;
+
+-- Rows of kind 'waiting' (a chain that is still needed, and the job that needs it), and then nothing is deleted; or of kind 'deleted', with the
+-- chain's first and current job as they were. Named chains come first, in their order.
+CREATE FUNCTION {delete_chains}(p_ids text[], p_cascade boolean)
+RETURNS TABLE (kind text, chain text, job text, {chain_types}) LANGUAGE plpgsql {steady} AS $body$
+#variable_conflict use_column
+DECLARE
+    v_chains uuid[];
+    v_jobs uuid[];
+    v_again uuid[];
+BEGIN
+    -- All that will be touched is locked before anything is: keys, in-flight rows, jobs. If the set has grown by then, by a continuation
+    -- for one, everything is given back and done again: the newcomers' in-flight rows come before the jobs that we hold.
+    LOOP
+        BEGIN
+            v_chains := {chains_to_delete}(p_ids, p_cascade);
+            IF cardinality(v_chains) = 0 THEN
+                RETURN;
+            END IF;
+            v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.id);
+            PERFORM FROM {key} AS k WHERE k.chain_id = ANY (v_chains) ORDER BY k.chain_type, k.key FOR UPDATE;
+            PERFORM {lock_jobs}(v_jobs);
+            v_again := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.id);
+            EXIT WHEN v_again = v_jobs AND {chains_to_delete}(p_ids, p_cascade) = v_chains;
+            RAISE SQLSTATE 'QUE00';
+        EXCEPTION WHEN SQLSTATE 'QUE00' THEN
+            NULL;
+        END;
     END LOOP;
+    -- No edge to these chains can be added now: whoever adds one updates the current job of the chain.
     RETURN QUERY
     SELECT 'waiting', b.chain_id::text, b.job_id::text, {no_chain_columns}
     FROM {blocker} AS b JOIN {job} AS j ON j.id = b.job_id
@@ -112,26 +137,10 @@ BEGIN
     IF FOUND THEN
         RETURN;
     END IF;
-    RETURN QUERY
-    SELECT 'deleted', NULL::text, NULL::text, chains.*
-    FROM (SELECT v_chains::text[] AS ids) AS asked CROSS JOIN LATERAL ({chains_of_asked}) AS chains;
-    -- Edges from jobs outside, which have ended for good, are cut; what the deleted jobs waited for has fewer dependents.
-    UPDATE {job} AS j SET dependents = greatest(0, j.dependents - cut.edges)
-    FROM (
-        SELECT last.id, count(*) AS edges FROM {blocker} AS b
-        CROSS JOIN LATERAL (
-            SELECT c.id FROM {job} AS c WHERE c.chain_id = b.chain_id ORDER BY c.chain_index DESC LIMIT 1
-        ) AS last
-        WHERE b.job_id = ANY (v_jobs) AND b.chain_id <> ALL (v_chains)
-        GROUP BY last.id
-    ) AS cut
-    WHERE j.id = cut.id;
-    UPDATE {job} AS j SET blocker_count = j.blocker_count - cut.edges
-    FROM (
-        SELECT b.job_id, count(*) AS edges FROM {blocker} AS b
-        WHERE b.chain_id = ANY (v_chains) AND b.job_id <> ALL (v_jobs) GROUP BY b.job_id
-    ) AS cut
-    WHERE j.id = cut.job_id;
+    RETURN QUERY SELECT 'deleted', NULL::text, NULL::text, chains.* FROM {read_chains}(v_chains::text[]) AS chains;
+    -- Edges from jobs outside, which have ended for good, are cut. The counts of edges outside of the set, `dependents` of what the deleted jobs
+    -- waited for and `blocker_count` of those that had waited for them, stay too high, which costs one look into an index. To
+    -- correct them would mean to wait for those rows: for a completion that in turn waits for the jobs we hold.
     DELETE FROM {blocker} WHERE chain_id = ANY (v_chains);
     DELETE FROM {blocker} WHERE job_id = ANY (v_jobs);
     DELETE FROM {key} WHERE chain_id = ANY (v_chains);

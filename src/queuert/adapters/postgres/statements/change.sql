@@ -1,10 +1,10 @@
 -- Changing chains from outside. Locks: in-flight rows by id, then jobs by id.
 
 -- write: trigger
-SELECT job.* FROM {trigger}(:ids::text[]) AS changed CROSS JOIN LATERAL {get_jobs_locked}(ARRAY[changed]) AS job;
+SELECT * FROM {read_jobs}(ARRAY(SELECT {trigger}(:ids::text[])));
 
 -- write: retry
-SELECT job.* FROM {retry}(:ids::text[]) AS changed CROSS JOIN LATERAL {get_jobs_locked}(ARRAY[changed]) AS job;
+SELECT * FROM {read_jobs}(ARRAY(SELECT {retry}(:ids::text[])));
 
 -- write: delete
 SELECT * FROM {delete_chains}(:ids::text[], :cascade::boolean);

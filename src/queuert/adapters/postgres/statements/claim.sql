@@ -11,6 +11,4 @@ SELECT * FROM {claim}(
 SELECT id FROM {renew}(:ids::text[], :tokens::bigint[], :durations::double precision[]);
 
 -- write: reap
-SELECT j.* FROM {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text)
-    WITH ORDINALITY AS reaped (job_id, n)
-CROSS JOIN LATERAL {get_jobs_locked}(ARRAY[reaped.job_id]) AS j;
+SELECT * FROM {read_jobs}(ARRAY(SELECT {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text)));

@@ -6,5 +6,5 @@ SELECT id, status, ready, existing, problem FROM {create_jobs}(
     :priorities::integer[], :at::timestamptz[], :after::double precision[], :deadline_at::timestamptz[],
     :deadline_after::double precision[], :traces::text[], :chain_traces::text[],
     :keys::text[], :key_any::boolean[], :key_windows::double precision[], :key_excludes::text[],
-    :edge_jobs::text[], :edge_chains::text[], :edge_types::text[], :edge_traces::text[], :check_ids::boolean
+    :edge_places::integer[], :edge_chains::text[], :edge_types::text[], :edge_within::integer[], :edge_traces::text[]
 );

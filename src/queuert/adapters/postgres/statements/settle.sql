@@ -7,5 +7,5 @@ SELECT kind, place, id, type_name, status, ready, problem FROM {settle}(
     :next_positions::integer[], :next_ids::text[], :next_types::text[], :next_inputs::text[], :next_priorities::integer[],
     :next_at::timestamptz[], :next_after::double precision[], :next_deadline_at::timestamptz[],
     :next_deadline_after::double precision[], :next_traces::text[], :next_chain_traces::text[],
-    :edge_jobs::text[], :edge_chains::text[], :edge_types::text[], :edge_traces::text[], :check_ids::boolean
+    :edge_places::integer[], :edge_chains::text[], :edge_types::text[], :edge_within::integer[], :edge_traces::text[]
 );
