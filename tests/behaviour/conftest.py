@@ -8,15 +8,20 @@ from typing import Any, Literal
 from uuid import uuid4
 
 import pytest
+from tests.conformance.postgres_harness import database, empty
 
 import queuert
 from queuert import Client, EntryJob, Transaction
 
-PAIRS: list[tuple[str, Literal["in-process"] | None]] = [
+Channel = Literal["in-process", "postgres"] | None
+
+PAIRS: list[tuple[str, Channel]] = [
     ("memory", "in-process"),
     ("memory", None),
     ("sqlite", "in-process"),
     ("sqlite", None),
+    ("postgres", "postgres"),
+    ("postgres", None),
 ]
 
 
@@ -32,15 +37,21 @@ class Entry(EntryJob[None], name="ledger-entry"):
 class Setting:
     """A database and a channel, and clients on them."""
 
-    def __init__(self, state: str, notify: Literal["in-process"] | None, directory: Path) -> None:
+    def __init__(self, state: str, notify: Channel, directory: Path) -> None:
         self.state = state
-        self.notify: Literal["in-process"] | None = notify
-        self.url = f"memory://{uuid4()}" if state == "memory" else f"sqlite:///{directory / 'jobs.db'}"
+        self.notify: Channel = notify
+        if state == "memory":
+            self.url = f"memory://{uuid4()}"
+        elif state == "sqlite":
+            self.url = f"sqlite:///{directory / 'jobs.db'}"
+        else:
+            empty()
+            self.url = database()
 
     def connect(self, jobs: Iterable[Any], **options: Any) -> Client[Any]:
         """A client, to be entered. Several of them share the database and the channel."""
         # Without a channel, waiters must not make the tests slow.
-        options = {"poll_interval": 0.02, "busy_timeout": 30, **options}
+        options = {"poll_interval": 0.02, **({"busy_timeout": 30} if self.state == "sqlite" else {}), **options}
         return queuert.connect(self.url, jobs=[*jobs, Entry], notify=self.notify, **options)
 
     @property

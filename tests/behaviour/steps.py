@@ -6,8 +6,10 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
+import queuert
 from queuert import Backoff, Chain, Client, EntryJob, JobRecord
 from queuert.model import ClaimRequest, QueueLimit, TypeLimit
 
@@ -85,9 +87,16 @@ async def done(client: Client[Any], number: int) -> bool:
 
 
 def tasks() -> set[asyncio.Task[Any]]:
-    """What runs besides the test itself and the waiting of its clients."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    return {task for task in others if task.get_name() != "queuert-wait-poller"}
+    """What runs of ours besides the waiting of the clients. Drivers and adapters have tasks of their own."""
+    return {task for task in asyncio.all_tasks() if _is_ours(task) and "queuert-wait" not in task.get_name()}
+
+
+def _is_ours(task: asyncio.Task[Any]) -> bool:
+    code = getattr(task.get_coro(), "cr_code", None)
+    if code is None:
+        return False
+    path, package = Path(code.co_filename), Path(queuert.__file__).parent
+    return path.is_relative_to(package) and not path.is_relative_to(package / "adapters")
 
 
 async def die_holding(client: Client[Any], number: int = 1, *, lease: float = 0.001) -> list[str]:

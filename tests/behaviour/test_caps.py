@@ -154,7 +154,7 @@ async def test_the_concurrency_of_one_type_leaves_room_for_others(setting: Setti
             await client.start_many(tx, [Light() for _ in range(5)])
         async with Worker(client, handlers, concurrency=3, poll_interval=setting.poll_interval) as worker:
             await eventually(lambda: tally.ran["light"] == 5)
-            assert len(await running(client)) == 1
+            await eventually(lambda: _running_are(client, 1))
             gate.open()
             await patiently(worker.drain())
         assert (tally.ran["step"], tally.most["step"]) == (5, 1)

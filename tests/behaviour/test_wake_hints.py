@@ -43,6 +43,8 @@ async def crowd(stack: AsyncExitStack, setting: Setting, handlers: Handlers[Any]
 async def test_a_few_jobs_do_not_wake_a_crowd(setting: Setting) -> None:
     if not setting.notify:
         pytest.skip("without notifications nobody is woken")
+    if setting.notify == "postgres":
+        pytest.skip("PostgreSQL keeps no wake hints: everybody asks, and SKIP LOCKED sorts them out")
     handlers, ran = simple()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(setting.connect([Step]))
@@ -124,7 +126,7 @@ async def test_a_flood_of_messages(setting: Setting, coalesce: int) -> None:
             await start(client, 2)
             await eventually(lambda: done(client, 2))
             await patiently(worker.drain())
-            if setting.notify:
+            if setting.notify == "in-process":  # elsewhere they come one by one
                 # 51 messages, so many at a time; two jobs, each its claim; and one for the drain.
                 assert points.counts["claim"] - claims <= 51 // coalesce + 1 + 4
         assert ran == [0, 1]

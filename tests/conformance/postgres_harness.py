@@ -29,6 +29,12 @@ def database() -> str:
     return url
 
 
+def empty() -> None:
+    """Forget everything that is stored in this process's database."""
+    with psycopg.connect(database(), autocommit=True) as connection:
+        connection.execute(f"TRUNCATE {', '.join(f'queuert_{table}' for table in TABLES)}".encode())
+
+
 class PostgresHarness(StateHarness):
     def __init__(self, make: Callable[[str], AnyStateAdapter], poison: Callable[[Any], Any]) -> None:
         self.make = make
@@ -36,8 +42,7 @@ class PostgresHarness(StateHarness):
         super().__init__(make(database()))
 
     async def reset(self) -> None:
-        with psycopg.connect(database(), autocommit=True) as connection:
-            connection.execute(f"TRUNCATE {', '.join(f'queuert_{table}' for table in TABLES)}".encode())
+        empty()
 
     async def second(self) -> AnyStateAdapter:
         return self.make(database())

@@ -37,6 +37,8 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_EVERY):
             self._answered.clear()
+            if self._stop.is_set():  # its answer may have come before the question was cleared
+                return
             asked = time.monotonic()
             try:
                 self._loop.call_soon_threadsafe(self._answered.set)
