@@ -132,6 +132,17 @@ class Session:
     async def run(self, program: Program[T]) -> T:
         return await run_async(self._scene.provider, self.connection, program)
 
+    async def run_alone(self, program: Program[T], isolation: Isolation = "read_committed") -> T:
+        """In a transaction of its own, on this connection."""
+        await self.begin(isolation)
+        try:
+            result = await self.run(program)
+        except BaseException:
+            await self.rollback()
+            raise
+        await self.commit()
+        return result
+
     async def start(self, *jobs: NewJob) -> list[Created]:
         return await self.run(self._scene.operations.create_jobs(jobs))
 
@@ -263,7 +274,7 @@ def failure(outcome: Any) -> str | None:
 
 def explain(connection: psycopg.Connection[Any], text: str, values: Any = None) -> dict[str, Any]:
     """The plan of a statement that is carried out, with the pages it touched."""
-    query = cast(LiteralString, f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}")
+    query: Any = f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {text}"
     cursor = psycopg.RawCursor(connection)
     found: Any = cursor.execute(query, values).fetchall()[0][0]
     plan = json.loads(found) if isinstance(found, str) else found

@@ -222,9 +222,10 @@ BEGIN
     RETURN QUERY
     SELECT {job_columns}, NULL::boolean, NULL::double precision, j.deadline IS NOT NULL AND j.deadline <= v_now,
         CASE WHEN j.blocker_count > 0 THEN (SELECT json_agg(b.* ORDER BY b.place)::text FROM {blockers_of}(j.id) AS b) END
-    FROM unnest(v_found) WITH ORDINALITY AS f (id, n)
+    FROM unnest(v_found, v_types) AS f (id, kind)
     JOIN {running} AS r ON r.job_id = f.id JOIN {job} AS j ON j.id = f.id
-    ORDER BY f.n;
+    -- Not as they were found: one that a held one had crowded out at first comes to its place only here.
+    ORDER BY p_queue_priorities[p_queues[f.kind]], j.priority, j.scheduled_at, j.id;
 END $body$;
 
 -- The ids of the claims that are over. A row that somebody holds is skipped: it is owned, by us or by whoever is about to end it.
