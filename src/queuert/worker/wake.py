@@ -19,7 +19,12 @@ class Wake:
     """Collects messages until the loop is ready for them, and keeps the subscriptions alive."""
 
     def __init__(
-        self, notify: NotifyAdapter, types: Collection[str], on_ownership_lost: Callable[[str], None], coalesce: int
+        self,
+        notify: NotifyAdapter,
+        types: Collection[str],
+        on_ownership_lost: Callable[[str], None],
+        coalesce: int,
+        event: asyncio.Event,
     ) -> None:
         self._notify = notify
         self._types = frozenset(types)
@@ -31,8 +36,7 @@ class Wake:
         self._subscribing: asyncio.Task[None] | None = None
         self._is_late = False
         self._warned = False
-        self.event = asyncio.Event()
-        """Set when the loop has a reason to take a turn."""
+        self._event = event
 
     async def listen(self) -> None:
         """Subscribe, unless that is done. A channel that does not answer means polling, and another try later."""
@@ -81,7 +85,7 @@ class Wake:
         """
         types = dict.fromkeys(self._scheduled.popleft() for _ in range(min(self._coalesce, len(self._scheduled))))
         if self._scheduled:
-            self.event.set()
+            self._event.set()
         wanted = False
         for type_name in types:
             wanted = not able or type_name == MISSED or await self._take_hint(type_name) or wanted
@@ -112,7 +116,7 @@ class Wake:
 
     def _add(self, type_name: str) -> None:
         self._scheduled.append(type_name)
-        self.event.set()
+        self._event.set()
 
 
 async def _end(disposes: list[Dispose]) -> None:

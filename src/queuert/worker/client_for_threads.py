@@ -1,4 +1,4 @@
-"""The worker's async notify adapter, as the threads of plain `def` handlers see it."""
+"""The worker's client, as the threads of plain `def` handlers see it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
+from queuert.client.client import Client
+from queuert.client.sync_client import SyncClient
 from queuert.ports.notify import Callback, NotifyAdapter, SyncDispose
+from queuert.ports.state import SyncStateAdapter
 
 T = TypeVar("T")
 
@@ -43,3 +46,19 @@ class ThreadNotify:
 
 async def _awaited(step: Any) -> None:
     await step
+
+
+def client_for_threads(client: Client[Any]) -> SyncClient[Any] | None:
+    """A sync client on the same database for plain `def` handlers; None if the driver has no sync counterpart."""
+    provider = client.state.sync_provider
+    if provider is None:
+        return None
+    engine = client.engine
+    return SyncClient(
+        SyncStateAdapter(engine.state, provider),
+        ThreadNotify(client.notify, asyncio.get_running_loop()),
+        engine.jobs,
+        generate_id=engine.generate_id,
+        validate_id=engine.validate_id,
+        migrate=False,
+    )

@@ -1,0 +1,33 @@
+"""Why and when the main loop should take its next turn."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+
+class Agenda:
+    """Reasons are only ever added here, by whoever knows of one; the main loop takes them away as it acts on them."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        """Set when the loop should look at once."""
+        self.wants_claim = True
+        """There may be something to claim."""
+        self.due_at: float | None = None
+        """When there will be, on the monotonic clock."""
+
+    def claim_soon(self) -> None:
+        self.wants_claim = True
+        self.event.set()
+
+    def due_in(self, delay: float) -> None:
+        """Look for jobs then, at the latest."""
+        due_at = time.monotonic() + delay
+        self.due_at = due_at if self.due_at is None else min(self.due_at, due_at)
+
+    def has_come_due(self) -> None:
+        """If the time has come, there is something to claim."""
+        if self.due_at is not None and time.monotonic() >= self.due_at:
+            self.due_at = None
+            self.wants_claim = True
