@@ -23,7 +23,10 @@ Written by tools/make_sync.py from client.py: change that file instead, and run 
 
 REPLACEMENTS = [
     ('"""The async client."""', HEADER),
-    ("Made by `queuert.connect`; use it in an `async with` block.", "Made by `queuert.connect_sync`; use it in a `with` block."),
+    (
+        "Made by `queuert.connect`; use it in an `async with` block.",
+        "Made by `queuert.connect_sync`; use it in a `with` block.",
+    ),
     ("import asyncio\n", "import threading\n"),
     ("AsyncIterator", "Iterator"),
     ("AbstractAsyncContextManager", "AbstractContextManager"),
