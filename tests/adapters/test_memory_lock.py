@@ -15,7 +15,7 @@ from queuert.errors import StorageBusy, TransactionNested
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - threads join the queue too, and cannot tell
+        while not condition():
             await asyncio.sleep(0.001)
 
 

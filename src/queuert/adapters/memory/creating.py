@@ -12,7 +12,6 @@ from queuert.adapters.memory.tables import DedupKey, Tables
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch
 from queuert.model import TERMINAL, BlockerRef, ChainRow, Created, Dedup, JobRow, NewJob, seconds
 
-
 _MICROSECOND = timedelta(microseconds=1)
 
 
