@@ -77,7 +77,20 @@ async def ledger(client: Client[Any]) -> list[str]:
         cursor = page.next_cursor
 
 
-@pytest.fixture(params=PAIRS, ids=[f"{state}+{notify or 'polling'}" for state, notify in PAIRS])
+IN_SOAK = [("postgres", None)]
+"""Left to `make soak`: PostgreSQL is in it with notifications, and polling with other databases."""
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(
+            (state, notify),
+            id=f"{state}+{notify or 'polling'}",
+            marks=[pytest.mark.soak] if (state, notify) in IN_SOAK else [],
+        )
+        for state, notify in PAIRS
+    ]
+)
 def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
     state, notify = request.param
     return Setting(state, notify, tmp_path)

@@ -24,6 +24,7 @@ from queuert.adapters.postgres.notify_messages import (
     APPLICATION,
     CONNECT_TIMEOUT,
     HEARTBEAT,
+    PING_TIMEOUT,
     PUBLISH,
     Channels,
     Pauses,
@@ -31,7 +32,7 @@ from queuert.adapters.postgres.notify_messages import (
     Topic,
     pack,
 )
-from queuert.adapters.postgres.psycopg_common import query, reraise
+from queuert.adapters.postgres.psycopg_common import has_answered, query, read_messages, reraise, send_ping
 from queuert.errors import ClientClosed, QueuertError
 from queuert.ports.notify import Callback, SyncDispose, SyncNotifyAdapter
 from queuert.ports.provider import SyncProvider
@@ -212,15 +213,19 @@ class ListenerThread:
 
     def _listen(self, connection: Connection[Any]) -> None:
         """Until the connection is lost, or nobody wants it any more."""
-        pgconn = connection.pgconn
+        asked = False
         try:
             while not self._stopping:
-                if self._wait(self._heartbeat, pgconn.socket):
-                    pgconn.consume_input()
-                    while message := pgconn.notifies():
-                        self._subscriptions.receive(message.relname.decode(), message.extra)
-                elif not self._stopping:
-                    connection.execute("SELECT 1")
+                in_time = self._wait(PING_TIMEOUT if asked else self._heartbeat, connection.pgconn.socket)
+                for message in read_messages(connection):
+                    self._subscriptions.receive(message.relname.decode(), message.extra)
+                if asked:
+                    asked = not has_answered(connection)
+                if not in_time:
+                    if asked:
+                        return  # it has had its time
+                    send_ping(connection)
+                    asked = True
         except psycopg.Error:
             return
 
@@ -228,7 +233,7 @@ class ListenerThread:
         self._subscriptions.receive(message.channel, message.payload)
 
     def _wait(self, timeout: float, descriptor: int | None = None) -> bool:
-        """Until something comes from the server, somebody rings, or the time is up. Whether it was not the time."""
+        """Until something comes from the server, or somebody rings: True; or the time is up."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._rung, selectors.EVENT_READ)
             if descriptor is not None:

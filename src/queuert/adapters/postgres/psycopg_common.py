@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import select
+from collections.abc import Iterator
 from typing import Any, LiteralString
 
 import psycopg
 from psycopg import IsolationLevel, postgres
 from psycopg.adapt import AdaptersMap
-from psycopg.pq import ConnStatus, TransactionStatus
+from psycopg.pq import ConnStatus, PGnotify, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.array import register_all_arrays
 from psycopg.types.numeric import Int8Dumper
@@ -117,6 +118,27 @@ def is_dead(connection: AnyConnection) -> bool:
         except psycopg.OperationalError:
             return True
     return pgconn.status != ConnStatus.OK
+
+
+def read_messages(connection: AnyConnection) -> Iterator[PGnotify]:
+    """What has come from the server for those who listen. Asks the socket, does not wait."""
+    connection.pgconn.consume_input()
+    while message := connection.pgconn.notifies():
+        yield message
+
+
+def send_ping(connection: AnyConnection) -> None:
+    """Ask the server for a sign of life. `has_answered` tells, after its words were read."""
+    connection.pgconn.send_query(b"SELECT 1")
+    connection.pgconn.flush()
+
+
+def has_answered(connection: AnyConnection) -> bool:
+    pgconn = connection.pgconn
+    while not pgconn.is_busy():
+        if pgconn.get_result() is None:
+            return True
+    return False
 
 
 def _is_readable(descriptor: int) -> bool:

@@ -1,0 +1,209 @@
+"""From a URL to a client on PostgreSQL: drivers, options, and what is said when something is missing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from tests.support.facade import awaited
+from tests.support.jobs import Greet
+from tests.support.naming import short
+from tests.support.postgres import database_url, postgres
+from tests.support.worlds import start
+
+import queuert
+from queuert import InvalidArgument, StorageError
+from queuert.adapters.in_process import InProcessNotify, NoNotify
+from queuert.adapters.postgres.notify import PostgresNotify
+from queuert.client.client import Client
+
+__all__ = ["database_url", "postgres"]
+
+Connect = Callable[..., Client[Any]]
+
+
+@pytest.fixture(params=["async", "sync"])
+def connect(request: pytest.FixtureRequest) -> Connect:
+    if request.param == "async":
+        return queuert.connect
+    return lambda *args, **options: awaited(queuert.connect_sync(*args, **options))
+
+
+def with_scheme(url: str, scheme: str) -> str:
+    return f"{scheme}://{url.partition('://')[2]}"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "connection"),
+    [
+        ("postgresql", psycopg.AsyncConnection),
+        ("postgres", psycopg.AsyncConnection),
+        ("postgresql+psycopg", psycopg.AsyncConnection),
+        ("postgresql+asyncpg", asyncpg.pool.PoolConnectionProxy),
+    ],
+)
+async def test_the_url_chooses_the_driver(scheme: str, connection: type, database_url: str) -> None:
+    async with queuert.connect(with_scheme(database_url, scheme), jobs=[Greet]) as client:
+        async with client.transaction() as tx:
+            assert isinstance(tx.connection, connection)
+            chain = await client.start(tx, Greet())
+        assert await client.get_chain(chain) is not None
+
+
+def test_a_sync_client_has_sync_connections(database_url: str) -> None:
+    for scheme in ("postgresql", "postgres", "postgresql+psycopg"):
+        with (
+            queuert.connect_sync(with_scheme(database_url, scheme), jobs=[Greet]) as client,
+            client.transaction() as tx,
+        ):
+            assert isinstance(tx.connection, psycopg.Connection)
+    with pytest.raises(InvalidArgument, match="asyncpg has no sync connections"):
+        queuert.connect_sync(with_scheme(database_url, "postgresql+asyncpg"), jobs=[Greet])
+
+
+async def test_schema_and_prefix_keep_jobs_apart(connect: Connect, database_url: str) -> None:
+    options: list[dict[str, str]] = [{}, {"schema": 'Our "odd" jobs'.replace('"', "")}, {"table_prefix": "other_"}]
+    for number, each in enumerate(options):
+        async with connect(database_url, jobs=[Greet], **each) as client:
+            for _ in range(number + 1):
+                await start(client, Greet())
+    for number, each in enumerate(options):
+        async with connect(database_url, jobs=[Greet], **each) as client:
+            assert len((await client.list_jobs()).items) == number + 1
+
+
+async def test_notify_can_be_chosen(database_url: str) -> None:
+    kinds: list[tuple[Any, type]] = [("postgres", PostgresNotify), ("in-process", InProcessNotify), (None, NoNotify)]
+    for notify, kind in kinds:
+        async with queuert.connect(database_url, jobs=[Greet], notify=notify) as client:
+            assert type(client.notify) is kind
+            await start(client, Greet())
+            assert client.hook_failures == 0
+    async with (
+        queuert.connect(database_url, jobs=[Greet], notify="in-process") as one,
+        queuert.connect(database_url, jobs=[Greet], notify="in-process") as two,
+        queuert.connect(database_url, jobs=[Greet], notify="in-process", schema="other") as other,
+    ):
+        assert one.notify.hub is two.notify.hub  # type: ignore[attr-defined]
+        assert one.notify.hub is not other.notify.hub  # type: ignore[attr-defined]
+
+
+async def test_without_prepared_statements(connect: Connect, database_url: str) -> None:
+    async with connect(database_url, jobs=[Greet], prepare=False, listen_url=database_url) as client:
+        chain = await start(client, Greet())
+        assert await client.get_chain(chain) is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"schema": ""}, "schema"),
+        ({"schema": 'a"b'}, "schema"),
+        ({"schema": "x" * 64}, "schema"),
+        ({"table_prefix": ""}, "table_prefix"),
+        ({"table_prefix": "x; DROP TABLE y"}, "table_prefix"),
+        ({"notify": "redis"}, "notify"),
+        ({"notify": True}, "notify"),
+        ({"listen_url": "sqlite:///x"}, "listen_url"),
+        ({"listen_url": None}, "listen_url"),
+        ({"busy_timeout": 5}, "busy_timeout is for SQLite"),
+        ({"poll_interval": 0}, "poll_interval"),
+        ({"colour": "red"}, "no option colour"),
+    ],
+    ids=short,
+)
+def test_options_are_checked(connect: Connect, options: Any, message: str) -> None:
+    with pytest.raises(InvalidArgument, match=message):
+        connect("postgresql://nowhere/x", jobs=[Greet], **options)
+
+
+@pytest.mark.parametrize("option", [{"schema": "x"}, {"listen_url": "postgresql://x"}, {"prepare": False}], ids=short)
+def test_options_of_postgresql_are_refused_elsewhere(connect: Connect, option: Any) -> None:
+    for url in ("memory://", "sqlite:///never.db"):
+        with pytest.raises(InvalidArgument, match="is for PostgreSQL"):
+            connect(url, jobs=[Greet], **option)
+
+
+@pytest.mark.parametrize("url", ["postgresql:x", "postgresql:/x", "postgres://u:secret@host:port/x"], ids=short)
+def test_urls_are_checked_and_not_shown(connect: Connect, url: str) -> None:
+    with pytest.raises(InvalidArgument, match="must look like postgresql://") as caught:
+        connect(url, jobs=[Greet])
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_server_that_is_not_there(connect: Connect) -> None:
+    for scheme in ("postgresql+psycopg", "postgresql"):
+        with pytest.raises(StorageError, match="cannot be reached") as caught:
+            async with connect(f"{scheme}://u:secret@127.0.0.1:1/x", jobs=[Greet]):
+                raise AssertionError("the client was opened")
+        assert "secret" not in str(caught.value)
+
+
+# Without drivers
+
+
+def run_without(missing: list[str], code: str) -> str:
+    script = f"""
+        import sys
+        for name in {missing!r}:
+            sys.modules[name] = None  # importing it raises ImportError
+        import queuert
+        from queuert import EntryJob, InvalidArgument
+
+        class Greet(EntryJob[str], name="greet"):
+            who: str = ""
+
+        def refused(connect, url):
+            try:
+                connect(url, jobs=[Greet])
+            except InvalidArgument as error:
+                return str(error)
+            raise SystemExit(f"{{url}} was accepted")
+    """
+    source = textwrap.dedent(script) + textwrap.dedent(code)
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", source], capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_without_any_driver_the_rest_works() -> None:
+    said = run_without(
+        ["psycopg", "psycopg_pool", "asyncpg"],
+        """
+        with queuert.connect_sync("memory://", jobs=[Greet]) as client, client.transaction() as tx:
+            client.start(tx, Greet())
+        print(refused(queuert.connect, "postgresql://host/x"))
+        print(refused(queuert.connect, "postgresql+asyncpg://host/x"))
+        print(refused(queuert.connect_sync, "postgresql://host/x"))
+        """,
+    )
+    both, only_asyncpg, sync = said.splitlines()
+    assert "queuert[psycopg]" in both
+    assert "queuert[asyncpg]" in both
+    assert "queuert[asyncpg]" in only_asyncpg
+    assert "queuert[psycopg]" in sync
+
+
+def test_importing_imports_no_driver() -> None:
+    assert run_without(["psycopg", "asyncpg"], "print(sorted(m for m in sys.modules if 'psycopg_pool' in m))") == "[]\n"
+
+
+def test_asyncpg_stands_in_for_a_missing_psycopg() -> None:
+    said = run_without(
+        ["psycopg"],
+        """
+        print(type(queuert.connect("postgresql://host/x", jobs=[Greet]).state.provider).__name__)
+        print(refused(queuert.connect, "postgresql+psycopg://host/x"))
+        """,
+    )
+    provider, message = said.splitlines()
+    assert provider == "AsyncpgProvider"
+    assert "queuert[psycopg]" in message
