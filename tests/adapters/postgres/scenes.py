@@ -172,10 +172,12 @@ class Scene:
         self.watch = watch
         self._exits = exits
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._connections: list[asyncpg.Connection[Any]] = []
 
     async def session(self) -> Session:
         connection = await asyncpg.connect(self.url)
         self._exits.push_async_callback(connection.close)
+        self._connections.append(connection)
         return Session(self, connection)
 
     async def sessions(self, number: int) -> list[Session]:
@@ -236,6 +238,15 @@ class Scene:
 
     def check(self) -> None:
         assert violations(self.watch) == {}
+
+    async def deadlocks(self) -> int:
+        """How many there were. Backends tell their figures when they go: this closes all connections."""
+        await self.provider.close()
+        for connection in self._connections:
+            await connection.close()
+        await self.watch.until_gone()
+        (number,) = self.watch("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+        return int(number)
 
     async def aclose(self) -> None:
         for task in self._tasks:

@@ -25,7 +25,9 @@ _FUNCTIONS = (
     "get_jobs_locked", "get_chains_locked", "trigger", "retry", "chains_to_delete", "delete_chains",
 )  # fmt: skip
 _BODY = re.compile(r"(\$body\$.*?\$body\$)", re.DOTALL)
-_NAME = re.compile(r'[^\0"]{1,63}')
+_UNFIT = re.compile(r'["\x00-\x1f\x7f]|\$body\$|--|/\*')
+_LONGEST = 63
+"""Bytes in a name: PostgreSQL cuts off the rest without a word."""
 
 ADVISORY_SPACE = 0x71756575
 """The first half of our advisory locks' keys ("queu"); the second is made from a name."""
@@ -61,8 +63,11 @@ class Installation(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_prefix(self.prefix)
-        if not _NAME.fullmatch(self.schema):
-            raise InvalidArgument(f"schema must be 1 to 63 characters without quotes, got {self.schema!r}")
+        if not 1 <= len(self.schema.encode()) <= _LONGEST or _UNFIT.search(self.schema):
+            raise InvalidArgument(
+                "schema must be 1 to 63 bytes without double quotes, comment marks and control characters, "
+                f"got {self.schema!r}"
+            )
 
     def name(self, what: str) -> str:
         return f'"{self.schema}"."{self.prefix}{what}"'
@@ -71,13 +76,13 @@ class Installation(msgspec.Struct, frozen=True):
         """What the words in braces in the `.sql` files stand for."""
         first, current = rows.columns("first", "first_run"), rows.columns("current", "current_run")
         source = (
-            f"FROM {{asked}} JOIN {self.name('job')} AS first ON first.id = asked_id AND first.chain_index = 0 "
+            "FROM unnest(p_ids::uuid[]) AS asked_id "
+            f"JOIN {self.name('job')} AS first ON first.id = asked_id AND first.chain_index = 0 "
             f"LEFT JOIN {self.name('running')} AS first_run ON first_run.job_id = first.id "
             f"CROSS JOIN LATERAL (SELECT last.* FROM {self.name('job')} AS last WHERE last.chain_id = first.id "
             "ORDER BY last.chain_index DESC LIMIT 1) AS current "
             f"LEFT JOIN {self.name('running')} AS current_run ON current_run.job_id = current.id"
         )
-        chains = f"SELECT {first}, {current} {source}"
         return {
             **{table: self.name(table) for table in _TABLES},
             **{index: f'"{self.prefix}{index}"' for index in _INDEXES},
@@ -100,7 +105,7 @@ class Installation(msgspec.Struct, frozen=True):
             "no_chain_columns": f"{rows.no_columns()}, {rows.no_columns()}",
             "first_columns": first,
             "current_columns": current,
-            "chains_query": chains.format(asked="unnest(p_ids::uuid[]) AS asked_id"),
+            "chains_query": f"SELECT {first}, {current} {source}",
         }
 
 

@@ -71,7 +71,7 @@ DECLARE
     v_now timestamptz;
     v_ids uuid[];
 BEGIN
-    PERFORM FROM {job} WHERE id = ANY (p_ids::uuid[]) ORDER BY id FOR UPDATE;
+    PERFORM FROM {job} WHERE id = ANY (p_ids::uuid[]) ORDER BY status = 'blocked', id FOR UPDATE;
     v_now := {clock};
     WITH revived AS (
         UPDATE {job} AS j SET status = 'pending', resting = NULL, attempt = 0, scheduled_at = v_now, completed_at = NULL,

@@ -1,0 +1,213 @@
+"""Migrations: many processes at once, killed half-way, too new, and without the right to create anything."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from typing import Any, LiteralString, cast
+
+import psycopg
+import pytest
+from tests.adapters.postgres.drivers import Watcher
+from tests.support.postgres import Databases
+
+from queuert.adapters.postgres.adapter import sync_psycopg_state
+from queuert.adapters.postgres.listing import chains, jobs
+from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.adapters.postgres.store import Installation, migrations_for, statements_for
+from queuert.conformance.state.build import completed, new_job, queue, request
+from queuert.errors import SchemaTooNew, StorageError
+from queuert.model import STATUSES, ChainFilter, JobFilter, PageRequest
+from queuert.ports.provider import run
+
+VERSIONS = [migration.version for migration in migrations_for(Installation("public", "queuert_"))]
+
+PROCESS = textwrap.dedent("""
+    import sys
+    from queuert.adapters.postgres.adapter import sync_psycopg_state
+    from queuert.ports.provider import run
+
+    state = sync_psycopg_state(sys.argv[1])
+    print("ready", flush=True)
+    sys.stdin.readline()
+    print(run(state.provider, None, state.operations.migrate()), flush=True)
+    state.close()
+""")
+
+
+@pytest.fixture
+def watch(database_url: str) -> Iterator[Watcher]:
+    watcher = Watcher(database_url)
+    yield watcher
+    watcher.close()
+
+
+def migrate(url: str) -> list[int]:
+    state = sync_psycopg_state(url)
+    try:
+        return run(state.provider, None, state.operations.migrate())
+    finally:
+        state.close()
+
+
+def test_ten_processes_at_once(database_url: str, watch: Watcher) -> None:
+    processes = [
+        subprocess.Popen([sys.executable, "-c", PROCESS, database_url], stdin=-1, stdout=-1, text=True)
+        for _ in range(10)
+    ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    answers = []
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        answer, _ = process.communicate(timeout=60)
+        assert process.returncode == 0
+        answers.append(answer.strip())
+    applied = sorted(int(each) for answer in answers for each in answer.strip("[]").split(",") if each.strip())
+    assert applied == VERSIONS, "each by one of them"
+    assert watch("SELECT version FROM queuert_schema_version ORDER BY version") == VERSIONS
+
+
+@pytest.mark.parametrize("after", range(len(VERSIONS)))
+def test_one_that_was_killed_half_way_is_taken_up(database_url: str, watch: Watcher, after: int) -> None:
+    """In the middle of one of the scripts, the connection is cut: what came before stays, and the rest follows."""
+    state = sync_psycopg_state(database_url)
+    migrations = migrations_for(Installation("public", "queuert_"))
+    victim = migrations[after].statements[len(migrations[after].statements) // 2]
+
+    class Killed(Exception):
+        pass
+
+    class Provider:
+        def __init__(self) -> None:
+            self.transaction = state.provider.transaction
+            self.savepoint = state.provider.savepoint
+
+        def execute(self, connection: Any, command: Any) -> Any:
+            result = state.provider.execute(connection, command)
+            if command.text == victim:
+                watch("SELECT pg_terminate_backend(%s, 5000)", connection.info.backend_pid)
+                raise Killed
+            return result
+
+    with pytest.raises(Killed):
+        run(cast("Any", Provider()), None, state.operations.migrate())
+    state.close()
+    there = watch("SELECT count(*) FROM pg_class WHERE relname = 'queuert_schema_version'")[0]
+    assert (watch("SELECT version FROM queuert_schema_version ORDER BY version") if there else []) == VERSIONS[:after]
+    assert migrate(database_url) == VERSIONS[after:]
+
+
+def test_a_lock_that_another_process_holds_is_waited_for(database_url: str, watch: Watcher) -> None:
+    """Waiting without a transaction and without waiting for the lock itself: nothing of ours is in anybody's way."""
+    name = Installation("public", "queuert_").words()["lock_name"]
+    space = Installation("public", "queuert_").words()["lock_space"]
+    watch(cast(LiteralString, f"SELECT pg_advisory_lock({space}, hashtext('{name}migrate'))"))
+    with subprocess.Popen([sys.executable, "-c", PROCESS, database_url], stdin=-1, stdout=-1, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.stdin.write("go\n")
+        process.stdin.flush()
+        seen = 0
+        while seen < 5:  # it asks, and asks again
+            seen += len(watch.others("query LIKE '%pg_try_advisory_xact_lock%'"))
+            assert watch("SELECT 1 FROM pg_locks WHERE NOT granted") == []
+        watch(cast(LiteralString, f"SELECT pg_advisory_unlock({space}, hashtext('{name}migrate'))"))
+        assert process.stdout.readline().strip() == str(VERSIONS)
+
+
+def test_a_newer_schema_is_refused(database_url: str, watch: Watcher) -> None:
+    migrate(database_url)
+    watch("INSERT INTO queuert_schema_version (version) VALUES (99)")
+    with pytest.raises(SchemaTooNew, match="99"):
+        migrate(database_url)
+
+
+def test_with_nothing_to_do_nothing_is_written(database_url: str, watch: Watcher) -> None:
+    migrate(database_url)
+    objects = (
+        "SELECT array_agg((c.oid, c.xmin)::text ORDER BY c.oid) FROM pg_class AS c WHERE relname LIKE 'queuert%' "
+        "UNION ALL SELECT array_agg((p.oid, p.xmin)::text ORDER BY p.oid) FROM pg_proc AS p "
+        "WHERE proname LIKE 'queuert%' "
+        "UNION ALL SELECT array_agg((v.xmin, v.*)::text ORDER BY v.version) FROM queuert_schema_version AS v"
+    )
+    before = watch(objects)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = on")
+        state = sync_psycopg_state(connection)
+        assert run(state.provider, None, state.operations.migrate()) == []
+    assert watch(objects) == before
+
+
+@pytest.fixture
+def plain_role(postgres: Databases, database_url: str, watch: Watcher) -> Iterator[str]:
+    """The URL for a role that may use what is there, and create nothing."""
+    role = f"plain_{watch('SELECT pg_backend_pid()')[0]}"
+    watch(cast(LiteralString, f"CREATE ROLE {role} LOGIN"))
+    watch("REVOKE ALL ON SCHEMA public FROM PUBLIC")
+    yield database_url.replace("postgres@", f"{role}@", 1)
+    watch(cast(LiteralString, f"DROP OWNED BY {role}"))
+    watch(cast(LiteralString, f"DROP ROLE {role}"))
+
+
+@pytest.mark.skipif(
+    "'QUEUERT_TEST_POSTGRES_URL' in __import__('os').environ", reason="needs a server without passwords"
+)
+def test_a_role_that_may_create_nothing_works_once_migrated(database_url: str, watch: Watcher, plain_role: str) -> None:
+    role = plain_role.partition("//")[2].partition("@")[0]
+    with pytest.raises(StorageError):
+        migrate(plain_role)
+    migrate(database_url)
+    with pytest.raises(StorageError, match="grant this one USAGE on the schema, SELECT, INSERT"):
+        migrate(plain_role)
+    watch(cast(LiteralString, f"GRANT USAGE ON SCHEMA public TO {role}"))
+    watch(cast(LiteralString, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}"))
+    watch(cast(LiteralString, f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}"))
+    assert migrate(plain_role) == []
+    state = sync_psycopg_state(plain_role)
+    run(state.provider, None, state.operations.create_jobs([new_job("a")]))
+    (claim,) = run(state.provider, None, state.operations.claim(request(queue("a")))).jobs
+    assert run(state.provider, None, state.operations.settle([completed(claim)])).held == [True]
+    assert len(run(state.provider, None, state.operations.delete_chains([claim.job.id], cascade=True)).chains) == 1
+    state.close()
+
+
+def test_every_statement_can_be_prepared(database_url: str) -> None:
+    """All names and types are right, also in those that no other test comes to."""
+    migrate(database_url)
+    operations = PostgresOperations()
+    texts = [text.text for name, text in statements_for(operations.store.installation).items() if "migrate" not in name]
+    page = PageRequest(10, after="00000000-0000-7000-8000-000000000000", order="desc")
+    for status in (None, *STATUSES):
+        for type_name in (None, "a"):
+            texts.append(jobs(operations.store, JobFilter(status=status, type_name=type_name), page).text)
+            for root_only in (False, True):
+                where = ChainFilter(status=status, type_name=type_name, root_only=root_only)
+                texts.append(chains(operations.store, where, page).text)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for number, text in enumerate(texts):
+            connection.execute(cast(LiteralString, f"PREPARE s{number} AS {text}"))
+    assert len(texts) > 50
+
+
+def test_every_function_that_is_called_from_outside_keeps_its_plans_steady(database_url: str, watch: Watcher) -> None:
+    """A plan made while the tables are empty is kept by the session: it must not be a scan."""
+    migrate(database_url)
+    called = {
+        name
+        for text in statements_for(Installation("public", "queuert_")).values()
+        for name in watch(
+            "SELECT proname FROM pg_proc WHERE proname LIKE 'queuert%%' AND position(proname || '\"(' in %s) > 0",
+            text.text,
+        )
+    }
+    unsteady = watch("SELECT proname FROM pg_proc WHERE proname LIKE 'queuert%' AND proconfig IS NULL")
+    assert len(called) > 10
+    assert called & set(unsteady) == {"queuert_blockers_of"}, "which is one select along a primary key, inlined"
