@@ -39,7 +39,7 @@ def micros(moment: datetime) -> int:
     return (moment - EPOCH) // _MICROSECOND
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _moment(value: int) -> datetime:
     """Cached, because the jobs of one batch share their times."""
     return EPOCH + timedelta(microseconds=value)

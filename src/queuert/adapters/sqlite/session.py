@@ -32,15 +32,24 @@ def execute(connection: sqlite3.Connection, statement: Statement, path: str) -> 
     try:
         text_factory: Any = connection.text_factory
         if text_factory is str:
-            # A cursor made like this has no row factory, whatever the connection has.
-            return sqlite3.Cursor(connection).execute(statement.text, statement.parameters).fetchall()
+            return _cursor(connection).execute(statement.text, statement.parameters).fetchall()
         connection.text_factory = str
         try:
-            return sqlite3.Cursor(connection).execute(statement.text, statement.parameters).fetchall()
+            return _cursor(connection).execute(statement.text, statement.parameters).fetchall()
         finally:
             connection.text_factory = text_factory
     except sqlite3.Error as error:
         raise translate(error, path) from error
+
+
+def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
+    """A cursor without a row factory, whatever the connection has.
+
+    Made by the connection: it keeps a reference to each of its cursors, and only here does it drop those of dead ones.
+    """
+    cursor = sqlite3.Connection.cursor(connection)
+    cursor.row_factory = None
+    return cursor
 
 
 def is_open(connection: sqlite3.Connection) -> bool:

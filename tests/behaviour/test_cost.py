@@ -1,0 +1,151 @@
+"""What a job costs, and what an idle worker does: counted, not timed."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+import tracemalloc
+from typing import Any
+
+import pytest
+from tests.behaviour.conftest import Setting
+from tests.behaviour.counting import Statements, counted
+from tests.behaviour.steps import Step, done, eventually, start
+
+from queuert import Attempt, Handlers, Worker
+
+
+def no_op() -> tuple[Handlers[Any], list[int]]:
+    handlers, ran = Handlers[Any](), [0]
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        ran[0] += 1
+        return 0
+
+    return handlers, ran
+
+
+async def test_statements_per_job(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """BEGIN, COMMIT and savepoints included; with 200 slots, which claim 200 jobs at a time."""
+    handlers, ran = no_op()
+    client, statements = counted(setting, [Step], monkeypatch)
+    async with client:
+        for _ in range(20):
+            await start(client, 1000)
+        before = statements.number
+        await Worker(client, handlers, concurrency=200, poll_interval=setting.poll_interval).drain()
+        assert ran == [20_000]
+        assert (statements.number - before) / 20_000 < 0.1
+
+
+async def test_one_job_at_a_time(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The price of one slot: a claim for each job, but the settlements go together."""
+    handlers, ran = no_op()
+    client, statements = counted(setting, [Step], monkeypatch)
+    async with client:
+        await start(client, 500)
+        before = statements.number
+        await Worker(client, handlers, poll_interval=setting.poll_interval).drain()
+        assert ran == [500]
+        assert (statements.number - before) / 500 < 20
+
+
+async def test_nothing_is_kept_for_each_job(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No timer, no listener, no lock, no thread: only a task for each attempt."""
+    handlers, _ = no_op()
+    made = {"timers": 0, "locks": 0, "threads": 0, "listeners": 0}
+    loop = asyncio.get_running_loop()
+
+    def counting(what: str, function: Any) -> Any:
+        def count(*args: Any, **options: Any) -> Any:
+            made[what] += 1
+            return function(*args, **options)
+
+        return count
+
+    async with setting.connect([Step]) as client:
+        await start(client, 1000)
+        monkeypatch.setattr(loop, "call_at", counting("timers", loop.call_at))
+        monkeypatch.setattr(threading, "Lock", counting("locks", threading.Lock))
+        monkeypatch.setattr(threading.Thread, "start", counting("threads", threading.Thread.start))
+        monkeypatch.setattr(asyncio.Lock, "__init__", counting("locks", asyncio.Lock.__init__))
+        listen = client.notify.listen_ownership_lost
+        monkeypatch.setattr(client.notify, "listen_ownership_lost", counting("listeners", listen))
+        await Worker(client, handlers, concurrency=100, poll_interval=30).drain()
+        monkeypatch.undo()
+        assert await done(client, 1000)
+    # Ten claims, ten settlements, a few turns of the loop; a thousand jobs.
+    assert made["timers"] < 100, made
+    assert made["locks"] < 30, made
+    assert made["threads"] < 10, made
+    assert made["listeners"] == 1, made
+
+
+async def polls(statements: Statements, setting: Setting, number: int) -> int:
+    """Let the worker poll so many times, and say how much it has asked meanwhile."""
+
+    def polled() -> int:
+        if setting.state != "sqlite":
+            return statements.points.counts["next_available_in"]
+        return sum(text.startswith("SELECT min(") for text in statements.texts)
+
+    first = polled()
+    before = statements.number
+    await eventually(lambda: polled() >= first + number)
+    return statements.number - before
+
+
+@pytest.mark.parametrize("later", [0, 10_000])
+async def test_an_idle_worker(setting: Setting, later: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three statements per poll at most, however many jobs wait for their time."""
+    handlers, ran = no_op()
+    client, statements = counted(setting, [Step], monkeypatch)
+    async with client:
+        for _ in range(later // 1000):
+            await start(client, 1000, after=36_000)
+        async with Worker(client, handlers, concurrency=10, poll_interval=0.05):
+            await eventually(lambda: statements.number > 0)
+            await polls(statements, setting, 2)
+            asked = await polls(statements, setting, 10)
+            assert asked <= 3 * 11
+    assert ran == [0]
+
+
+async def memory_after(client: Any, worker: Worker, batches: int) -> int:
+    """Bytes in use once so many thousand jobs are done and deleted."""
+    for _ in range(batches):
+        chains = await start(client, 1000)
+        await worker.drain()
+        async with client.transaction() as tx:
+            await client.delete(tx, *chains)
+    del chains
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0]
+
+
+async def growth(setting: Setting, batches: int) -> int:
+    handlers, ran = no_op()
+    async with setting.connect([Step]) as client:
+        async with Worker(client, handlers, concurrency=200, poll_interval=setting.poll_interval) as worker:
+            tracemalloc.start()
+            try:
+                after_one = await memory_after(client, worker, 1)
+                after_all = await memory_after(client, worker, batches)
+            finally:
+                tracemalloc.stop()
+        assert ran == [1000 * (batches + 1)]
+    return after_all - after_one
+
+
+async def test_memory_does_not_grow(setting: Setting) -> None:
+    """Twenty bytes kept for each job would be too many; small caches may fill."""
+    assert await growth(setting, 5) < 20 * 5000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+async def test_memory_after_a_hundred_thousand_jobs(setting: Setting) -> None:
+    """What it was after the first thousand, but for a caches' worth: less than two bytes for each job."""
+    assert await growth(setting, 100) < 2 * 100_000

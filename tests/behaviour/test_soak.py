@@ -1,0 +1,24 @@
+"""The whole suite, twenty times in a row: a flake is a bug of the product or of the test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from tests.behaviour.children import ROOT
+
+ROUNDS = 20
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3 * 3600)
+def test_twenty_times_in_a_row(capfd: pytest.CaptureFixture[str]) -> None:
+    command = [sys.executable, "-m", "pytest", "tests/behaviour", "-q", "-m", "not soak", "-n", "2"]
+    for number in range(1, ROUNDS + 1):
+        result = subprocess.run([*command, "-p", "no:cacheprovider"], cwd=ROOT, capture_output=True, text=True)
+        with capfd.disabled():
+            summary = result.stdout.strip().splitlines()[-1] if result.stdout.strip() else "no output"
+            sys.stdout.write(f"\nround {number} of {ROUNDS}: {summary}")
+            sys.stdout.flush()
+        assert result.returncode == 0, f"round {number} failed:\n{result.stdout[-20_000:]}\n{result.stderr[-5_000:]}"
