@@ -15,7 +15,7 @@ from tests.support.jobs import Greet
 from tests.support.postgres import PostgresServer
 
 import queuert
-from queuert import Attempt, EntryJob, Handlers, StorageUnavailable, Worker
+from queuert import Attempt, Chain, Client, EntryJob, Handlers, StorageUnavailable, Worker
 from queuert.adapters.postgres import notify_listener
 from queuert.ports.notify import MISSED
 
@@ -218,14 +218,24 @@ async def test_workers_and_waiters_look_when_the_listener_is_back(
         assert await waiting == "unheard"
 
 
+async def _start(client: Client[Any], text: str) -> Chain[Echo]:
+    """Whose connection is found dead in the middle of things hears of it, and may try again."""
+    for _ in range(20):
+        try:
+            async with client.transaction() as tx:
+                return await client.start(tx, Echo(text=text))
+        except StorageUnavailable:
+            continue
+    raise AssertionError("it does not recover")
+
+
 async def test_a_worker_goes_on_after_a_restart(scheme: str, own_server: PostgresServer) -> None:
     async with (
         queuert.connect(with_scheme(own_server.url, scheme), jobs=[Echo]) as client,
         Worker(client, echoing(), recovery_backoff=queuert.Backoff(initial=0.05, maximum=0.2)),
     ):
         for number in range(2):
-            async with client.transaction() as tx:
-                chain = await client.start(tx, Echo(text=str(number)))
+            chain = await _start(client, str(number))
             assert await client.wait(chain, timeout=60) == str(number)
             if number == 0:
                 await asyncio.to_thread(own_server.stop, immediate=True)
