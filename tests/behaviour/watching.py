@@ -80,7 +80,8 @@ def watched(client: Client[Any], points: Points, *, notify: Any = None, poll_int
     """A client on the database of another one, which is not to be entered."""
     state = client.state
     operations = cast(StateOperations, _NamedOperations(state.operations, points))
-    adapter = StateAdapter(operations, _Provider(state.provider, points), _SyncProvider(state.sync_provider, points))
+    sync_provider = None if state.sync_provider is None else _SyncProvider(state.sync_provider, points)
+    adapter: StateAdapter[Any] = StateAdapter(operations, _Provider(state.provider, points), sync_provider)
     return Client(adapter, notify or client.notify, client.jobs, poll_interval=poll_interval)
 
 
