@@ -59,8 +59,15 @@ async def eventually(condition: Callable[[], Any]) -> None:
             holds = await holds
         if holds:
             return
-        assert time.monotonic() < deadline, f"still not so after {PATIENCE:g} s: {inspect.getsource(condition).strip()}"
+        assert time.monotonic() < deadline, f"still not so after {PATIENCE:g} s: {_source(condition)}"
         await asyncio.sleep(0.005)
+
+
+def _source(condition: Callable[[], Any]) -> str:
+    try:
+        return inspect.getsource(condition).strip()
+    except TypeError:
+        return repr(condition)
 
 
 async def start(client: Client[Any], number: int = 1, **options: Any) -> list[Chain[Step]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -172,7 +173,7 @@ async def test_concurrency_is_how_many_run_at_once(setting: Setting) -> None:
         await start(client, 12)
         for concurrency in (1, 5):
             async with Worker(client, handlers, concurrency=concurrency, poll_interval=0.02, shutdown_timeout=0):
-                await eventually(lambda concurrency=concurrency: _running_are(client, concurrency))
+                await eventually(partial(_running_are, client, concurrency))
         gate.open()
         await Worker(client, handlers, poll_interval=setting.poll_interval).drain()
         assert await done(client, 12)

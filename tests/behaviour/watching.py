@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
 from tests.behaviour.steps import Gate
 
 from queuert import Client, StorageError
+from queuert.contexts import async_context, context
 from queuert.ports.program import Atomic, Program
 from queuert.ports.state import StateAdapter, StateOperations
 
@@ -133,7 +133,7 @@ class _Provider:
         self._inner = provider
         self._points = points
 
-    @asynccontextmanager
+    @async_context
     async def transaction(self) -> AsyncIterator[Any]:
         points = self._points
         await points.reach("begin")
@@ -150,7 +150,7 @@ class _Provider:
         await block.__aexit__(None, None, None)
         await points.reach("committed")
 
-    @asynccontextmanager
+    @async_context
     async def savepoint(self, connection: Any) -> AsyncIterator[None]:
         await self._points.reach("savepoint")
         async with self._inner.savepoint(connection):
@@ -180,7 +180,7 @@ class _SyncProvider:
         self._inner = provider
         self._points = points
 
-    @contextmanager
+    @context
     def transaction(self) -> Iterator[Any]:
         self._points.pass_by("begin")
         with self._inner.transaction() as connection:
@@ -189,7 +189,7 @@ class _SyncProvider:
             self._points.pass_by("commit")
         self._points.pass_by("committed")
 
-    @contextmanager
+    @context
     def savepoint(self, connection: Any) -> Iterator[None]:
         with self._inner.savepoint(connection):
             yield
