@@ -117,6 +117,10 @@ class AsyncpgProvider:
             except asyncpg.PostgresError as error:
                 if error.sqlstate not in DEADLOCK_OR_SERIALIZATION or attempt == ATTEMPTS:
                     raise reraise(error, inside=False) from error
+            except TransactionMisused as error:
+                if is_closed(connection):  # it died on the way to us
+                    raise unavailable(error.__cause__ or error) from error
+                raise
             finally:
                 await self.give_back(connection)
             await asyncio.sleep(random.uniform(0, 0.02 * 2**attempt))
@@ -197,6 +201,8 @@ async def say(connection: Connection, text: str) -> str:
 
 async def begin(connection: Connection) -> Transaction:
     """Through asyncpg's own object: after a BEGIN of anybody else, it refuses the user's transaction blocks."""
+    if is_closed(connection):  # it died on the way to us
+        raise unavailable("the server has closed the connection")
     begun = connection.transaction(isolation="read_committed")
     try:
         await begun.__aenter__()
