@@ -32,6 +32,10 @@ _LONGEST = 63
 ADVISORY_SPACE = 0x71756575
 """The first half of our advisory locks' keys ("queu"); the second is made from a name."""
 
+FIRST = "{}.chain_index <= 0"
+"""That a job is the first of its chain, said so that PostgreSQL does not see the index of first jobs in it: with a plan
+made for small tables it would walk through the whole of that for one id."""
+
 STEADY = " ".join(
     f"SET {setting}"
     for setting in (
@@ -77,7 +81,7 @@ class Installation(msgspec.Struct, frozen=True):
         first, current = rows.columns("first", "first_run"), rows.columns("current", "current_run")
         source = (
             "FROM unnest(p_ids::uuid[]) AS asked_id "
-            f"JOIN {self.name('job')} AS first ON first.id = asked_id AND first.chain_index = 0 "
+            f"JOIN {self.name('job')} AS first ON first.id = asked_id AND {FIRST.format('first')} "
             f"LEFT JOIN {self.name('running')} AS first_run ON first_run.job_id = first.id "
             f"CROSS JOIN LATERAL (SELECT last.* FROM {self.name('job')} AS last WHERE last.chain_id = first.id "
             "ORDER BY last.chain_index DESC LIMIT 1) AS current "
@@ -95,6 +99,7 @@ class Installation(msgspec.Struct, frozen=True):
             "lock_name": _in_string(f"{self.schema}/{self.prefix}/"),
             "token_name": f"'{_in_string(self.name('token'))}'",
             "steady": STEADY,
+            "is_first": FIRST.format("j"),
             "job_columns": rows.columns(),
             "job_types": rows.column_types(),
             "no_columns": rows.no_columns(),

@@ -1,7 +1,8 @@
 -- The tables. docs/design/postgres-storage.md says why there are so many, and in which order their rows are locked.
 
 -- Every job. No index mentions a column that completion changes, so that completing a job is a HOT update: hence
--- `resting`, which is the status again but only for blocked, failed, cancelled and expired jobs, and the room on each page.
+-- `resting`, which is the status again but only for blocked, failed, cancelled and expired jobs, and the room on each page. Jobs are
+-- created and completed in batches, so a whole page of them is rewritten at once: there must be room for all of them twice.
 CREATE TABLE {job} (
     id uuid PRIMARY KEY,
     type_name text NOT NULL,
@@ -28,7 +29,7 @@ CREATE TABLE {job} (
     dependents integer NOT NULL DEFAULT 0,
     trace_context text,
     chain_trace_context text
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
+) WITH (fillfactor = 40, autovacuum_vacuum_scale_factor = 0.05, autovacuum_analyze_scale_factor = 0.05);
 
 -- get_chains, list_chain_jobs: the jobs of a chain in their order, the current one last.
 CREATE UNIQUE INDEX {job_chain} ON {job} (chain_id, chain_index);

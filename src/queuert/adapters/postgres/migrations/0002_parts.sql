@@ -132,17 +132,17 @@ DECLARE
     v_problem jsonb;
 BEGIN
     SELECT CASE
-        WHEN coalesce(edge.new_type, first.type_name) IS NULL THEN
+        WHEN coalesce(edge.new_type, j.type_name) IS NULL THEN
             jsonb_build_object('problem', 'blocker_not_found', 'job_id', edge.job_id, 'chain_id', edge.chain_id)
         ELSE
             jsonb_build_object('problem', 'blocker_type', 'chain_id', edge.chain_id, 'expected', edge.type_name,
-                'actual', coalesce(edge.new_type, first.type_name))
+                'actual', coalesce(edge.new_type, j.type_name))
         END
     INTO v_problem
     FROM unnest(p_jobs, p_own, p_chains, p_types, p_new_types) WITH ORDINALITY
         AS edge (job_id, own, chain_id, type_name, new_type, n)
-    LEFT JOIN {job} AS first ON first.id = edge.chain_id AND first.chain_index = 0 AND edge.chain_id <> edge.own
-    WHERE coalesce(edge.new_type, first.type_name) IS DISTINCT FROM edge.type_name
+    LEFT JOIN {job} AS j ON j.id = edge.chain_id AND {is_first} AND edge.chain_id <> edge.own
+    WHERE coalesce(edge.new_type, j.type_name) IS DISTINCT FROM edge.type_name
     ORDER BY edge.n
     LIMIT 1;
     RETURN v_problem;

@@ -254,18 +254,24 @@ CREATE FUNCTION {reap}(p_types text[], p_ignored text[], p_limit integer, p_erro
 LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz := {clock};
-    v_ids uuid[];
+    v_id uuid;
+    v_ids uuid[] := '{}';
 BEGIN
-    v_ids := array(
-        SELECT r.job_id FROM {running} AS r JOIN {job} AS j ON j.id = r.job_id
+    FOR v_id IN
+        SELECT r.job_id FROM {running} AS r
         WHERE r.leased_until <= v_now AND r.type_name = ANY (p_types) AND r.job_id <> ALL (p_ignored::uuid[])
-        ORDER BY r.leased_until, r.job_id LIMIT p_limit FOR UPDATE OF r SKIP LOCKED FOR NO KEY UPDATE OF j SKIP LOCKED
-    );
+        ORDER BY r.leased_until, r.job_id FOR UPDATE SKIP LOCKED
+    LOOP
+        PERFORM FROM {job} WHERE id = v_id FOR NO KEY UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
+        v_ids := v_ids || v_id;
+        EXIT WHEN cardinality(v_ids) >= p_limit;
+    END LOOP;
     IF cardinality(v_ids) = 0 THEN
         RETURN;
     END IF;
     UPDATE {job} AS j SET attempt = j.attempt + 1, last_attempt_at = r.started_at, last_error = p_error::json
-    FROM {running} AS r WHERE r.job_id = ANY (v_ids) AND j.id = r.job_id;
+    FROM {running} AS r WHERE r.job_id = ANY (v_ids) AND j.id = ANY (v_ids) AND j.id = r.job_id;
     DELETE FROM {running} WHERE job_id = ANY (v_ids);
     PERFORM {launch}(v_ids, v_now);
     RETURN QUERY SELECT id::text FROM unnest(v_ids) AS id;

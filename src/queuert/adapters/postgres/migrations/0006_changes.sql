@@ -86,14 +86,17 @@ BEGIN
     END IF;
 END $body$;
 
--- The chains to delete: those named, and with `p_cascade` those that their jobs wait for, and so on.
+-- The chains to delete: those named, and with `p_cascade` those that their jobs wait for, and so on. OFFSET 0 keeps the planner to the order
+-- in which it stands here: from a chain to its jobs, from a job to its edges.
 CREATE FUNCTION {chains_to_delete}(p_ids text[], p_cascade boolean) RETURNS uuid[] LANGUAGE plpgsql AS $body$
 BEGIN
     RETURN array(
         WITH RECURSIVE wanted AS (
-            SELECT j.id FROM unnest(p_ids::uuid[]) AS asked (id) JOIN {job} AS j ON j.id = asked.id AND j.chain_index = 0
+            SELECT j.id FROM unnest(p_ids::uuid[]) AS asked (id) JOIN {job} AS j ON j.id = asked.id AND {is_first}
             UNION
-            SELECT b.chain_id FROM wanted JOIN {job} AS j ON j.chain_id = wanted.id JOIN {blocker} AS b ON b.job_id = j.id
+            SELECT edge.chain_id FROM wanted
+            CROSS JOIN LATERAL (SELECT j.id FROM {job} AS j WHERE j.chain_id = wanted.id OFFSET 0) AS member
+            CROSS JOIN LATERAL (SELECT b.chain_id FROM {blocker} AS b WHERE b.job_id = member.id OFFSET 0) AS edge
             WHERE p_cascade
         )
         SELECT id FROM wanted ORDER BY id
@@ -118,10 +121,11 @@ BEGIN
             IF cardinality(v_chains) = 0 THEN
                 RETURN;
             END IF;
-            v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.id);
-            PERFORM FROM {key} AS k WHERE k.chain_id = ANY (v_chains) ORDER BY k.chain_type, k.key FOR UPDATE;
+            v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.chain_id, j.chain_index);
+            -- The empty string keeps it from walking through all keys in their order, to find a few without sorting them.
+            PERFORM FROM {key} AS k WHERE k.chain_id = ANY (v_chains) ORDER BY k.chain_type || '', k.key FOR UPDATE;
             PERFORM {lock_jobs}(v_jobs);
-            v_again := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.id);
+            v_again := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.chain_id, j.chain_index);
             EXIT WHEN v_again = v_jobs AND {chains_to_delete}(p_ids, p_cascade) = v_chains;
             RAISE SQLSTATE 'QUE00';
         EXCEPTION WHEN SQLSTATE 'QUE00' THEN
@@ -131,7 +135,8 @@ BEGIN
     -- No edge to these chains can be added now: whoever adds one updates the current job of the chain.
     RETURN QUERY
     SELECT 'waiting', b.chain_id::text, b.job_id::text, {no_chain_columns}
-    FROM {blocker} AS b JOIN {job} AS j ON j.id = b.job_id
+    FROM {blocker} AS b
+    CROSS JOIN LATERAL (SELECT o.chain_id, o.status FROM {job} AS o WHERE o.id = b.job_id OFFSET 0) AS j
     WHERE b.chain_id = ANY (v_chains) AND j.chain_id <> ALL (v_chains) AND j.status IN ('blocked', 'pending', 'failed')
     ORDER BY b.chain_id, b.job_id;
     IF FOUND THEN

@@ -1,0 +1,204 @@
+"""What a claim costs depends on what it claims, not on what else is stored. Counted in pages, also inside functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from tests.adapters.postgres.scenes import explain, pages, template
+from tests.support.postgres import Databases
+
+from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.conformance.state.build import completed, key, new_job, queue, request, waiting_for
+from queuert.model import Claimed, ClaimRequest, Lease, Settlement
+from queuert.ports.program import Program
+
+OPERATIONS = PostgresOperations()
+
+JOBS = """
+    INSERT INTO queuert_job (id, type_name, chain_id, chain_type, chain_index, input, status, resting, priority,
+        created_at, scheduled_at, completed_at, output)
+    SELECT gen_random_uuid(), {type_name}, gen_random_uuid(), {type_name}, 0, '{{}}', {status}, {resting}, {priority},
+        now(), {time}, CASE WHEN {status} = 'completed' THEN now() END, 'null'
+    FROM generate_series(1, {number})
+"""
+
+
+def fill(connection: psycopg.Connection[Any], number: int, **values: str) -> None:
+    """Many rows of one kind, past our functions: they would take minutes."""
+    given = {"type_name": "'a'", "status": "'pending'", "resting": "NULL", "priority": "100", "time": "now()", **values}
+    connection.execute(JOBS.format(number=number, **given).encode())
+
+
+KINDS: dict[str, Callable[[psycopg.Connection[Any], int], None]] = {}
+
+
+def kind(name: str) -> Callable[[Any], Any]:
+    return lambda function: KINDS.setdefault(name, function)
+
+
+@kind("completed")
+def _completed(connection: psycopg.Connection[Any], number: int) -> None:
+    fill(connection, number, status="'completed'")
+
+
+@kind("future, more urgent")
+def _future(connection: psycopg.Connection[Any], number: int) -> None:
+    fill(connection, number, priority="1", time="now() + interval '1 day'")
+    connection.execute(
+        "INSERT INTO queuert_later (type_name, scheduled_at, id, priority) "
+        "SELECT type_name, scheduled_at, id, priority FROM queuert_job WHERE scheduled_at > now()"
+    )
+
+
+@kind("blocked")
+def _blocked(connection: psycopg.Connection[Any], number: int) -> None:
+    fill(connection, number, status="'blocked'", resting="'blocked'", priority="1")
+
+
+@kind("of foreign types")
+def _foreign(connection: psycopg.Connection[Any], number: int) -> None:
+    fill(connection, number, type_name="'foreign'", priority="1")
+    connection.execute(
+        "INSERT INTO queuert_ready (type_name, priority, scheduled_at, id) "
+        "SELECT type_name, priority, scheduled_at, id FROM queuert_job WHERE type_name = 'foreign'"
+    )
+
+
+@pytest.fixture
+def connection(postgres: Databases) -> Iterator[psycopg.Connection[Any]]:
+    with (
+        postgres.fresh(template=template()) as url,
+        psycopg.connect(url, autocommit=True) as connection,
+    ):
+        yield connection
+
+
+def cost(connection: psycopg.Connection[Any], program: Program[Any]) -> int:
+    """The pages that the operation touches; it is undone."""
+    command = next(program)
+    # The first time a session also reads the catalogue; and plans must be those that are kept.
+    for _ in range(3):
+        with connection.transaction(force_rollback=True):
+            plan = explain(connection, command.text, command.values)
+    return pages(plan)
+
+
+REQUESTS: dict[str, ClaimRequest] = {
+    "one type": request(queue("a"), limit=10),
+    "two types": request(queue("a", "b"), limit=10),
+    "capped": request(queue("a", "b", max_concurrency=50), limit=10, cluster_cap=50),
+    "nothing to claim": request(queue("b", "c"), limit=10),
+}
+
+
+def measure(connection: psycopg.Connection[Any]) -> dict[str, int]:
+    """The cost of each operation, with the same few jobs ready and running."""
+    connection.execute("VACUUM (ANALYZE)")
+    found = {f"claim, {name}": cost(connection, OPERATIONS.claim(wanted)) for name, wanted in REQUESTS.items()}
+    found["next_available_in"] = cost(connection, OPERATIONS.next_available_in(["a", "b", "c"]))
+    with connection.transaction(force_rollback=True):
+        program = OPERATIONS.claim(REQUESTS["one type"])
+        command = next(program)
+        rows = psycopg.RawCursor(connection).execute(command.text, command.values).fetchall()
+        with pytest.raises(StopIteration) as done:
+            program.send(rows)
+        claimed: list[Claimed] = done.value.value.jobs
+        assert len(claimed) == 10
+        settle = next(OPERATIONS.settle([completed(each) for each in claimed]))
+        with connection.transaction(force_rollback=True):
+            explain(connection, settle.text, settle.values)
+        with connection.transaction(force_rollback=True):
+            found["settle"] = pages(explain(connection, settle.text, settle.values))
+    return found
+
+
+def ready_jobs(connection: psycopg.Connection[Any]) -> None:
+    command = next(OPERATIONS.create_jobs([new_job("a") for _ in range(20)]))
+    psycopg.RawCursor(connection).execute(command.text, command.values)
+
+
+LEVELS = 2
+"""How many levels the indexes grow by, from one page to a hundred thousand entries, or a million."""
+
+
+def allowed(name: str, empty: int) -> int:
+    """A page more for each level, each time an index is gone down: for each of ten jobs, and for some types."""
+    looks = 6
+    if name.startswith("claim") and "nothing" not in name:
+        looks += 10  # the job itself
+    if name == "settle":
+        looks += 20  # to lock it and to end it
+    return empty + LEVELS * looks
+
+
+def check(connection: psycopg.Connection[Any], number: int, fill_kind: Callable[..., None]) -> None:
+    ready_jobs(connection)
+    before = measure(connection)
+    fill_kind(connection, number)
+    after = measure(connection)
+    assert {name: after[name] for name in after if after[name] > allowed(name, before[name])} == {}, before
+
+
+@pytest.mark.parametrize("fill_kind", KINDS.values(), ids=KINDS)
+def test_a_hundred_thousand_other_jobs(connection: psycopg.Connection[Any], fill_kind: Callable[..., None]) -> None:
+    check(connection, 100_000, fill_kind)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("fill_kind", KINDS.values(), ids=KINDS)
+def test_a_million_other_jobs(connection: psycopg.Connection[Any], fill_kind: Callable[..., None]) -> None:
+    check(connection, 1_000_000, fill_kind)
+
+
+def test_plans_that_were_made_when_the_tables_were_empty(connection: psycopg.Connection[Any]) -> None:
+    """A session keeps them. Without ANALYZE nothing makes it plan again, and a scan would be one for hours."""
+    connection.execute("ALTER TABLE queuert_job SET (autovacuum_enabled = off)")
+    connection.execute("ALTER TABLE queuert_ready SET (autovacuum_enabled = off)")
+    connection.execute("ALTER TABLE queuert_later SET (autovacuum_enabled = off)")
+    source = new_job("a")
+
+    def everything() -> dict[str, Program[Any]]:
+        ids = [source.id]
+        leases = [Lease(source.id, 1, 60.0)]
+        return {
+            "create": OPERATIONS.create_jobs([new_job("c", dedup=key("k")), new_job("c", blockers=behind)]),
+            **{f"claim, {name}": OPERATIONS.claim(wanted) for name, wanted in REQUESTS.items()},
+            "renew": OPERATIONS.renew(leases),
+            "reap": OPERATIONS.reap(["a"], [], 10, b"{}"),
+            "settle": OPERATIONS.settle([Settlement(job_id=source.id, token=1, status="completed", output=b"1")]),
+            "take over": OPERATIONS.settle([completed(source.id)]),
+            "trigger": OPERATIONS.trigger(ids),
+            "retry": OPERATIONS.retry(ids),
+            "get_jobs": OPERATIONS.get_jobs(ids),
+            "get_jobs, locked": OPERATIONS.get_jobs(ids, lock=True),
+            "get_chains": OPERATIONS.get_chains(ids),
+            "get_chains, locked": OPERATIONS.get_chains(ids, lock=True),
+            "delete": OPERATIONS.delete_chains(ids, cascade=True),
+            "next_available_in": OPERATIONS.next_available_in(["a", "b"]),
+        }
+
+    behind = waiting_for(source.id, chain_type="a")
+    command = next(OPERATIONS.create_jobs([source]))
+    psycopg.RawCursor(connection).execute(command.text, command.values)
+    connection.execute(
+        "INSERT INTO queuert_running SELECT id, 1, type_name, 'w', now() + interval '1 hour', now() FROM queuert_ready"
+    )
+    connection.execute("DELETE FROM queuert_ready")
+    for _ in range(3):
+        for program in everything().values():
+            cost(connection, program)
+    fill(connection, 30_000)
+    connection.execute(
+        "INSERT INTO queuert_ready (type_name, priority, scheduled_at, id) "
+        "SELECT type_name, priority, scheduled_at, id FROM queuert_job WHERE input::text = '{}'"
+    )
+    _future(connection, 30_000)
+    connection.execute("INSERT INTO queuert_key SELECT 'a', id::text, id FROM queuert_job")
+    connection.execute("INSERT INTO queuert_blocker SELECT id, 1, gen_random_uuid() FROM queuert_job")
+    (size,) = connection.execute("SELECT pg_relation_size('queuert_ready') / 8192").fetchone() or (0,)
+    assert size > 200
+    after = {name: cost(connection, program) for name, program in everything().items()}
+    assert {name: number for name, number in after.items() if number > 200} == {}
