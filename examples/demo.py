@@ -1,4 +1,4 @@
-"""An order pipeline on SQLite, start to finish, in a few seconds: `make demo`.
+"""An order pipeline, start to finish, in a few seconds: `make demo`, on SQLite; `make demo POSTGRES=1`, on PostgreSQL.
 
 It works in a temporary directory and leaves nothing behind. The pipeline itself is in `orders.py`.
 """
@@ -11,8 +11,8 @@ import logging
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,17 +23,25 @@ from rich.table import Table
 
 import orders
 import queuert
-from orders import AskForReview, Db, ReserveStock, SendInvoice
+from database import Db, execute
+from orders import AskForReview, ReserveStock, SendInvoice
 from queuert import Chain, Client, JobRecord, Worker
 
 ORDERS_PER_CUSTOMER = 5
 
 
-async def main(order_count: int, console: Console) -> None:
+@contextmanager
+def sqlite_file() -> Generator[str]:
+    """The URL of a new, empty database."""
     with TemporaryDirectory(prefix="queuert-demo-") as directory:
-        database = Path(directory) / "shop.db"
-        console.print(f"An order pipeline with {order_count} orders. Jobs and orders share one SQLite file.")
-        async with queuert.connect(f"sqlite:///{database}", jobs=orders.JOBS) as client:
+        yield f"sqlite:///{Path(directory) / 'shop.db'}"
+
+
+async def main(order_count: int, console: Console, *, postgres: bool) -> None:
+    where = "one PostgreSQL database" if postgres else "one SQLite file"
+    console.print(f"An order pipeline with {order_count} orders. Jobs and orders share {where}.")
+    with embedded() if postgres else sqlite_file() as url:
+        async with queuert.connect(url, jobs=orders.JOBS) as client:
             await create_tables(client)
             await show_atomicity(client, console)
             started = time.monotonic()
@@ -44,17 +52,23 @@ async def main(order_count: int, console: Console) -> None:
             await show_summary(client, console, time.monotonic() - started)
 
 
+def embedded() -> AbstractContextManager[str]:
+    from embedded_postgres import embedded_postgres  # psycopg need not be installed
+
+    return embedded_postgres()
+
+
 async def create_tables(client: Client[Db]) -> None:
     async with client.transaction() as tx:
         for table in orders.TABLES:
-            tx.connection.execute(table)
+            await execute(tx, table)
 
 
 async def show_atomicity(client: Client[Db], console: Console) -> None:
     """An error after the order is stored and its chain started: neither is there."""
     with suppress(RuntimeError):
         async with client.transaction() as tx:
-            tx.connection.execute("INSERT INTO orders (id, customer, cents) VALUES (0, 'nobody', 1)")
+            await execute(tx, "INSERT INTO orders (id, customer, cents) VALUES (0, 'nobody', 1)")
             await client.start(tx, ReserveStock(order_id=0))
             raise RuntimeError("the web request fails here")
     stored = await count(client, "orders")
@@ -163,13 +177,14 @@ async def all_jobs(client: Client[Db]) -> list[JobRecord[Any]]:
 
 async def count(client: Client[Db], table: str) -> int:
     async with client.transaction() as tx:
-        (number,) = tx.connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        ((number,),) = await execute(tx, f"SELECT count(*) FROM {table}")
         return int(number)
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Run an order pipeline on SQLite, and show what happened.")
+    parser = argparse.ArgumentParser(description="Run an order pipeline, and show what happened.")
     parser.add_argument("--orders", type=int, default=300, help="how many orders (1 to 5000, default: %(default)s)")
+    parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL of its own instead of SQLite")
     given = parser.parse_args()
     if not 1 <= given.orders <= 5000:
         parser.error("--orders must be from 1 to 5000")
@@ -180,6 +195,7 @@ if __name__ == "__main__":
     # Failed attempts are logged as warnings, with their tracebacks. Here they are meant, and counted in the table.
     logging.getLogger("queuert").setLevel(logging.ERROR)
     try:
-        asyncio.run(main(arguments().orders, Console(highlight=False)))
+        given = arguments()
+        asyncio.run(main(given.orders, Console(highlight=False), postgres=given.postgres))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -8,14 +8,12 @@ SendInvoice, which waits for all orders of a basket, and starts AskForReview for
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from database import Db, execute
 from queuert import Attempt, Backoff, Chain, Client, EntryJob, Handlers, Job, SyncAttempt
-
-Db = sqlite3.Connection
 
 TABLES = (
     "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer TEXT, cents INTEGER, state TEXT, approved_by TEXT)",
@@ -82,10 +80,12 @@ async def place_basket(
 ) -> tuple[list[Chain[ReserveStock]], Chain[SendInvoice]]:
     """Store a customer's orders (id -> cents) and start their chains, and the invoice that waits for them."""
     async with client.transaction() as tx:
-        tx.connection.executemany(
-            "INSERT INTO orders (id, customer, cents, state) VALUES (?, ?, ?, 'placed')",
-            [(order_id, customer, cents) for order_id, cents in basket.items()],
-        )
+        for order_id, cents in basket.items():
+            await execute(
+                tx,
+                "INSERT INTO orders (id, customer, cents, state) VALUES (?, ?, ?, 'placed')",
+                order_id, customer, cents,
+            )  # fmt: skip
         orders = await client.start_many(tx, [ReserveStock(order_id=order_id) for order_id in basket])
         invoice = await client.start(tx, SendInvoice(customer=customer, orders=orders))
     return orders, invoice
@@ -100,7 +100,7 @@ handlers = Handlers[Db]()
 async def reserve(attempt: Attempt[ReserveStock, Db]) -> ChargeCard:
     order_id = attempt.job.order_id
     async with attempt.complete() as tx:  # opened before the first await: one short transaction for all of it
-        tx.connection.execute("UPDATE orders SET state = 'reserved' WHERE id = ?", (order_id,))
+        await execute(tx, "UPDATE orders SET state = 'reserved' WHERE id = ?", order_id)
         return ChargeCard(order_id=order_id)
 
 
@@ -108,13 +108,13 @@ async def reserve(attempt: Attempt[ReserveStock, Db]) -> ChargeCard:
 async def charge(attempt: Attempt[ChargeCard, Db]) -> ApproveOrder | ShipOrder:
     order_id = attempt.job.order_id
     async with attempt.prepare("staged") as tx:
-        (cents,) = tx.connection.execute("SELECT cents FROM orders WHERE id = ?", (order_id,)).fetchone()
+        ((cents,),) = await execute(tx, "SELECT cents FROM orders WHERE id = ?", order_id)
     # No transaction is open here. The call may happen more than once (after an error, or a crash), so it carries a
     # key that stays the same: the job's id.
     payment = await gateway.charge(key=attempt.job_id, cents=cents)
     async with attempt.complete() as tx:
-        tx.connection.execute("INSERT INTO payments VALUES (?, ?)", (order_id, payment))
-        tx.connection.execute("UPDATE orders SET state = 'paid' WHERE id = ?", (order_id,))
+        await execute(tx, "INSERT INTO payments VALUES (?, ?)", order_id, payment)
+        await execute(tx, "UPDATE orders SET state = 'paid' WHERE id = ?", order_id)
         if cents > LARGE:
             return ApproveOrder(order_id=order_id, cents=cents)
         return ShipOrder(order_id=order_id, cents=cents)
@@ -133,7 +133,7 @@ async def send_invoice(attempt: Attempt[SendInvoice, Db]) -> int:
     parcels = [order.output for order in attempt.job.orders]  # typed: list[Parcel]
     total = sum(parcel.cents for parcel in parcels)
     async with attempt.complete() as tx:
-        tx.connection.execute("INSERT INTO invoices VALUES (?, ?, ?)", (customer, total, len(parcels)))
+        await execute(tx, "INSERT INTO invoices VALUES (?, ?, ?)", customer, total, len(parcels))
         await attempt.client.start(tx, AskForReview(customer=customer), after=REVIEW_AFTER)
         return total
 
@@ -141,7 +141,7 @@ async def send_invoice(attempt: Attempt[SendInvoice, Db]) -> int:
 @handlers.handles(AskForReview)
 async def ask_for_review(attempt: Attempt[AskForReview, Db]) -> None:
     async with attempt.complete() as tx:
-        tx.connection.execute("INSERT INTO letters VALUES (?)", (attempt.job.customer,))
+        await execute(tx, "INSERT INTO letters VALUES (?)", attempt.job.customer)
 
 
 # Without a worker: a person completes the job, from a web page for instance.
@@ -155,7 +155,7 @@ async def waiting_for_approval(client: Client[Db]) -> Sequence[str]:
 async def approve(client: Client[Db], chain_id: str, who: str) -> None:
     async with client.transaction() as tx, client.take_over(tx, chain_id, ApproveOrder) as current:
         order = current.job
-        tx.connection.execute("UPDATE orders SET approved_by = ? WHERE id = ?", (who, order.order_id))
+        await execute(tx, "UPDATE orders SET approved_by = ? WHERE id = ?", who, order.order_id)
         await current.settle(ShipOrder(order_id=order.order_id, cents=order.cents))
 
 

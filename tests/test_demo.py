@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DEMO = Path(__file__).resolve().parent.parent / "examples" / "demo.py"
 
 
@@ -27,11 +29,17 @@ def table_rows(text: str) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def test_the_pipeline_ends_and_the_summary_counts_everything(tmp_path: Path) -> None:
-    finished = run_demo(tmp_path, "--orders", "50")
+@pytest.mark.parametrize("database", ["SQLite", "PostgreSQL"])
+def test_the_pipeline_ends_and_the_summary_counts_everything(tmp_path: Path, database: str) -> None:
+    if database == "PostgreSQL":
+        tmp_path.chmod(0o755)  # the server is run by another user, if we are root
+        tmp_path.parent.chmod(0o755)
+        tmp_path.parent.parent.chmod(0o755)
+    finished = run_demo(tmp_path, "--orders", "50", *(["--postgres"] if database == "PostgreSQL" else []))
 
     assert finished.returncode == 0, finished.stdout + finished.stderr
     assert finished.stderr == ""
+    assert database in finished.stdout
     # 50 orders in baskets of 5. Two are large and have one job more; for every tenth the gateway fails once.
     # The approval has no attempt: no worker ran it.
     assert table_rows(finished.stdout) == {
