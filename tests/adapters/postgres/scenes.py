@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from typing import Any, Literal, LiteralString, TypeVar, cast
@@ -111,8 +111,8 @@ def template() -> str:
 class Session:
     """A connection of a user's: what is run here is part of his transaction."""
 
-    def __init__(self, scene: Scene, connection: asyncpg.Connection[Any]) -> None:
-        self.connection = connection
+    def __init__(self, scene: Scene, connection: Any) -> None:
+        self.connection: asyncpg.Connection[Any] = connection
         self._scene = scene
         self._transaction: Any = None
         self.pid: int = connection.get_server_pid()
@@ -274,13 +274,17 @@ def is_conflict(error: BaseException) -> bool:
     return sqlstate(error) in DEADLOCK_OR_SERIALIZATION
 
 
-def failure(outcome: Any) -> str | None:
-    """The code of a task's error, or None if it went well. Anything but a conflict is raised."""
-    if not isinstance(outcome, BaseException):
-        return None
-    if isinstance(outcome, QueuertError) or not is_conflict(outcome):
-        raise outcome
-    return sqlstate(outcome)
+async def conflict(step: Awaitable[Any]) -> str | None:
+    """The code of the server's error if others made the step fail, None if it went well. Other errors are raised."""
+    try:
+        await step
+    except QueuertError:
+        raise
+    except Exception as error:
+        if not is_conflict(error):
+            raise
+        return sqlstate(error)
+    return None
 
 
 def explain(connection: psycopg.Connection[Any], text: str, values: Any = None) -> dict[str, Any]:

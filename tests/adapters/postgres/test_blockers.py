@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.adapters.postgres.scenes import Isolation, Scene, Session, failure, open_scene
+from tests.adapters.postgres.scenes import Isolation, Scene, Session, conflict, open_scene
 from tests.support.postgres import Databases
 
 from queuert.conformance.state.build import (
@@ -68,8 +68,7 @@ async def test_a_start_comes_first(
     completing = scene.go(complete(completer, source))
     await scene.blocked(completer, by=starter)
     await (starter.commit() if commits else starter.rollback())
-    (outcome,) = await asyncio.gather(completing, return_exceptions=True)
-    lost = failure(outcome)
+    lost = await conflict(completing)
     assert lost == ("40001" if commits and completer_isolation != "read_committed" else None)
     if lost:
         await completer.rollback()
@@ -96,8 +95,7 @@ async def test_a_completion_comes_first(
     starting = scene.go(starter.start(job))
     await scene.blocked(starter, by=completer)
     await (completer.commit() if commits else completer.rollback())
-    (outcome,) = await asyncio.gather(starting, return_exceptions=True)
-    lost = failure(outcome)
+    lost = await conflict(starting)
     assert lost == ("40001" if commits and starter_isolation != "read_committed" else None)
     if lost:
         await starter.rollback()
@@ -119,10 +117,8 @@ async def test_a_snapshot_that_is_older_than_the_other_side(scene: Scene, isolat
     await quick.begin()
     await complete(quick, another)
     await quick.commit()
-    outcomes = await asyncio.gather(
-        complete(late_completer, source), late_starter.start(second), return_exceptions=True
-    )
-    assert [failure(outcome) for outcome in outcomes] == ["40001", "40001"]
+    assert await conflict(complete(late_completer, source)) == "40001"
+    assert await conflict(late_starter.start(second)) == "40001"
     await late_completer.rollback()
     await late_starter.rollback()
     await scene.start(second)
@@ -144,8 +140,7 @@ async def test_a_chain_goes_on_while_somebody_starts_behind_it(scene: Scene, iso
     starting = scene.go(starter.start(job))
     await scene.blocked(starter, by=completer)
     await completer.commit()
-    (outcome,) = await asyncio.gather(starting, return_exceptions=True)
-    if failure(outcome):
+    if await conflict(starting):
         assert isolation != "read_committed"
         await starter.rollback()
         await starter.begin(isolation)
@@ -185,8 +180,7 @@ async def test_two_blockers_complete_at_once(scene: Scene, isolation: Isolation)
     completing = scene.go(complete(second, two))
     await scene.blocked(second, by=first)
     await first.commit()
-    (outcome,) = await asyncio.gather(completing, return_exceptions=True)
-    if failure(outcome):
+    if await conflict(completing):
         assert isolation != "read_committed"
         assert await scene.statuses(job.id) == ["blocked"]
         await second.rollback()
@@ -214,8 +208,7 @@ async def test_fifty_blockers_are_completed_by_eight_connections(scene: Scene, i
             source = left.pop()
             while True:
                 await session.begin(isolation)
-                (outcome,) = await asyncio.gather(complete_and_commit(session, source), return_exceptions=True)
-                if failure(outcome) is None:
+                if await conflict(complete_and_commit(session, source)) is None:
                     break
                 if session.connection.is_in_transaction():
                     await session.rollback()

@@ -80,6 +80,7 @@ def cost(connection: psycopg.Connection[Any], program: Program[Any]) -> int:
     """The pages that the operation touches; it is undone."""
     command = next(program)
     # The first time a session also reads the catalogue; and plans must be those that are kept.
+    plan: dict[str, Any] = {}
     for _ in range(3):
         with connection.transaction(force_rollback=True):
             plan = explain(connection, command.text, command.values)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.adapters.postgres.scenes import Isolation, Scene, failure, open_scene
+from tests.adapters.postgres.scenes import Isolation, Scene, conflict, open_scene
 from tests.support.postgres import Databases
 
 from queuert.conformance.state.build import completed, key, new_job, waiting_for
@@ -119,8 +119,7 @@ async def test_under_a_snapshot_the_loser_is_told_to_try_again(scene: Scene, iso
     waiting = scene.go(second.start(two))
     await scene.blocked(second, by=first)
     await first.commit()
-    (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
-    assert failure(outcome) == "40001"
+    assert await conflict(waiting) == "40001"
     await second.rollback()
     await second.begin(isolation)
     assert (await second.start(two))[0].chain_id == one.id

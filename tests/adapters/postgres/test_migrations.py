@@ -6,7 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
-from typing import Any, LiteralString, cast
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -108,7 +108,7 @@ def test_a_lock_that_another_process_holds_is_waited_for(database_url: str, watc
     """Waiting without a transaction and without waiting for the lock itself: nothing of ours is in anybody's way."""
     name = Installation("public", "queuert_").words()["lock_name"]
     space = Installation("public", "queuert_").words()["lock_space"]
-    watch(cast(LiteralString, f"SELECT pg_advisory_lock({space}, hashtext('{name}migrate'))"))
+    watch(f"SELECT pg_advisory_lock({space}, hashtext('{name}migrate'))")
     with subprocess.Popen([sys.executable, "-c", PROCESS, database_url], stdin=-1, stdout=-1, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -119,7 +119,7 @@ def test_a_lock_that_another_process_holds_is_waited_for(database_url: str, watc
         while seen < 5:  # it asks, and asks again
             seen += len(watch.others("query LIKE '%pg_try_advisory_xact_lock%'"))
             assert watch("SELECT 1 FROM pg_locks WHERE NOT granted") == []
-        watch(cast(LiteralString, f"SELECT pg_advisory_unlock({space}, hashtext('{name}migrate'))"))
+        watch(f"SELECT pg_advisory_unlock({space}, hashtext('{name}migrate'))")
         assert process.stdout.readline().strip() == str(VERSIONS)
 
 
@@ -150,11 +150,11 @@ def test_with_nothing_to_do_nothing_is_written(database_url: str, watch: Watcher
 def plain_role(postgres: Databases, database_url: str, watch: Watcher) -> Iterator[str]:
     """The URL for a role that may use what is there, and create nothing."""
     role = f"plain_{watch('SELECT pg_backend_pid()')[0]}"
-    watch(cast(LiteralString, f"CREATE ROLE {role} LOGIN"))
+    watch(f"CREATE ROLE {role} LOGIN")
     watch("REVOKE ALL ON SCHEMA public FROM PUBLIC")
     yield database_url.replace("postgres@", f"{role}@", 1)
-    watch(cast(LiteralString, f"DROP OWNED BY {role}"))
-    watch(cast(LiteralString, f"DROP ROLE {role}"))
+    watch(f"DROP OWNED BY {role}")
+    watch(f"DROP ROLE {role}")
 
 
 @pytest.mark.skipif(
@@ -167,9 +167,9 @@ def test_a_role_that_may_create_nothing_works_once_migrated(database_url: str, w
     migrate(database_url)
     with pytest.raises(StorageError, match="grant this one USAGE on the schema, SELECT, INSERT"):
         migrate(plain_role)
-    watch(cast(LiteralString, f"GRANT USAGE ON SCHEMA public TO {role}"))
-    watch(cast(LiteralString, f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}"))
-    watch(cast(LiteralString, f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}"))
+    watch(f"GRANT USAGE ON SCHEMA public TO {role}")
+    watch(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {role}")
+    watch(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO {role}")
     assert migrate(plain_role) == []
     state = sync_psycopg_state(plain_role)
     run(state.provider, None, state.operations.create_jobs([new_job("a")]))
@@ -193,7 +193,7 @@ def test_every_statement_can_be_prepared(database_url: str) -> None:
                 texts.append(chains(operations.store, where, page).text)
     with psycopg.connect(database_url, autocommit=True) as connection:
         for number, text in enumerate(texts):
-            connection.execute(cast(LiteralString, f"PREPARE s{number} AS {text}"))
+            connection.execute(f"PREPARE s{number} AS {text}".encode())
     assert len(texts) > 50
 
 

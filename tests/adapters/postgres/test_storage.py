@@ -84,7 +84,7 @@ def test_tables_say_how_they_want_to_be_kept(postgres: Databases) -> None:
             "SELECT relname, array_to_string(reloptions, ' ') FROM pg_class WHERE relname LIKE 'queuert%' "
             "AND relkind = 'r' AND reloptions IS NOT NULL"
         ).fetchall()
-    options = dict(found)
+    options: dict[str, str] = dict(found)
     assert "fillfactor=40" in options["queuert_job"]
     assert "fillfactor=50" in options["queuert_running"]
     for table in ("queuert_ready", "queuert_running"):

@@ -85,7 +85,8 @@ def translate(error: BaseException, state: str | None) -> QueuertError:
     if state == "42501":
         return StorageError(
             f"the role may not do this ({said}): run migrate() once as a role that may create tables in the schema, "
-            "and grant this one USAGE on the schema, SELECT, INSERT, UPDATE, DELETE on its tables, USAGE on its sequence"
+            "and grant this one USAGE on the schema, SELECT, INSERT, UPDATE, DELETE on its tables and USAGE on its "
+            "sequence"
         )
     if state in _PREPARED:
         return StorageError(f"prepared statements do not work here ({said}): behind PgBouncer, use prepare=False")
