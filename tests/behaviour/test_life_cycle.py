@@ -272,3 +272,20 @@ async def test_an_error_that_waiting_cannot_mend_is_raised_at_start(setting: Set
         with pytest.raises(StorageError, match="schema version 99"):
             await Worker(client, handlers).start()
         assert not tasks()
+
+
+async def test_a_drain_that_comes_while_the_worker_asks_whether_there_is_work(setting: Setting) -> None:
+    """The answer is older than the job: it must not send the worker back to sleep."""
+    handlers, ran = counting()
+    points = Points()
+    watching = watched(setting.connect([Step]), points)
+    async with setting.connect([Step]) as client, watching:
+        asking = points.hold("next_available_in.done")
+        async with Worker(watching, handlers, poll_interval=3600) as worker:
+            await asking.arrival()
+            await start(client, 2)
+            draining = asyncio.create_task(worker.drain())
+            await asyncio.sleep(0)
+            asking.open()
+            await patiently(draining)
+            assert ran == [0, 1]
