@@ -1,16 +1,24 @@
-"""Every Python example in the README and the docs runs as it stands, in an empty directory."""
+"""Every Python example in the README and the docs runs as it stands, in an empty directory.
+
+Those that need PostgreSQL find a database of their own in QUEUERT_DOCS_POSTGRES_URL.
+"""
 
 import ast
+import os
 import re
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.support.postgres import server
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
+
+POSTGRES = "QUEUERT_DOCS_POSTGRES_URL"
 
 FENCED = re.compile(
     r"^(?:<!-- *no-run: *(?P<reason>.+?) *-->\n)?```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
@@ -46,9 +54,7 @@ def runnable(code: str) -> str:
 
 
 EXAMPLES = [
-    example
-    for page in PAGES
-    for example in examples_in(page.read_text("utf-8"), page.relative_to(ROOT).as_posix())
+    example for page in PAGES for example in examples_in(page.read_text("utf-8"), page.relative_to(ROOT).as_posix())
 ]
 
 
@@ -59,14 +65,16 @@ def test_example_runs(example: Example, tmp_path: Path) -> None:
     script = tmp_path / "example.py"
     script.write_text(runnable(example.code), "utf-8")
 
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", script.name],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    with server().fresh() if POSTGRES in example.code else nullcontext("") as url:
+        finished = subprocess.run(
+            [sys.executable, "-W", "error", script.name],
+            cwd=tmp_path,
+            env={**os.environ, POSTGRES: url},
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
 
     assert finished.returncode == 0, f"{example.place}\n{finished.stdout}{finished.stderr}"
 
@@ -77,9 +85,7 @@ def test_readme_shows_an_example_that_is_run() -> None:
 
 def test_examples_are_found_with_their_line_and_their_reason() -> None:
     page = (
-        "# A\n\n```python\na = 1\n```\n"
-        "<!-- no-run: needs a server -->\n```python\nb = 2\n```\n"
-        "```\nnot Python\n```\n"
+        "# A\n\n```python\na = 1\n```\n<!-- no-run: needs a server -->\n```python\nb = 2\n```\n```\nnot Python\n```\n"
     )
 
     assert examples_in(page, "a.md") == [

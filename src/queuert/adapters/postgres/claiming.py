@@ -63,11 +63,12 @@ def _decode(blockers: str) -> tuple[BlockerRow, ...]:
 def renew(store: Store, leases: Sequence[Lease]) -> Program[list[str]]:
     if not leases:
         return []
+    last = {(lease.job_id, lease.token): lease.duration for lease in leases}
     rows: list[Row] = yield store(
         "claim.renew",
         ids=[lease.job_id for lease in leases],
         tokens=[lease.token for lease in leases],
-        durations=[lease.duration for lease in leases],
+        durations=[last[lease.job_id, lease.token] for lease in leases],
     )
     return [row[0] for row in rows]
 

@@ -28,7 +28,7 @@ def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         at=[job.schedule.at for job in jobs],
         after=[job.schedule.after for job in jobs],
         deadline_at=[job.deadline and job.deadline.at for job in jobs],
-        deadline_after=[None if job.deadline is None else job.deadline.after for job in jobs],
+        deadline_after=[deadline_after(job) for job in jobs],
         traces=[job.trace_context for job in jobs],
         chain_traces=[job.chain_trace_context for job in jobs],
         keys=[job.dedup and job.dedup.key for job in jobs] if keyed else [],
@@ -52,6 +52,11 @@ def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
     return [again.get(job.id) or _created(job, found[job.id], chains) for job in jobs]
 
 
+def deadline_after(job: NewJob) -> float | None:
+    """Seconds from now, where the deadline is no fixed time. One that says neither is now."""
+    return None if job.deadline is None else job.deadline.after or 0.0
+
+
 def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bool) -> dict[str, list[Any]]:
     """The edges from these jobs to the chains they wait for, each once, as parameters.
 
@@ -60,10 +65,11 @@ def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bo
     """
     edges: list[tuple[int, int | None, BlockerRef]] = []
     for place, job in enumerate(jobs, 1):
-        distinct: dict[str, BlockerRef] = {}
+        # A chain that is named with two types is the wrong type once: then nothing is stored.
+        distinct: dict[tuple[str, str], BlockerRef] = {}
         for blocker in job.blockers:
-            distinct.setdefault(blocker.chain_id, blocker)
-        for chain_id, blocker in distinct.items():
+            distinct.setdefault((blocker.chain_id, blocker.chain_type), blocker)
+        for (chain_id, _), blocker in distinct.items():
             within = going_on.get(chain_id)
             if within is not None and (within >= place if earlier else within == place):
                 within = None

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.adapters.postgres.creating import edges_of
+from queuert.adapters.postgres.creating import deadline_after, edges_of
 from queuert.adapters.postgres.rows import Row, chain_of, job_of, raise_problem
 from queuert.adapters.postgres.store import Store
 from queuert.errors import InvalidArgument
 from queuert.model import Created, Deleted, JobRow, Settled, Settlement, Unblocked
 from queuert.ports.program import Program
+
+_NO_TOKEN = 0
+"""The sequence begins with 1."""
 
 
 def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
@@ -24,7 +27,7 @@ def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
     rows: list[Row] = yield store(
         "settle.settle",
         ids=[item.job_id for item in settlements],
-        tokens=[item.token for item in settlements],
+        tokens=_tokens(settlements),
         statuses=[item.status for item in settlements],
         outputs=[None if item.output is None else item.output.decode() for item in settlements],
         errors=[None if item.error is None else item.error.decode() for item in settlements],
@@ -40,7 +43,7 @@ def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
         next_at=[job.schedule.at for job in jobs],
         next_after=[job.schedule.after for job in jobs],
         next_deadline_at=[job.deadline and job.deadline.at for job in jobs],
-        next_deadline_after=[None if job.deadline is None else job.deadline.after for job in jobs],
+        next_deadline_after=[deadline_after(job) for job in jobs],
         next_traces=[job.trace_context for job in jobs],
         next_chain_traces=[job.chain_trace_context for job in jobs],
         **edges_of(jobs, {job.chain_id: place for place, job in enumerate(jobs, 1)}, earlier=False),
@@ -61,6 +64,17 @@ def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
             place, chain_id = places[job_id]
             created[place - 1] = Created(job_id, chain_id, status, ready)
     return Settled(held, created, unblocked)
+
+
+def _tokens(settlements: Sequence[Settlement]) -> list[int | None]:
+    """After one without a token, no other of the same job can hold: it has ended by then, if it was there at all."""
+    tokens: list[int | None] = []
+    ended: set[str] = set()
+    for item in settlements:
+        tokens.append(_NO_TOKEN if item.job_id in ended else item.token)
+        if item.token is None:
+            ended.add(item.job_id)
+    return tokens
 
 
 def change(store: Store, statement: str, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:

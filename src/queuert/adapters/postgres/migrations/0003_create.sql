@@ -115,6 +115,8 @@ DECLARE
     v_waiting integer[];
     v_dependents integer[];
     v_problem jsonb;
+    v_id_problem jsonb;
+    v_bad integer;
     v_item record;
     v_chain uuid;
 BEGIN
@@ -136,7 +138,8 @@ BEGIN
             END IF;
         END LOOP;
     END IF;
-    SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id) INTO v_problem
+    -- The first job with something wrong is reported; of one job, its id before its edges.
+    SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id), asked.n INTO v_id_problem, v_bad
     FROM (
         SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
         FROM unnest(v_ids, v_store) WITH ORDINALITY AS new (id, store, n) WHERE new.store
@@ -144,15 +147,12 @@ BEGIN
     LEFT JOIN {job} AS j ON j.id = asked.id
     WHERE asked.time > 1 OR j.id IS NOT NULL
     ORDER BY asked.n LIMIT 1;
-    IF v_problem IS NOT NULL THEN
-        RAISE SQLSTATE 'QUE01' USING MESSAGE = v_problem::text;
-    END IF;
     IF cardinality(p_edge_places) > 0 THEN
         FOR v_item IN
             SELECT edge.* FROM unnest(p_edge_places, p_edge_chains::uuid[], p_edge_types, p_edge_within, p_edge_traces)
                 WITH ORDINALITY AS edge (place, chain_id, type_name, within, trace, n) ORDER BY edge.n
         LOOP
-            CONTINUE WHEN NOT v_store[v_item.place];
+            CONTINUE WHEN NOT v_store[v_item.place] OR v_item.place >= v_bad;
             -- A chain that was to begin here and was found under its key is not there by this name.
             IF v_item.within IS NOT NULL AND NOT v_store[v_item.within] THEN
                 v_item.within := NULL;
@@ -169,13 +169,17 @@ BEGIN
             SELECT DISTINCT edge.chain_id FROM unnest(v_edge_chains, v_edge_within) AS edge (chain_id, within)
             WHERE edge.within IS NULL
         ), '{}');
-        v_problem := {check_edges}(v_edge_jobs, v_edge_jobs, v_edge_chains, v_edge_types, v_new_types);
+        v_problem := coalesce(
+            {check_edges}(v_edge_jobs, v_edge_jobs, v_edge_chains, v_edge_types, v_new_types), v_id_problem
+        );
         IF v_problem IS NOT NULL THEN
             RAISE SQLSTATE 'QUE01' USING MESSAGE = v_problem::text;
         END IF;
         SELECT counted.o_edges, counted.o_waiting, counted.o_dependents INTO v_edges, v_waiting, v_dependents
         FROM {count_edges}(v_edge_places, v_edge_chains, v_edge_within, cardinality(v_ids)) AS counted;
         PERFORM {add_edges}(v_edge_jobs, v_edge_chains, v_edge_within, v_edge_traces);
+    ELSIF v_id_problem IS NOT NULL THEN
+        RAISE SQLSTATE 'QUE01' USING MESSAGE = v_id_problem::text;
     END IF;
     RETURN QUERY
     SELECT made.id, made.status, made.ready, NULL::uuid
