@@ -121,12 +121,15 @@ async def test_taken_by_another_worker(setting: Setting) -> None:
             (chain,) = await start(client)
             await told.gate.arrival()
             await renewing.arrival()
+            # Otherwise it might be the one to get the job again, once its handler is told to stop.
+            claiming = points.hold("claim")
             async with Worker(client, handlers, lease=LEASE, poll_interval=setting.poll_interval):
                 assert await client.wait(chain, timeout=30) == 2
             if not setting.notify:
                 renewing.open()
             await eventually(lambda: told.reasons)
             renewing.open()
+            claiming.open()
         assert told.reasons[0] in ("taken_by_another_worker", "already_completed")
         assert await ledger(client) == ["attempt 2"]
 
