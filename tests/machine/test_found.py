@@ -12,6 +12,8 @@ from tests.machine.world import Step
 
 from queuert.model import BlockerRef, ClaimRequest, Dedup, JobRow, NewJob, QueueLimit, Settlement, TypeLimit
 
+X, X1, Y, Z, Z1 = (f"00000000-000{number}-7000-8000-000000000000" for number in range(1, 6))
+
 CLAIM = ClaimRequest("w1", 10, (QueueLimit("q", 0, (TypeLimit("a", 10, 60.0),), ("a",)),))
 
 
@@ -36,61 +38,59 @@ def continued(chain_id: str, job_id: str, *waits_for: str) -> Settlement:
 
 
 def test_a_token_does_not_come_again_after_a_rollback(machine: StateMachine) -> None:
-    machine.write(Step("create_jobs", ([first("x")],)))
+    machine.write(Step("create_jobs", ([first(X)],)))
     machine.begin()
     machine.claim(CLAIM)
     machine.end(undo=True)
     machine.claim(CLAIM)
-    settled = machine.write(Step("settle", ([Settlement(job_id="x", token=0, status="completed")],)))
+    settled = machine.write(Step("settle", ([Settlement(job_id=X, token=0, status="completed")],)))
     assert settled.value[1] == [False]
-    settled = machine.write(Step("settle", ([Settlement(job_id="x", token=1, status="completed")],)))
+    settled = machine.write(Step("settle", ([Settlement(job_id=X, token=1, status="completed")],)))
     assert settled.value[1] == [True]
 
 
 def test_a_token_does_not_come_again_after_a_savepoint_is_rolled_back(machine: StateMachine) -> None:
-    machine.write(Step("create_jobs", ([first("x")],)))
+    machine.write(Step("create_jobs", ([first(X)],)))
     machine.begin()
     machine.savepoint()
     machine.claim(CLAIM)
     machine.end_savepoint(undo=True)
     machine.claim(CLAIM)
-    settled = machine.write(Step("settle", ([Settlement(job_id="x", token=0, status="completed")],)))
+    settled = machine.write(Step("settle", ([Settlement(job_id=X, token=0, status="completed")],)))
     assert settled.value[1] == [False]
 
 
 def test_a_window_below_a_microsecond_is_none(machine: StateMachine) -> None:
-    machine.write(Step("create_jobs", ([first("x", Dedup("k", scope="any"))],)))
-    created = machine.write(Step("create_jobs", ([first("y", Dedup("k", scope="any", window=1e-7))],)))
-    assert created.value[0][1] == "y"
+    machine.write(Step("create_jobs", ([first(X, Dedup("k", scope="any"))],)))
+    created = machine.write(Step("create_jobs", ([first(Y, Dedup("k", scope="any", window=1e-7))],)))
+    assert created.value[0][1] == Y
 
 
 def test_a_chain_goes_on_with_the_id_of_one_that_the_same_transaction_deletes(machine: StateMachine) -> None:
-    machine.write(Step("create_jobs", ([first("x"), first("z")],)))
+    machine.write(Step("create_jobs", ([first(X), first(Z)],)))
     machine.begin()
-    machine.write(Step("delete_chains", (["x"],), {"cascade": False}))
-    machine.write(Step("settle", ([continued("z", "x")],)))
+    machine.write(Step("delete_chains", ([X],), {"cascade": False}))
+    machine.write(Step("settle", ([continued(Z, X)],)))
     machine.same_data()
-    [chain] = machine.read(False, Step("get_chains", (["z"],))).value
+    [chain] = machine.read(False, Step("get_chains", ([Z],))).value
     current: JobRow = chain[2]
-    assert current.id == "z"
+    assert current.id == Z
 
 
 @pytest.mark.parametrize("waiting_first", [True, False])
 def test_a_chain_that_goes_on_in_the_same_call_is_waited_for(machine: StateMachine, waiting_first: bool) -> None:
-    machine.write(Step("create_jobs", ([first("x"), first("z")],)))
-    settlements = [continued("x", "x1"), continued("z", "z1", "x")]
+    machine.write(Step("create_jobs", ([first(X), first(Z)],)))
+    settlements = [continued(X, X1), continued(Z, Z1, X)]
     machine.write(Step("settle", (settlements[::-1] if waiting_first else settlements,)))
-    [waiting] = machine.read(False, Step("get_jobs", (["z1"],))).value
+    [waiting] = machine.read(False, Step("get_jobs", ([Z1],))).value
     assert waiting.status == "blocked"
 
 
 def test_blockers_of_claimed_jobs_are_as_the_claim_leaves_them(machine: StateMachine) -> None:
     """A job that was retried may be claimed while its blocker runs, or together with it."""
-    machine.write(
-        Step("create_jobs", ([first("x"), replace(first("z"), blockers=(BlockerRef("x", "a"),), priority=0)],))
-    )
-    machine.write(Step("settle", ([Settlement(job_id="z", token=None, status="failed")],)))
-    machine.write(Step("retry", (["z"],)))
+    machine.write(Step("create_jobs", ([first(X), replace(first(Z), blockers=(BlockerRef(X, "a"),), priority=0)],)))
+    machine.write(Step("settle", ([Settlement(job_id=Z, token=None, status="failed")],)))
+    machine.write(Step("retry", ([Z],)))
     outcome = machine.write(Step("claim", (CLAIM,)))
     [[blocker], []] = [claimed[3] for claimed in outcome.value[1]]
     assert blocker[3] == "running"

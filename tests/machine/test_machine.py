@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
-from tests.machine import adapters
+from tests.machine import adapters, postgres
 from tests.machine.machine import Factory, StateMachine
 
 SETTINGS = settings(
@@ -25,8 +25,19 @@ FACTORIES: dict[str, Factory] = {
     "sqlite": adapters.sqlite,
     "async_memory": adapters.async_memory,
     "async_sqlite": adapters.async_sqlite,
+    "postgres": postgres.postgres,
+    "async_postgres": postgres.async_postgres,
+    "asyncpg": postgres.asyncpg_postgres,
 }
-EXAMPLES = {"memory": 15, "sqlite": 70, "async_memory": 10, "async_sqlite": 20}
+EXAMPLES = {
+    "memory": 15,
+    "sqlite": 70,
+    "async_memory": 10,
+    "async_sqlite": 20,
+    "postgres": 20,
+    "async_postgres": 5,
+    "asyncpg": 5,
+}
 
 
 def machine_on(factory: Factory) -> type[StateMachine]:

@@ -39,17 +39,23 @@ def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
     )
     if rows and rows[0][4] is not None:
         raise_problem(rows[0][4])
-    found = {row[0]: row for row in rows}
-    existing = [row[3] for row in rows if row[3] is not None]
+    stored = {row[0]: row for row in rows if row[3] is None}
+    # By the job's place in the call: the chain that has its key.
+    holders: dict[int, str] = {row[5]: row[3] for row in rows if row[3] is not None}
     chains: dict[str, ChainRow | None] = {}
-    if existing:
+    if holders:
+        existing = list(dict.fromkeys(holders.values()))
         chains = dict(zip(existing, (yield from get_chains(store, existing)), strict=True))
-    gone = [job for job in jobs if (holder := found[job.id][3]) is not None and chains[holder] is None]
-    again: dict[str, Created] = {}
+    gone = [place for place, holder in sorted(holders.items()) if chains[holder] is None]
+    again: dict[int, Created] = {}
     if gone:
         # Somebody has deleted the chain that held the key since we found it: its key is free.
-        again = {job.id: made for job, made in zip(gone, (yield from create_jobs(store, gone)), strict=True)}
-    return [again.get(job.id) or _created(job, found[job.id], chains) for job in jobs]
+        made = yield from create_jobs(store, [jobs[place - 1] for place in gone])
+        again = dict(zip(gone, made, strict=True))
+    return [
+        again.get(place) or _created(job, stored.get(job.id), chains.get(holders.get(place, "")))
+        for place, job in enumerate(jobs, 1)
+    ]
 
 
 def deadline_after(job: NewJob) -> float | None:
@@ -92,9 +98,8 @@ def _window(dedup: Dedup | None) -> float | None:
     return None if dedup is None or dedup.window is None else seconds(dedup.window, "window")
 
 
-def _created(job: NewJob, row: Row, chains: dict[str, ChainRow | None]) -> Created:
-    _, status, ready, existing, _ = row
-    chain = None if existing is None else chains[existing]
-    if chain is None:
-        return Created(job.id, job.chain_id, status, ready)
-    return Created(chain.first.id, chain.first.id, chain.current.status, ready=False, existing=chain)
+def _created(job: NewJob, row: Row | None, existing: ChainRow | None) -> Created:
+    if existing is not None:
+        return Created(existing.first.id, existing.first.id, existing.current.status, ready=False, existing=existing)
+    assert row is not None
+    return Created(job.id, job.chain_id, row[1], row[2])

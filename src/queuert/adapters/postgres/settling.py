@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from queuert.adapters.postgres.creating import deadline_after, edges_of
@@ -9,10 +10,7 @@ from queuert.adapters.postgres.rows import Row, chain_of, job_of, raise_problem
 from queuert.adapters.postgres.store import Store
 from queuert.errors import InvalidArgument
 from queuert.model import Created, Deleted, JobRow, Settled, Settlement, Unblocked
-from queuert.ports.program import Program
-
-_NO_TOKEN = 0
-"""The sequence begins with 1."""
+from queuert.ports.program import Program, atomically
 
 
 def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
@@ -20,6 +18,12 @@ def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
         return Settled([], [], [])
     if any(item.status == "pending" and item.token is None for item in settlements):
         raise InvalidArgument("only a claimed job can be put back: settle it with its token")
+    if len({item.job_id for item in settlements}) == len(settlements):
+        return (yield from _settle(store, settlements))
+    return (yield from atomically(_settle_in_turn(store, settlements)))
+
+
+def _settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
     following = [
         (place, item.continuation) for place, item in enumerate(settlements, 1) if item.continuation is not None
     ]
@@ -27,7 +31,7 @@ def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
     rows: list[Row] = yield store(
         "settle.settle",
         ids=[item.job_id for item in settlements],
-        tokens=_tokens(settlements),
+        tokens=[item.token for item in settlements],
         statuses=[item.status for item in settlements],
         outputs=[None if item.output is None else item.output.decode() for item in settlements],
         errors=[None if item.error is None else item.error.decode() for item in settlements],
@@ -66,15 +70,28 @@ def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
     return Settled(held, created, unblocked)
 
 
-def _tokens(settlements: Sequence[Settlement]) -> list[int | None]:
-    """After one without a token, no other of the same job can hold: it has ended by then, if it was there at all."""
-    tokens: list[int | None] = []
-    ended: set[str] = set()
-    for item in settlements:
-        tokens.append(_NO_TOKEN if item.job_id in ended else item.token)
-        if item.token is None:
-            ended.add(item.job_id)
-    return tokens
+def _turns(settlements: Sequence[Settlement]) -> list[list[int]]:
+    """Positions, such that each job comes once in each turn: a statement counts only the first of several."""
+    turns: list[list[int]] = []
+    times: Counter[str] = Counter()
+    for position, item in enumerate(settlements):
+        if times[item.job_id] == len(turns):
+            turns.append([])
+        turns[times[item.job_id]].append(position)
+        times[item.job_id] += 1
+    return turns
+
+
+def _settle_in_turn(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
+    held = [False] * len(settlements)
+    created: list[Created | None] = [None] * len(settlements)
+    unblocked: list[Unblocked] = []
+    for positions in _turns(settlements):
+        settled = yield from _settle(store, [settlements[position] for position in positions])
+        for place, position in enumerate(positions):
+            held[position], created[position] = settled.held[place], settled.created[place]
+        unblocked += settled.unblocked
+    return Settled(held, created, unblocked)
 
 
 def change(store: Store, statement: str, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:

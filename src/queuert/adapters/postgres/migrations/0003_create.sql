@@ -89,7 +89,7 @@ BEGIN
     END LOOP;
 END $body$;
 
--- One row for each job. A problem is raised as QUE01 with the details as its message. Edges name the position of their job in the call, and
+-- One row for each job; of those that were found under their key, with their position: others may have the same id. A problem is raised as QUE01 with the details as its message. Edges name the position of their job in the call, and
 -- the position of the job that begins their chain (NULL: that is not in the call, or not before).
 CREATE FUNCTION {create_or_raise}(
     p_ids text[], p_types text[], p_chains text[], p_chain_types text[], p_indexes integer[], p_inputs text[],
@@ -97,7 +97,7 @@ CREATE FUNCTION {create_or_raise}(
     p_deadline_after double precision[], p_traces text[], p_chain_traces text[],
     p_keys text[], p_key_any boolean[], p_key_windows double precision[], p_key_excludes text[],
     p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[]
-) RETURNS TABLE (id uuid, status text, ready boolean, existing uuid) LANGUAGE plpgsql AS $body$
+) RETURNS TABLE (id uuid, status text, ready boolean, existing uuid, place integer) LANGUAGE plpgsql AS $body$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := {clock};
@@ -182,14 +182,14 @@ BEGIN
         RAISE SQLSTATE 'QUE01' USING MESSAGE = v_id_problem::text;
     END IF;
     RETURN QUERY
-    SELECT made.id, made.status, made.ready, NULL::uuid
+    SELECT made.id, made.status, made.ready, NULL::uuid, NULL::integer
     FROM {insert_jobs}(
         v_ids, p_types, p_chains::uuid[], p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
         p_deadline_after, p_keys, p_traces, p_chain_traces, v_store, v_edges, v_waiting, v_dependents, v_now
     ) AS made;
     RETURN QUERY
-    SELECT asked.id, NULL::text, false, asked.existing FROM unnest(v_ids, v_existing) AS asked (id, existing)
-    WHERE asked.existing IS NOT NULL;
+    SELECT asked.id, NULL::text, false, asked.existing, asked.n::integer
+    FROM unnest(v_ids, v_existing) WITH ORDINALITY AS asked (id, existing, n) WHERE asked.existing IS NOT NULL;
 END $body$;
 
 -- create_jobs: one row for each job, or one row with a problem, and then nothing is written. An error would poison the caller's
@@ -200,12 +200,13 @@ CREATE FUNCTION {create_jobs}(
     p_deadline_after double precision[], p_traces text[], p_chain_traces text[],
     p_keys text[], p_key_any boolean[], p_key_windows double precision[], p_key_excludes text[],
     p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[]
-) RETURNS TABLE (id text, status text, ready boolean, existing text, problem text) LANGUAGE plpgsql {steady} AS $body$
+) RETURNS TABLE (id text, status text, ready boolean, existing text, problem text, place integer)
+LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
     v_problem text;
 BEGIN
-    RETURN QUERY SELECT made.id::text, made.status, made.ready, made.existing::text, NULL::text FROM {create_or_raise}(
+    RETURN QUERY SELECT made.id::text, made.status, made.ready, made.existing::text, NULL::text, made.place FROM {create_or_raise}(
         p_ids, p_types, p_chains, p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
         p_deadline_after, p_traces, p_chain_traces, p_keys, p_key_any, p_key_windows, p_key_excludes,
         p_edge_places, p_edge_chains, p_edge_types, p_edge_within, p_edge_traces
@@ -213,7 +214,7 @@ BEGIN
 EXCEPTION
     WHEN SQLSTATE 'QUE01' THEN
         GET STACKED DIAGNOSTICS v_problem = MESSAGE_TEXT;
-        RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem;
+        RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem, NULL::integer;
     WHEN unique_violation THEN
         -- Somebody else has stored one of these ids since we looked.
         SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked) INTO v_problem
@@ -221,5 +222,5 @@ EXCEPTION
         IF v_problem IS NULL THEN
             RAISE;
         END IF;
-        RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem;
+        RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem, NULL::integer;
 END $body$;

@@ -1,7 +1,7 @@
 -- Storing jobs. Locks: rows of `key` by type and key, then the current jobs of blocking chains by id.
 
 -- write: create
-SELECT id, status, ready, existing, problem FROM {create_jobs}(
+SELECT id, status, ready, existing, problem, place FROM {create_jobs}(
     :ids::text[], :types::text[], :chains::text[], :chain_types::text[], :indexes::integer[], :inputs::text[],
     :priorities::integer[], :at::timestamptz[], :after::double precision[], :deadline_at::timestamptz[],
     :deadline_after::double precision[], :traces::text[], :chain_traces::text[],
