@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from queuert import Attempt, EntryJob, Handlers, Job, SyncAttempt, Worker
 from tests.behaviour.conftest import Setting, ledger, write
+
+from queuert import Attempt, EntryJob, Handlers, Job, SyncAttempt, Worker
 
 
 class Double(EntryJob[int], name="double"):

@@ -86,7 +86,7 @@ class PgBouncer:
                 psycopg.connect(self.through(server().url)).close()
             except psycopg.OperationalError:
                 if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"PgBouncer does not start:\n{self._log.read_text()}") from None
+                    raise RuntimeError("PgBouncer does not start") from None
                 time.sleep(0.02)
             else:
                 return
