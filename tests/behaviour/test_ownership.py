@@ -104,6 +104,28 @@ async def test_a_handler_that_goes_on_has_no_effect(setting: Setting, how: str) 
             assert await ledger(client) == [], "complete() must have refused"
 
 
+async def test_what_was_lost_before_the_worker_listened(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The claim comes first, then the subscription: nobody hears of what happens in between."""
+    told, subscribing = Told(), Gate()
+    async with setting.connect([Step]) as client, setting.connect([Step]) as other:
+        listen = client.notify.listen_ownership_lost
+
+        async def slowly(callback: Any) -> Any:
+            await subscribing()
+            return await listen(callback)
+
+        monkeypatch.setattr(client.notify, "listen_ownership_lost", slowly)
+        (chain,) = await start(other)
+        async with Worker(client, told.handlers, lease=3600, poll_interval=0.05):
+            await told.gate.arrival()
+            await subscribing.arrival()
+            await take_away(other, chain, "cancelled")
+            assert told.reasons == []
+            subscribing.open()
+            await eventually(lambda: told.reasons)
+        assert told.reasons == ["cancelled"]
+
+
 async def test_taken_by_another_worker(setting: Setting) -> None:
     """The renewal hangs, the lease ends, another worker gets the job."""
     told, points, handlers = Told(), Points(), Handlers[Any]()

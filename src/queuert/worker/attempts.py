@@ -17,6 +17,7 @@ from queuert.client.client import Client
 from queuert.errors import OwnershipLost, TransactionMisused
 from queuert.model import Claimed, JobRow, Lease, Settled, Settlement
 from queuert.operations.settle import settle
+from queuert.ports.notify import MISSED
 from queuert.transaction import Hooks, Transaction
 from queuert.worker import failure
 from queuert.worker.abort import AbortReason, lost_reason
@@ -221,8 +222,12 @@ class Attempts:
 
     def maybe_lost(self, job_id: str) -> None:
         """A hint, perhaps an old one: the database decides."""
-        if job_id in self.held:
-            self._spawn(self.look_into([job_id]))
+        if job_id == MISSED:
+            suspects = [held.row.id for held in self.held.values() if held.running]
+        else:
+            suspects = [job_id] if job_id in self.held else []
+        if suspects:
+            self._spawn(self.look_into(suspects))
 
     async def look_into(self, job_ids: Collection[str]) -> None:
         mine = [self.held[job_id] for job_id in job_ids if job_id in self.held]

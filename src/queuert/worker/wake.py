@@ -63,6 +63,8 @@ class Wake:
             raise
         else:
             self._disposes = disposes
+            # What was claimed before may have been lost before: nobody has heard of it.
+            self._on_ownership_lost(MISSED)
             if self._is_late:  # the database was asked before this began to listen
                 self._add(MISSED)
             if self._warned:
@@ -105,8 +107,7 @@ class Wake:
             self._call(self._add, type_name)
 
     def _ownership_lost(self, job_id: str) -> None:
-        if job_id != MISSED:  # the next renewal tells
-            self._call(self._on_ownership_lost, job_id)
+        self._call(self._on_ownership_lost, job_id)
 
     def _call(self, function: Callable[[str], None], argument: str) -> None:
         try:
