@@ -77,8 +77,8 @@ async def ledger(client: Client[Any]) -> list[str]:
         cursor = page.next_cursor
 
 
-IN_SOAK = [("postgres", None)]
-"""Left to `make soak`: PostgreSQL is in it with notifications, and polling with other databases."""
+IN_SOAK = [("memory", "in-process"), ("sqlite", None), ("postgres", None)]
+"""Left to `make soak`, which runs every pair: `make test` has each database once, two of them with a channel."""
 
 
 @pytest.fixture(
