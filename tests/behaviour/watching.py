@@ -1,8 +1,8 @@
 """A client whose storage can be watched: each thing done to the database passes a named point.
 
 The real adapter does the work. At a point a test may count, hold whoever comes by (`Gate`), or let him fail. Points are
-the operations of the state port ("claim", "settle", …, and "settle.done" once it took effect) and the steps of
-transactions: "begin", "begun", "savepoint", "release", "released", "commit", "committed", "rollback".
+the operations of the state port ("claim", "settle", …, and "settle.done" once it took effect; "lock_jobs" is the
+reading of jobs with a lock) and the steps of transactions: "begin", "begun", "savepoint", "release", "released", "commit", "committed", "rollback".
 """
 
 from __future__ import annotations
@@ -105,7 +105,8 @@ class _NamedOperations:
         def call(*args: Any, **options: Any) -> Program[Any]:
             if self._points.records:
                 self._points.calls.append((name, args))
-            return _named(name, operation(*args, **options))
+            point = f"lock_{name.removeprefix('get_')}" if options.get("lock") else name
+            return _named(point, operation(*args, **options))
 
         return call
 
