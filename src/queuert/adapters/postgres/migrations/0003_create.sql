@@ -71,7 +71,9 @@ BEGIN
             ) AS last
             WHERE first.id = v_chain;
             IF NOT FOUND THEN
-                v_matches := v_chain = ANY (p_new) AND v_chain <> ALL (p_exclude);
+                -- It begins in this very call: now, which is before any window that has a length.
+                v_matches := v_chain = ANY (p_new) AND v_chain <> ALL (p_exclude)
+                    AND (NOT p_any OR p_window IS NULL OR make_interval(secs => p_window) > interval '0');
             END IF;
             IF v_matches THEN
                 RETURN v_chain;
