@@ -53,10 +53,10 @@ class Watcher:
             while not self.others(condition):
                 await asyncio.sleep(0.005)
 
-    async def until_gone(self) -> None:
-        """Wait for all other backends to go."""
+    async def until_gone(self, condition: Any = "true") -> None:
+        """Wait until no other backend is (any more) in this state; without a state, until all are gone."""
         async with asyncio.timeout(10):
-            while self.others():
+            while self.others(condition):
                 await asyncio.sleep(0.005)
 
     def close(self) -> None:
