@@ -56,7 +56,7 @@ soak: $(DEV) ## Run the long tests: repetitions and volume
 		code=$$?; [ $$code -eq 5 ] && echo "There are no soak tests yet." || exit $$code; }
 
 bench: $(DEV) ## Run the benchmark
-	@if [ -d bench ]; then $(BIN)/python -m bench $(ARGS); \
+	@if [ -f bench/__main__.py ]; then $(BIN)/python -m bench $(ARGS); \
 	else echo "There is no benchmark yet: it arrives with the work on throughput."; fi
 
 clean: ## Remove the environment and everything generated
