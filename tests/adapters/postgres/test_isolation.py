@@ -128,6 +128,7 @@ async def test_a_deadlock_in_the_users_transaction_is_the_drivers_error(scene: S
 
 
 @pytest.mark.parametrize("each_driver", ASYNC_DRIVERS, ids=str)  # a sync one would wait in our own thread
+@pytest.mark.soak  # depends on which side the server or the driver notices first; to be forced
 async def test_a_deadlock_of_our_own_statement_is_tried_again(scene: Scene, each_driver: Driver) -> None:
     one, two = sorted(await scene.new("a", "a"))
     name = scene.watch("SELECT current_database()")[0]
