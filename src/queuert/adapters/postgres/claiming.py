@@ -11,8 +11,6 @@ from queuert.adapters.postgres.store import Store
 from queuert.model import BlockerRow, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 from queuert.ports.program import Program
 
-_Blocker = tuple[int, str, str, str, str | None, str | None]
-
 
 class _BlockerColumns(msgspec.Struct):
     """A blocker in the JSON that a claim answers with: it comes in one round trip with the job."""
