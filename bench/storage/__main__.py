@@ -95,8 +95,9 @@ async def insert(connection: Any, layout: str, start: int, number: int, size: in
     value = ", true" if layout == "a" else ""
     await connection.execute(f"""
         INSERT INTO {layout}_job (id, type_name, chain_id, chain_type, chain_index, input{ready})
-        SELECT nth_id(g), 't', nth_id(g), 't', 0, json_build_object('order_id', g, 'text', repeat('x', {size})){value}
-        FROM generate_series({start}, {start + number - 1}) AS g""")
+        SELECT nth_id(g), 't', nth_id(g), 't', 0,
+            json_build_object('order_id', g, 'text', noise.text){value}
+        FROM generate_series({start}, {start + number - 1}) AS g JOIN noise ON n = g % 100""")
     if layout != "a":
         await connection.execute(f"""
             INSERT INTO {layout}_ready SELECT 't', 100, now(), nth_id(g), 0
@@ -142,6 +143,12 @@ async def one(url: str, layout: str, rows: int, jobs: int, size: int, pinned: bo
     admin = await asyncpg.connect(url)
     await admin.execute("DROP SCHEMA IF EXISTS storage CASCADE; CREATE SCHEMA storage; SET search_path = storage")
     await admin.execute((HERE / "layouts.sql").read_text())
+    # Inputs that do not compress: a repeated letter would be no 4 kB at all.
+    await admin.execute(f"""
+        CREATE TABLE noise AS
+        SELECT n, substr(string_agg(md5(n || '-' || piece), ''), 1, {size}) AS text
+        FROM generate_series(0, 99) AS n, generate_series(1, {size // 32 + 1}) AS piece GROUP BY n;
+        ANALYZE noise""")
     found: dict[str, float] = {}
     # History: completed jobs that nobody should have to look at again.
     await insert(admin, layout, 1, rows, size)
@@ -163,7 +170,7 @@ async def one(url: str, layout: str, rows: int, jobs: int, size: int, pinned: bo
         snapshot = other.transaction(isolation="repeatable_read")
         await snapshot.start()
         await other.fetch("SELECT 1")
-    options = f"{url}?options=-csearch_path%3Dstorage"
+    options = f"{url}{'&' if '?' in url else '?'}options=-csearch_path%3Dstorage"
     settled, took, batches = await drain(options, layout, 1, jobs // BATCH)
     found["1 client jobs/s"] = settled / took
     if pinned:

@@ -25,7 +25,7 @@ CREATE TABLE b_job (
     scheduled_at timestamptz NOT NULL DEFAULT now(), completed_at timestamptz, completed_by text, continued_to uuid,
     attempt int NOT NULL DEFAULT 0, last_attempt_at timestamptz, last_error json, deadline timestamptz,
     dedup_key text, blockers_left int NOT NULL DEFAULT 0
-) WITH (fillfactor = 70, autovacuum_enabled = off);
+) WITH (fillfactor = 40, autovacuum_enabled = off);
 CREATE UNIQUE INDEX ON b_job (chain_id, chain_index);
 CREATE INDEX ON b_job (type_name, id);
 -- No index of b_job may mention what completion changes: then that change needs no index entry (HOT).
@@ -41,7 +41,7 @@ CREATE TABLE b_running (
 CREATE SEQUENCE b_token CACHE 100;
 
 -- (c) As (b), with one lease row for a whole claim instead of a running row for each job.
-CREATE TABLE c_job (LIKE b_job INCLUDING ALL) WITH (fillfactor = 70, autovacuum_enabled = off);
+CREATE TABLE c_job (LIKE b_job INCLUDING ALL) WITH (fillfactor = 40, autovacuum_enabled = off);
 CREATE TABLE c_ready (LIKE b_ready INCLUDING ALL) WITH (autovacuum_enabled = off);
 CREATE TABLE c_lease (
     token bigint PRIMARY KEY, worker text NOT NULL, leased_until timestamptz NOT NULL, started_at timestamptz NOT NULL,
