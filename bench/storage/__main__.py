@@ -89,8 +89,8 @@ SETTLE = {
 }
 
 
-async def insert(connection: Any, layout: str, start: int, number: int, size: int) -> None:
-    """Jobs `start` to `start + number`, with inputs of `size` bytes, ready to be claimed."""
+async def insert(connection: Any, layout: str, start: int, number: int) -> None:
+    """Jobs `start` to `start + number`, ready to be claimed."""
     ready = ", ready" if layout == "a" else ""
     value = ", true" if layout == "a" else ""
     await connection.execute(f"""
@@ -151,14 +151,14 @@ async def one(url: str, layout: str, rows: int, jobs: int, size: int, pinned: bo
         ANALYZE noise""")
     found: dict[str, float] = {}
     # History: completed jobs that nobody should have to look at again.
-    await insert(admin, layout, 1, rows, size)
+    await insert(admin, layout, 1, rows)
     await admin.execute(f"UPDATE {layout}_job SET status = 'completed', output = '1', completed_at = now()"
                         + (", ready = NULL" if layout == "a" else ""))  # fmt: skip
     if layout != "a":
         await admin.execute(f"TRUNCATE {layout}_ready")
     began = time.perf_counter()
     for start in range(rows + 1, rows + 2 * jobs + 1, 1000):
-        await insert(admin, layout, start, 1000, size)
+        await insert(admin, layout, start, 1000)
     found["insert jobs/s"] = 2 * jobs / (time.perf_counter() - began)
     await admin.execute("VACUUM ANALYZE")
     await admin.execute("CHECKPOINT")
