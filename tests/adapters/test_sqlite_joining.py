@@ -138,7 +138,7 @@ def test_a_connection_without_autocommit_is_joined_after_its_first_write(sqlite:
 
 def test_what_is_no_usable_connection_is_refused(sqlite: Sqlite, mine: sqlite3.Connection, tmp_path: Path) -> None:
     anything: Any = object()
-    with pytest.raises(TransactionMisused, match=r"expected a sqlite3\.Connection, got object"):
+    with pytest.raises(TransactionMisused, match=r"expected a sqlite3\.Connection, got builtins.object"):
         sqlite.provider.check(anything)
     closed = sqlite3.connect(sqlite.path)
     closed.close()

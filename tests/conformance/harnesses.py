@@ -17,7 +17,7 @@ from queuert.adapters.in_process import (
     SyncNoNotify,
 )
 from queuert.adapters.memory import MemoryStore, memory_state, sync_memory_state
-from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
+from queuert.adapters.sqlite import aiosqlite_state, sqlite_state, sync_sqlite_state
 from queuert.conformance import NotifyHarness, StateHarness
 from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
@@ -58,7 +58,7 @@ class SqliteHarness(StateHarness):
     async def second(self) -> AnyStateAdapter:
         return self.make(self.path)
 
-    def poison(self, connection: Any) -> None:
+    def poison(self, connection: Any) -> Any:
         try:
             connection.execute("INSERT INTO there_is_no_such_table VALUES (1)")
         except sqlite3.OperationalError:
@@ -79,6 +79,18 @@ def async_sqlite() -> StateHarness:
 
 def sync_sqlite() -> StateHarness:
     return SqliteHarness(sync_sqlite_state)
+
+
+class AiosqliteHarness(SqliteHarness):
+    async def poison(self, connection: Any) -> Any:
+        try:
+            await connection.execute("INSERT INTO there_is_no_such_table VALUES (1)")
+        except sqlite3.OperationalError:
+            return
+
+
+def aiosqlite_harness() -> StateHarness:
+    return AiosqliteHarness(aiosqlite_state)
 
 
 class InProcessHarness(NotifyHarness):

@@ -10,6 +10,7 @@ import pydantic
 from tests.conformance.harnesses import (
     InProcessHarness,
     NoNotifyHarness,
+    aiosqlite_harness,
     async_memory,
     async_sqlite,
     sync_memory,
@@ -64,6 +65,7 @@ test_async_memory = state_tests(async_memory)
 test_sync_memory = state_tests(sync_memory)
 test_async_sqlite = state_tests(async_sqlite)
 test_sync_sqlite = state_tests(sync_sqlite)
+test_aiosqlite = state_tests(aiosqlite_harness)
 
 test_in_process = notify_tests(InProcessHarness)
 test_no_notify = notify_tests(NoNotifyHarness)

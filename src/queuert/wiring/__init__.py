@@ -22,7 +22,8 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
 
     `postgresql://user@host/database` is PostgreSQL through psycopg, or asyncpg if that is what is installed;
     `postgresql+psycopg://` and `postgresql+asyncpg://` choose.
-    `sqlite:///jobs.db` is a file in the current directory, `sqlite:////var/lib/app/jobs.db` one with an absolute path;
+    `sqlite:///jobs.db` is a file in the current directory, `sqlite:////var/lib/app/jobs.db` one with an absolute path,
+    `sqlite+aiosqlite:///jobs.db` the same with connections of aiosqlite;
     `memory://` is a database of its own, `memory://name` one that all clients of this process with that name share.
     `jobs` are job classes, `JobTypes` slices or modules; what they continue with or wait for is pulled in.
     """

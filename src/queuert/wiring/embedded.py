@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -9,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from queuert.adapters.in_process import InProcessHub
 from queuert.adapters.memory import MemoryStore, memory_state, sync_memory_state
-from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
+from queuert.adapters.sqlite import aiosqlite_state, sqlite_state, sync_sqlite_state
 from queuert.errors import InvalidArgument
 from queuert.model import seconds
 from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
@@ -24,7 +25,7 @@ from queuert.wiring.options import (
     within_process,
 )
 
-SCHEMES = ("sqlite", "memory")
+SCHEMES = ("sqlite", "sqlite+aiosqlite", "memory")
 
 _stores: WeakValueDictionary[str, MemoryStore] = WeakValueDictionary()
 
@@ -34,7 +35,8 @@ def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAd
     if target.path is None:
         state: Any = memory_state(target.store)
     else:
-        state = sqlite_state(target.path, table_prefix=target.table_prefix, busy_timeout=target.busy_timeout)
+        make: Any = _require_aiosqlite() if target.aiosqlite else sqlite_state
+        state = make(target.path, table_prefix=target.table_prefix, busy_timeout=target.busy_timeout)
     return state, within_process(target.hub)
 
 
@@ -42,6 +44,8 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
     target = _Target(url, options)
     if target.path is None:
         state: Any = sync_memory_state(target.store)
+    elif target.aiosqlite:
+        raise InvalidArgument("aiosqlite has no sync connections: connect_sync() takes sqlite:///file.db")
     else:
         state = sync_sqlite_state(target.path, table_prefix=target.table_prefix, busy_timeout=target.busy_timeout)
     return state, sync_within_process(target.hub)
@@ -53,6 +57,7 @@ class _Target:
     def __init__(self, url: str, options: ClientOptions) -> None:
         refuse(options, POSTGRES_ONLY, "is for PostgreSQL")
         location = urlsplit(url)
+        self.aiosqlite = location.scheme == "sqlite+aiosqlite"
         self.path: Path | None = None
         self.store: MemoryStore | None = None
         key: str | None = None
@@ -63,7 +68,7 @@ class _Target:
             else:
                 self.store = MemoryStore()
         else:
-            self.path = _sqlite_path(url)
+            self.path = _sqlite_path(url.replace("sqlite+aiosqlite:", "sqlite:", 1))
             key = str(self.path.absolute())
         self.table_prefix = options.get("table_prefix", "queuert_")
         self.busy_timeout = seconds(options.get("busy_timeout", 5.0), "busy_timeout")
@@ -89,3 +94,11 @@ def _sqlite_path(url: str) -> Path:
             "(in a file's name, write ? as %3F and # as %23)"
         )
     return Path(unquote(path))
+
+
+def _require_aiosqlite() -> Any:
+    try:
+        import_module("aiosqlite")
+    except ImportError as error:
+        raise InvalidArgument(f"aiosqlite cannot be used ({error}): pip install 'queuert[aiosqlite]'") from error
+    return aiosqlite_state

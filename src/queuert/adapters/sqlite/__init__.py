@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from queuert.adapters.sqlite.async_provider import AsyncSqliteProvider
 from queuert.adapters.sqlite.connecting import Database
@@ -16,7 +17,17 @@ from queuert.adapters.sqlite.provider import SqliteProvider
 from queuert.adapters.sqlite.store import Clock
 from queuert.ports.state import StateAdapter, SyncStateAdapter
 
-__all__ = ["AsyncSqliteProvider", "SqliteOperations", "SqliteProvider", "sqlite_state", "sync_sqlite_state"]
+if TYPE_CHECKING:
+    import aiosqlite
+
+__all__ = [
+    "AsyncSqliteProvider",
+    "SqliteOperations",
+    "SqliteProvider",
+    "aiosqlite_state",
+    "sqlite_state",
+    "sync_sqlite_state",
+]
 
 
 def sqlite_state(
@@ -29,6 +40,20 @@ def sqlite_state(
     database = Database(path, busy_timeout)
     operations = SqliteOperations(table_prefix, clock)
     return StateAdapter(operations, AsyncSqliteProvider(database), SqliteProvider(database))
+
+
+def aiosqlite_state(
+    path: str | Path, *, table_prefix: str = "queuert_", busy_timeout: float = 5.0, clock: Clock | None = None
+) -> StateAdapter[aiosqlite.Connection]:
+    """`sqlite_state` with aiosqlite: its connections are what transactions run on, and what can be joined.
+
+    Plain `def` handlers, in their threads, get connections of `sqlite3`.
+    """
+    from queuert.adapters.sqlite.aiosqlite_provider import AiosqliteProvider
+
+    database = Database(path, busy_timeout)
+    sync: Any = SqliteProvider(database)
+    return StateAdapter(SqliteOperations(table_prefix, clock), AiosqliteProvider(database), sync)
 
 
 def sync_sqlite_state(

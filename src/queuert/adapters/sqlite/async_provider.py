@@ -45,7 +45,7 @@ class AsyncSqliteProvider:
         self._path = database.path
         self._writer = Threads("queuert-sqlite-writer", 1, database.connect)
         self._readers = Threads("queuert-sqlite-reader", READERS, lambda: database.connect(read_only=True))
-        self._lock = WriteLock(database.busy_timeout)
+        self.lock = WriteLock(database.busy_timeout)
         self._joining = Joining(database)
         self._own: sqlite3.Connection | None = None
         """The writing connection, while a transaction is open on it."""
@@ -98,13 +98,13 @@ class AsyncSqliteProvider:
 
         if not command.writes:
             return await self._readers.submit(run).future
-        await self._lock.acquire()
+        await self.lock.acquire()
         try:
             rows = await self._holding_lock(run, undo=None)
         except asyncio.CancelledError:
             given_up.set()
             raise
-        self._lock.release()
+        self.lock.release()
         return rows
 
     async def _holding_lock(self, task: Callable[[Seat], T], undo: Callable[[Seat], Any] | None) -> T:
@@ -112,7 +112,7 @@ class AsyncSqliteProvider:
         try:
             work = self._writer.submit(task)
         except BaseException:
-            self._lock.release()
+            self.lock.release()
             raise
         try:
             return await work.future
@@ -120,7 +120,7 @@ class AsyncSqliteProvider:
             self._abandon(work, undo)
             raise
         except BaseException:
-            self._lock.release()
+            self.lock.release()
             raise
 
     def _abandon(self, work: Work[Any], undo: Callable[[Seat], Any] | None) -> None:
@@ -128,9 +128,9 @@ class AsyncSqliteProvider:
         if undo is not None and not self._closed:
             work = self._writer.submit(undo)
         if work.finished:
-            self._lock.release()
+            self.lock.release()
         else:
-            work.on_finish = self._lock.release
+            work.on_finish = self.lock.release
 
     async def inside(self, task: Callable[[Seat], T]) -> T:
         """Do something in the open transaction. Nobody else touches the connection until it is done."""
@@ -138,7 +138,7 @@ class AsyncSqliteProvider:
 
     async def begin(self) -> sqlite3.Connection:
         self._check_open()
-        await self._lock.acquire()
+        await self.lock.acquire()
         self._own = await self._holding_lock(self._begin, undo=_roll_back)
         return self._own
 
@@ -148,7 +148,7 @@ class AsyncSqliteProvider:
         try:
             return await finish(self._writer.submit(self._commit if commit else _roll_back))
         finally:
-            self._lock.release()
+            self.lock.release()
 
     def joined(self, connection: sqlite3.Connection) -> session.Savepoint | None:
         """How to set a savepoint on a connection that is not ours."""

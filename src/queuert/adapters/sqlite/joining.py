@@ -18,6 +18,7 @@ from queuert.errors import ClientClosed, StorageBusy, TransactionMisused
 from queuert.sql.statement import Statement
 
 _BEGIN = 'begin one with connection.execute("BEGIN IMMEDIATE") inside the after_commit() block'
+NO_TRANSACTION = f"no transaction is open on this connection: {_BEGIN}"
 
 
 class Joining:
@@ -33,7 +34,7 @@ class Joining:
     def check(self, connection: object) -> None:
         """Refuse a connection whose transaction cannot take jobs."""
         if not isinstance(connection, sqlite3.Connection):
-            raise TransactionMisused(f"expected a sqlite3.Connection, got {type(connection).__name__}")
+            raise not_a("a sqlite3.Connection", connection)
         try:
             rows = sqlite3.Cursor(connection).execute("PRAGMA database_list").fetchall()
         except sqlite3.ProgrammingError as error:  # closed, or opened by another thread
@@ -112,9 +113,13 @@ class JoinedSavepoint(session.Savepoint):
             self._joining.leave(self._connection)
 
 
+def not_a(wanted: str, given: object) -> TransactionMisused:
+    return TransactionMisused(f"expected {wanted}, got {type(given).__module__}.{type(given).__qualname__}")
+
+
 def _require_transaction(connection: sqlite3.Connection) -> None:
     if not session.is_open(connection):
-        raise TransactionMisused(f"no transaction is open on this connection: {_BEGIN}")
+        raise TransactionMisused(NO_TRANSACTION)
 
 
 class WriteLockCheck:
