@@ -49,6 +49,7 @@ NAMES = [
     "JobTypes",
     "Key",
     "Middleware",
+    "NotifyUnavailable",
     "OwnershipLost",
     "Page",
     "PhaseError",

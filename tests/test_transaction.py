@@ -265,7 +265,7 @@ async def test_a_failing_channel_does_not_mask_the_commit(world: World, caplog: 
 
 async def test_observers_come_before_notifications_and_after_the_commit(world: World) -> None:
     log: list[str] = []
-    world.hub.subscribe("job_scheduled", object(), lambda name: log.append(f"notified of {name}"))
+    world.hub.subscriptions.add("job_scheduled", lambda name: log.append(f"notified of {name}"))
     async with world.client() as client:
         async with client.transaction() as tx:
             await client.start(tx, Greet())

@@ -35,6 +35,7 @@ QueuertError
 ├── JobError                              raise it in a handler to fail the attempt with a code of your own
 ├── Reschedule                            raise it in a handler to run the job again at a time of your own
 ├── ClientClosed
+├── NotifyUnavailable                     the broker cannot be reached; jobs are safe, workers and waiters poll
 └── StorageError                          the database cannot be used
     ├── StorageUnavailable                the server cannot be reached, or the connection was lost
     ├── StorageBusy                       somebody else holds the write lock
@@ -320,6 +321,14 @@ class Reschedule(QueuertError):
 class ClientClosed(QueuertError):
     def __init__(self, what: str = "client") -> None:
         super().__init__(f"the {what} is closed: use it inside its with block, before close()")
+
+
+class NotifyUnavailable(QueuertError):
+    """The broker that carries notifications cannot be reached, or does not answer.
+
+    Nothing is lost: workers and waiters poll until it is back. Clients and workers log it; only calls of a notify
+    adapter itself raise it.
+    """
 
 
 class StorageError(QueuertError):

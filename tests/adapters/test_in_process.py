@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from typing import Any
 
 import pytest
 
@@ -145,13 +146,13 @@ async def test_closing_one_adapter_leaves_the_hub_to_the_others() -> None:
 async def test_an_adapter_closed_while_it_begins_to_listen_keeps_no_listener() -> None:
     hub = InProcessHub()
     notify = SyncInProcessNotify(hub)
-    subscribe = hub.subscribe
+    add = hub.subscriptions.add
 
-    def close_meanwhile(topic: object, subscription: object, callback: object) -> None:
+    def close_meanwhile(topic: Any, callback: Any) -> object:
         notify.close()
-        subscribe(topic, subscription, callback)  # type: ignore[arg-type]
+        return add(topic, callback)
 
-    hub.subscribe = close_meanwhile  # type: ignore[method-assign]
+    hub.subscriptions.add = close_meanwhile  # type: ignore[method-assign]
     heard: list[str] = []
     with pytest.raises(ClientClosed):
         notify.listen_chain_completed(heard.append)

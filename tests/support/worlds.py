@@ -16,13 +16,13 @@ import msgspec
 from tests.support.facade import awaited
 from tests.support.jobs import JOBS
 
+from queuert.adapters.broadcast.messages import TOPICS
 from queuert.adapters.in_process import (
     InProcessHub,
     InProcessNotify,
     NoNotify,
     SyncInProcessNotify,
     SyncNoNotify,
-    Topic,
 )
 from queuert.adapters.memory import MemoryConnection, MemoryStore, memory_state, sync_memory_state
 from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
@@ -56,9 +56,8 @@ class World:
         self.store = MemoryStore(lambda: self.now, busy_timeout=5)
         self.heard: list[tuple[str, str]] = []
         """What was announced: (topic, type name, chain id or job id)."""
-        topics: tuple[Topic, ...] = ("job_scheduled", "chain_completed", "ownership_lost")
-        for topic in topics:
-            self.hub.subscribe(topic, object(), self._listener(topic))
+        for topic in TOPICS:
+            self.hub.subscriptions.add(topic, self._listener(topic))
 
     def _listener(self, topic: str) -> Any:
         return lambda value: self.heard.append((topic, value))

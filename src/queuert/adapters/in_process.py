@@ -6,51 +6,26 @@ publishers call the listeners directly. `NoNotify` and `SyncNoNotify` are for th
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from queuert.adapters.broadcast.messages import Subscriptions, Topic
 from queuert.errors import ClientClosed
 from queuert.ports.notify import Callback, Dispose, NotifyAdapter, SyncDispose, SyncNotifyAdapter
-
-logger = logging.getLogger("queuert.notify")
-
-Topic = Literal["job_scheduled", "chain_completed", "ownership_lost"]
 
 
 class InProcessHub:
     """Listeners and wake hints, shared by the adapters that are given this hub."""
 
     def __init__(self) -> None:
+        self.subscriptions = Subscriptions({})
         self._mutex = threading.Lock()
-        self._listeners: dict[Topic, dict[object, Callback]] = {
-            "job_scheduled": {},
-            "chain_completed": {},
-            "ownership_lost": {},
-        }
         self._hints: dict[str, int] = {}
 
     def publish(self, topic: Topic, values: Sequence[str]) -> None:
-        listeners = self._listeners[topic]
-        with self._mutex:
-            subscriptions = list(listeners.items())
         for value in values:
-            for subscription, callback in subscriptions:
-                if subscription not in listeners:
-                    continue  # disposed of by a callback before it
-                try:
-                    callback(value)
-                except Exception:
-                    logger.exception("a listener for %s failed on %r; the others were called", topic, value)
-
-    def subscribe(self, topic: Topic, subscription: object, callback: Callback) -> None:
-        with self._mutex:
-            self._listeners[topic][subscription] = callback
-
-    def unsubscribe(self, topic: Topic, subscription: object) -> None:
-        with self._mutex:
-            self._listeners[topic].pop(subscription, None)
+            self.subscriptions.call(topic, value)
 
     def provide(self, counts: Mapping[str, int]) -> None:
         with self._mutex:
@@ -82,7 +57,7 @@ class _Member(_Closable):
     def __init__(self, hub: InProcessHub | None = None) -> None:
         super().__init__()
         self.hub = InProcessHub() if hub is None else hub
-        self._subscriptions: dict[object, Topic] = {}
+        self._subscriptions: set[object] = set()
 
     def _publish(self, topic: Topic, values: Sequence[str]) -> None:
         self._check_open()
@@ -94,18 +69,16 @@ class _Member(_Closable):
 
     def _listen(self, topic: Topic, callback: Callback) -> SyncDispose:
         self._check_open()
-        subscription = object()
-        self.hub.subscribe(topic, subscription, callback)
-        self._subscriptions[subscription] = topic
+        subscription = self.hub.subscriptions.add(topic, callback)
+        self._subscriptions.add(subscription)
         if self._closed:  # by another thread, which may have missed this one
             self._end(subscription)
         self._check_open()
         return lambda: self._end(subscription)
 
     def _end(self, subscription: object) -> None:
-        topic = self._subscriptions.pop(subscription, None)
-        if topic is not None:
-            self.hub.unsubscribe(topic, subscription)
+        self._subscriptions.discard(subscription)
+        self.hub.subscriptions.remove(subscription)
 
     def _close(self) -> None:
         self._closed = True

@@ -11,8 +11,9 @@ import pytest
 from tests.adapters.postgres.drivers import Watcher
 from tests.adapters.postgres.ears import ASYNC, LISTENER, Ear, listener_tasks, silence
 
+from queuert.adapters.broadcast.messages import pack
 from queuert.adapters.postgres.adapter import psycopg_notify, sync_psycopg_notify
-from queuert.adapters.postgres.notify_messages import LONGEST_PAYLOAD, Channels, default_prefix, pack
+from queuert.adapters.postgres.notify_messages import LONGEST_PAYLOAD, Channels, default_prefix
 from queuert.errors import ClientClosed, InvalidArgument, StorageUnavailable
 
 Make = Callable[..., Any]
@@ -147,9 +148,9 @@ def test_names_of_channels_fit() -> None:
 
 
 def test_payloads_are_filled_and_not_overfilled() -> None:
-    assert pack([]) == []
-    assert pack(["a", 'b"\\']) == ['["a","b\\"\\\\"]']
-    payloads = pack(["東" * 200] * 100)
+    assert pack([], 10) == []
+    assert pack(["a", 'b"\\'], 100) == ['["a","b\\"\\\\"]']
+    payloads = pack(["東" * 200] * 100, LONGEST_PAYLOAD)
     assert all(len(payload.encode()) <= LONGEST_PAYLOAD for payload in payloads)
     assert len(payloads) == 9
 

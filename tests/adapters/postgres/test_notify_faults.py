@@ -16,7 +16,7 @@ from tests.support.postgres import PostgresServer
 
 import queuert
 from queuert import Attempt, Chain, Client, EntryJob, Handlers, StorageUnavailable, Worker
-from queuert.adapters.postgres import notify_listener
+from queuert.adapters.broadcast import listener
 from queuert.ports.notify import MISSED
 
 Make = Callable[..., Any]
@@ -110,7 +110,7 @@ async def test_a_server_that_keeps_silent_is_left(
     make: Make, own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing says that the connection is dead; it is asked, and does not answer."""
-    monkeypatch.setattr(notify_listener, "PING_TIMEOUT", 0.2)
+    monkeypatch.setattr(listener, "PING_TIMEOUT", 0.2)
     adapter, ear = make(own_server.url), Ear()
     adapter._listener._heartbeat = 0.05
     await adapter.listen_job_scheduled(ear)

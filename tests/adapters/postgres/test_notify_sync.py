@@ -18,7 +18,7 @@ from tests.support.postgres import PostgresServer
 
 import queuert
 from queuert import ClientClosed, InvalidArgument, StorageUnavailable
-from queuert.adapters.postgres import notify_sync
+from queuert.adapters.broadcast import listener_thread
 from queuert.adapters.postgres.adapter import sync_psycopg_notify
 from queuert.ports.notify import MISSED
 
@@ -63,7 +63,7 @@ def test_a_server_that_is_restarted(own_server: PostgresServer) -> None:
 
 
 def test_a_server_that_keeps_silent_is_left(own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(notify_sync, "PING_TIMEOUT", 0.2)
+    monkeypatch.setattr(listener_thread, "PING_TIMEOUT", 0.2)
     adapter, ear = sync_psycopg_notify(own_server.url), ThreadEar()
     adapter._heartbeat = 0.05
     adapter.listen_chain_completed(ear)

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 from asyncpg.transaction import Transaction
 
+from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.asyncpg_sources import Connection, Source, async_source
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.finishing import finish
 from queuert.adapters.postgres.translating import (
     DEADLOCK_OR_SERIALIZATION,
     ENDED_INSIDE,

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg import AsyncConnection
 
-from queuert.adapters.postgres.notify_listener import Link, OnLost, OnMessage, OpenLink
+from queuert.adapters.broadcast.listener import Link, OnLost, OnMessage, OpenLink
 from queuert.adapters.postgres.notify_messages import APPLICATION, Channels
 from queuert.adapters.postgres.psycopg_common import has_answered, query, read_messages, reraise, send_ping
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import AsyncConnection, AsyncTransaction
 
+from queuert.adapters.finishing import cancel_and_finish, finish
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.finishing import cancel_and_finish, finish
 from queuert.adapters.postgres.psycopg_common import (
     ATTEMPTS,
     SHOW_ISOLATION,

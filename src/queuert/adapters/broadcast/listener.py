@@ -13,14 +13,15 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Protocol
 
-from queuert.adapters.postgres.finishing import finish
-from queuert.adapters.postgres.notify_messages import CONNECT_TIMEOUT, PING_TIMEOUT, Pauses, Subscriptions
-from queuert.adapters.postgres.translating import unavailable
-from queuert.errors import ClientClosed
+from queuert.adapters.broadcast.messages import Subscriptions
+from queuert.adapters.broadcast.pauses import CONNECT_TIMEOUT, PING_TIMEOUT, Pauses
+from queuert.adapters.finishing import finish
+from queuert.errors import ClientClosed, NotifyUnavailable
 
 logger = logging.getLogger("queuert.notify")
 
 OnMessage = Callable[[str, str | bytes], None]
+"""Called with channel and payload, whatever they are."""
 OnLost = Callable[[], None]
 
 
@@ -108,7 +109,7 @@ class _Life:
             try:
                 self._outcome.set_result(None)
                 if before:
-                    logger.info("listening for PostgreSQL's notifications again")
+                    logger.info("listening for notifications again")
                     self._subscriptions.missed()
                 before = True
                 await self._until_lost(link, lost)
@@ -123,7 +124,7 @@ class _Life:
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 return await self._open_link(self._subscriptions.receive, lost.set)
         except TimeoutError as error:
-            raise unavailable(f"no connection within {CONNECT_TIMEOUT:g} s") from error
+            raise NotifyUnavailable(f"no connection that listens within {CONNECT_TIMEOUT:g} s") from error
 
     async def _until_lost(self, link: Link, lost: asyncio.Event) -> None:
         while True:
