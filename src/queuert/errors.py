@@ -141,9 +141,11 @@ class TransactionError(QueuertError):
 class TransactionRequired(TransactionError):
     """A mutation was called without a transaction."""
 
-    def __init__(self, operation: str, given: object = None) -> None:
+    def __init__(self, operation: str, given: object = None, *, reason: str | None = None) -> None:
         super().__init__(
-            f"{operation}() needs a Transaction as its first argument, got {type(given).__name__}: "
+            f"{operation}() needs a transaction: {reason}"
+            if reason is not None
+            else f"{operation}() needs a Transaction as its first argument, got {type(given).__name__}: "
             "open one with client.transaction(), or join your own with client.after_commit(connection)"
         )
 

@@ -99,6 +99,22 @@ class Hooks:
         )
 
 
+class Enlisted:
+    """The after-commit work of a transaction whose end the provider hears of (see `queuert.ports.provider`)."""
+
+    __slots__ = ("_flush", "hooks")
+
+    def __init__(self, flush: Callable[[Hooks], Awaitable[None] | None]) -> None:
+        self.hooks = Hooks()
+        self._flush = flush
+
+    def checkpoint(self) -> Callable[[], None]:
+        return self.hooks.checkpoint()
+
+    def flush(self) -> Awaitable[None] | None:
+        return self._flush(self.hooks)
+
+
 class Transaction(Generic[Conn]):
     """An open transaction: the connection it runs on, and what waits for its commit.
 
@@ -107,10 +123,10 @@ class Transaction(Generic[Conn]):
 
     __slots__ = ("_connection", "_is_open", "hooks", "joined", "provider")
 
-    def __init__(self, connection: Conn, provider: object, *, joined: bool) -> None:
+    def __init__(self, connection: Conn, provider: object, *, joined: bool, hooks: Hooks | None = None) -> None:
         self._connection = connection
         self._is_open = True
-        self.hooks = Hooks()
+        self.hooks = Hooks() if hooks is None else hooks
         self.provider = provider
         self.joined = joined
 

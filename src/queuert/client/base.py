@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypedDict, cast
+from typing import Any, Generic, TypeAlias, TypedDict, cast
 
 from typing_extensions import TypeVar
 
@@ -28,9 +28,9 @@ from queuert.operations import chains, create, queries, take_over
 from queuert.operations.engine import Engine
 from queuert.operations.notifications import Publisher
 from queuert.ports.program import Program
-from queuert.ports.provider import AsyncProvider, SyncProvider
+from queuert.ports.provider import AsyncProvider, Enlisting, SyncProvider
 from queuert.ports.state import StateOperations
-from queuert.transaction import Transaction
+from queuert.transaction import Enlisted, Hooks, Transaction
 
 Conn = TypeVar("Conn", default=Any)
 T = TypeVar("T")
@@ -38,6 +38,9 @@ T = TypeVar("T")
 ChainOrId = Chain[Any] | str
 JobOrId = JobRecord[Any] | str
 TypeOrName = type[Job[Any, Any]] | str
+
+Tx: TypeAlias = Transaction[Conn] | Conn
+"""A transaction, or, where the provider can tell when that ends, the connection or session that it is open on."""
 
 Plan = tuple[Program[T], Conn | None]
 """A program, and the connection to run it on (None: one of the client's own)."""
@@ -88,8 +91,13 @@ class BaseClient(Generic[Conn]):
         self.hook_failures = 0
         """How many after-commit steps failed (each was logged). They never undo a commit."""
         self._base_provider = provider
+        self._enlisting = cast("Enlisting[Conn] | None", provider if hasattr(provider, "enlist") else None)
         self._closed = False
         self._nesting = Nesting()
+
+    def flush(self, hooks: Hooks) -> Awaitable[None] | None:
+        """Do what waited for a commit; the subclasses know how."""
+        raise NotImplementedError
 
     # Which connection
 
@@ -97,23 +105,31 @@ class BaseClient(Generic[Conn]):
         if self._closed:
             raise ClientClosed
 
-    def _writing(self, operation: str, tx: object) -> Conn:
-        """The connection of the transaction that a mutation was given."""
+    def _writing(self, operation: str, tx: Tx[Conn]) -> Transaction[Conn]:
+        """The transaction that a mutation was given, by itself or by the connection that it is open on."""
         self._check_open()
-        if not isinstance(tx, Transaction):
+        if isinstance(tx, Transaction):
+            transaction = cast("Transaction[Conn]", tx)
+            self._connection(transaction)
+            return transaction
+        if self._enlisting is None:
             raise TransactionRequired(operation, tx)
-        return self._connection(cast("Transaction[Conn]", tx))
+        enlisted = self._enlisting.enlist(tx, operation, lambda: Enlisted(self.flush))
+        return Transaction(tx, self._base_provider, joined=True, hooks=enlisted.hooks)
 
-    def _reading(self, tx: Transaction[Conn] | None) -> Conn | None:
+    def _reading(self, tx: Tx[Conn] | None) -> Conn | None:
         self._check_open()
         if tx is None:
             return None
-        if not isinstance(tx, Transaction):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(tx, Transaction):
+            return self._connection(cast("Transaction[Conn]", tx))
+        if self._enlisting is None:
             raise InvalidArgument(
                 f"tx= takes a Transaction, got {type(tx).__name__}: pass what client.transaction() or "
                 "client.after_commit(connection) gave you, or leave it out"
             )
-        return self._connection(tx)
+        self._base_provider.check(tx)
+        return tx
 
     def _connection(self, tx: Transaction[Conn]) -> Conn:
         connection = tx.connection
@@ -146,83 +162,81 @@ class BaseClient(Generic[Conn]):
     # Starting
 
     def _start(
-        self, tx: Transaction[Conn], jobs: Sequence[Job[Any, Any]], options: StartOptions, operation: str
+        self, tx: Tx[Conn], jobs: Sequence[Job[Any, Any]], options: StartOptions, operation: str
     ) -> Plan[list[Chain[Any]], Conn]:
-        connection = self._writing(operation, tx)
+        tx = self._writing(operation, tx)
         if not isinstance(jobs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument(f"start_many() takes a list of jobs, got {jobs!r}")
         _check_keywords(operation, options, StartOptions)
         extra = make_options(**options) if options else None
-        return create.start(self.engine, tx.hooks, jobs, extra), connection
+        return create.start(self.engine, tx.hooks, jobs, extra), tx.connection
 
     # Reading
 
-    def _get_chain(self, which: Any, chain: Any, tx: Transaction[Conn] | None) -> Plan[Chain[Any] | None, Conn]:
+    def _get_chain(self, which: Any, chain: Any, tx: Tx[Conn] | None) -> Plan[Chain[Any] | None, Conn]:
         type_name, wanted = (None, which) if chain is None else (self._type_name(which), chain)
         return queries.get_chain(self.engine, chain_id(wanted), type_name), self._reading(tx)
 
-    def _get_job(self, which: Any, job: Any, tx: Transaction[Conn] | None) -> Plan[JobRecord[Any] | None, Conn]:
+    def _get_job(self, which: Any, job: Any, tx: Tx[Conn] | None) -> Plan[JobRecord[Any] | None, Conn]:
         type_name, wanted = (None, which) if job is None else (self._type_name(which), job)
         return queries.get_job(self.engine, job_id(wanted), type_name), self._reading(tx)
 
     def _list_chains(
-        self, job_type: TypeOrName | None, root_only: bool, options: ListOptions, tx: Transaction[Conn] | None
+        self, job_type: TypeOrName | None, root_only: bool, options: ListOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[Chain[Any]], Conn]:
         _check_keywords("list_chains", options, ListOptions)
         where = queries.chain_filter(self._type_name(job_type), root_only=root_only, **_filters(options))
         return queries.list_chains(self.engine, where, _page(options)), self._reading(tx)
 
     def _list_jobs(
-        self, job_type: TypeOrName | None, options: ListOptions, tx: Transaction[Conn] | None
+        self, job_type: TypeOrName | None, options: ListOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
         _check_keywords("list_jobs", options, ListOptions)
         where = queries.job_filter(self._type_name(job_type), **_filters(options))
         return queries.list_jobs(self.engine, where, _page(options)), self._reading(tx)
 
     def _list_chain_jobs(
-        self, chain: ChainOrId, options: PageOptions, tx: Transaction[Conn] | None
+        self, chain: ChainOrId, options: PageOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
         _check_keywords("list_chain_jobs", options, PageOptions)
         return queries.list_chain_jobs(self.engine, chain_id(chain), _page(options)), self._reading(tx)
 
     def _list_blocked_jobs(
-        self, chain: ChainOrId, options: PageOptions, tx: Transaction[Conn] | None
+        self, chain: ChainOrId, options: PageOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
         _check_keywords("list_blocked_jobs", options, PageOptions)
         return queries.list_blocked_jobs(self.engine, chain_id(chain), _page(options)), self._reading(tx)
 
-    def _get_blockers(self, job: JobOrId, tx: Transaction[Conn] | None) -> Plan[list[Chain[Any]], Conn]:
+    def _get_blockers(self, job: JobOrId, tx: Tx[Conn] | None) -> Plan[list[Chain[Any]], Conn]:
         return queries.get_blockers(self.engine, job_id(job)), self._reading(tx)
 
-    def _stats(self, tx: Transaction[Conn] | None) -> Plan[list[TypeStats], Conn]:
+    def _stats(self, tx: Tx[Conn] | None) -> Plan[list[TypeStats], Conn]:
         return self.engine.state.stats(), self._reading(tx)
 
     # Changing
 
-    def _trigger(self, tx: Transaction[Conn], which: Sequence[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
-        connection = self._writing("trigger", tx)
-        return chains.trigger(self.engine, tx.hooks, chain_ids(which)), connection
+    def _trigger(self, tx: Tx[Conn], which: Sequence[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
+        tx = self._writing("trigger", tx)
+        return chains.trigger(self.engine, tx.hooks, chain_ids(which)), tx.connection
 
-    def _retry(self, tx: Transaction[Conn], which: Sequence[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
-        connection = self._writing("retry", tx)
-        return chains.retry(self.engine, tx.hooks, chain_ids(which)), connection
+    def _retry(self, tx: Tx[Conn], which: Sequence[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
+        tx = self._writing("retry", tx)
+        return chains.retry(self.engine, tx.hooks, chain_ids(which)), tx.connection
 
-    def _cancel(self, tx: Transaction[Conn], which: Sequence[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
-        connection = self._writing("cancel", tx)
-        return chains.cancel(self.engine, tx.hooks, chain_ids(which), cascade=cascade), connection
+    def _cancel(self, tx: Tx[Conn], which: Sequence[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
+        tx = self._writing("cancel", tx)
+        return chains.cancel(self.engine, tx.hooks, chain_ids(which), cascade=cascade), tx.connection
 
-    def _delete(self, tx: Transaction[Conn], which: Sequence[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
-        connection = self._writing("delete", tx)
-        return chains.delete(self.engine, tx.hooks, chain_ids(which), cascade=cascade), connection
+    def _delete(self, tx: Tx[Conn], which: Sequence[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
+        tx = self._writing("delete", tx)
+        return chains.delete(self.engine, tx.hooks, chain_ids(which), cascade=cascade), tx.connection
 
-    def _take(
-        self, tx: Transaction[Conn], chain: ChainOrId, job_type: TypeOrName | None
-    ) -> Plan[take_over.TakenOver, Conn]:
-        connection = self._writing("take_over", tx)
-        return take_over.take_over(self.engine, tx.hooks, chain_id(chain), self._type_name(job_type)), connection
+    def _take(self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None) -> Plan[take_over.TakenOver, Conn]:
+        tx = self._writing("take_over", tx)
+        return take_over.take_over(self.engine, tx.hooks, chain_id(chain), self._type_name(job_type)), tx.connection
 
-    def _settle_taken(self, tx: Transaction[Conn], taken: take_over.TakenOver, result: Any) -> Plan[None, Conn]:
-        return taken.settle(result), self._writing("settle", tx)
+    def _settle_taken(self, tx: Tx[Conn], taken: take_over.TakenOver, result: Any) -> Plan[None, Conn]:
+        return taken.settle(result), self._writing("settle", tx).connection
 
     def _type_name(self, job_type: TypeOrName | None) -> str | None:
         if job_type is None:

@@ -19,6 +19,7 @@ from queuert.client.base import (
     PageOptions,
     Plan,
     StartOptions,
+    Tx,
     TypeOrName,
     chain_id,
 )
@@ -49,7 +50,8 @@ class Client(BaseClient[Conn]):
     """Starts, reads, changes and awaits job chains. Made by `queuert.connect`; use it in an `async with` block.
 
     Mutations take a `Transaction` first: what they do commits with everything else in it, or not at all. Reads
-    take one as `tx=` to see its uncommitted work, else they use a connection of their own.
+    take one as `tx=` to see its uncommitted work, else they use a connection of their own. Where the connection or
+    session tells when its transaction has ended (Django's, SQLAlchemy's), it can itself be given as the transaction.
     """
 
     def __init__(
@@ -145,16 +147,16 @@ class Client(BaseClient[Conn]):
         self._check_ended(tx, connection)
         await self.flush(tx.hooks)
 
-    def savepoint(self, tx: Transaction[Conn]) -> AbstractAsyncContextManager[None, None]:
+    def savepoint(self, tx: Tx[Conn]) -> AbstractAsyncContextManager[None, None]:
         """A part of the transaction that may fail on its own: an error rolls back this block, and no more."""
         return self._savepoint(tx)
 
     @async_context
-    async def _savepoint(self, tx: Transaction[Conn]) -> AsyncIterator[None]:
-        connection = self._writing("savepoint", tx)
-        roll_back = tx.hooks.checkpoint()
+    async def _savepoint(self, tx: Tx[Conn]) -> AsyncIterator[None]:
+        transaction = self._writing("savepoint", tx)
+        roll_back = transaction.hooks.checkpoint()
         try:
-            async with self._provider.savepoint(connection):
+            async with self._provider.savepoint(transaction.connection):
                 yield
         except BaseException:
             roll_back()
@@ -167,12 +169,12 @@ class Client(BaseClient[Conn]):
 
     # Starting
 
-    async def start(self, tx: Transaction[Conn], job: E, **options: Unpack[StartOptions]) -> Chain[E]:
+    async def start(self, tx: Tx[Conn], job: E, **options: Unpack[StartOptions]) -> Chain[E]:
         """Start a chain with its first job. The keywords go over those of `job.set(…)`."""
         (chain,) = await self._run(self._start(tx, [job], options, "start"))
         return chain
 
-    async def start_many(self, tx: Transaction[Conn], jobs: Sequence[E]) -> list[Chain[E]]:
+    async def start_many(self, tx: Tx[Conn], jobs: Sequence[E]) -> list[Chain[E]]:
         """Start a chain for each job, of any types, in one round trip: all or none."""
         return await self._run(self._start(tx, jobs, {}, "start_many"))
 
@@ -180,25 +182,23 @@ class Client(BaseClient[Conn]):
 
     @overload
     async def get_chain(
-        self, which: type[J], chain: ChainOrId, /, *, tx: Transaction[Conn] | None = None
+        self, which: type[J], chain: ChainOrId, /, *, tx: Tx[Conn] | None = None
     ) -> Chain[J] | None: ...
     @overload
-    async def get_chain(self, which: Chain[J], /, *, tx: Transaction[Conn] | None = None) -> Chain[J] | None: ...
+    async def get_chain(self, which: Chain[J], /, *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
-    async def get_chain(self, which: str, /, *, tx: Transaction[Conn] | None = None) -> Chain[Any] | None: ...
-    async def get_chain(self, which: Any, chain: Any = None, /, *, tx: Transaction[Conn] | None = None) -> Any:
+    async def get_chain(self, which: str, /, *, tx: Tx[Conn] | None = None) -> Chain[Any] | None: ...
+    async def get_chain(self, which: Any, chain: Any = None, /, *, tx: Tx[Conn] | None = None) -> Any:
         """A chain as it is now, or None. With its type first, the result is typed and the type is checked."""
         return await self._run(self._get_chain(which, chain, tx))
 
     @overload
-    async def get_job(
-        self, which: type[J], job: JobOrId, /, *, tx: Transaction[Conn] | None = None
-    ) -> JobRecord[J] | None: ...
+    async def get_job(self, which: type[J], job: JobOrId, /, *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
     @overload
-    async def get_job(self, which: JobRecord[J], /, *, tx: Transaction[Conn] | None = None) -> JobRecord[J] | None: ...
+    async def get_job(self, which: JobRecord[J], /, *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
     @overload
-    async def get_job(self, which: str, /, *, tx: Transaction[Conn] | None = None) -> JobRecord[Any] | None: ...
-    async def get_job(self, which: Any, job: Any = None, /, *, tx: Transaction[Conn] | None = None) -> Any:
+    async def get_job(self, which: str, /, *, tx: Tx[Conn] | None = None) -> JobRecord[Any] | None: ...
+    async def get_job(self, which: Any, job: Any = None, /, *, tx: Tx[Conn] | None = None) -> Any:
         """A stored job as it is now, or None. With its type first, the result is typed and the type is checked."""
         return await self._run(self._get_job(which, job, tx))
 
@@ -208,7 +208,7 @@ class Client(BaseClient[Conn]):
         job_type: type[J],
         *,
         root_only: bool = False,
-        tx: Transaction[Conn] | None = None,
+        tx: Tx[Conn] | None = None,
         **options: Unpack[ListOptions],
     ) -> Page[Chain[J]]: ...
     @overload
@@ -217,7 +217,7 @@ class Client(BaseClient[Conn]):
         job_type: str | None = None,
         *,
         root_only: bool = False,
-        tx: Transaction[Conn] | None = None,
+        tx: Tx[Conn] | None = None,
         **options: Unpack[ListOptions],
     ) -> Page[Chain[Any]]: ...
     async def list_chains(
@@ -225,7 +225,7 @@ class Client(BaseClient[Conn]):
         job_type: TypeOrName | None = None,
         *,
         root_only: bool = False,
-        tx: Transaction[Conn] | None = None,
+        tx: Tx[Conn] | None = None,
         **options: Unpack[ListOptions],
     ) -> Page[Chain[Any]]:
         """A page of chains in the order of their creation. `root_only`: those that no job has as a blocker.
@@ -236,60 +236,60 @@ class Client(BaseClient[Conn]):
 
     @overload
     async def list_jobs(
-        self, job_type: type[J], *, tx: Transaction[Conn] | None = None, **options: Unpack[ListOptions]
+        self, job_type: type[J], *, tx: Tx[Conn] | None = None, **options: Unpack[ListOptions]
     ) -> Page[JobRecord[J]]: ...
     @overload
     async def list_jobs(
-        self, job_type: str | None = None, *, tx: Transaction[Conn] | None = None, **options: Unpack[ListOptions]
+        self, job_type: str | None = None, *, tx: Tx[Conn] | None = None, **options: Unpack[ListOptions]
     ) -> Page[JobRecord[Any]]: ...
     async def list_jobs(
         self,
         job_type: TypeOrName | None = None,
         *,
-        tx: Transaction[Conn] | None = None,
+        tx: Tx[Conn] | None = None,
         **options: Unpack[ListOptions],
     ) -> Page[JobRecord[Any]]:
         """A page of jobs in the order of their creation."""
         return await self._run(self._list_jobs(job_type, options, tx))
 
     async def list_chain_jobs(
-        self, chain: ChainOrId, *, tx: Transaction[Conn] | None = None, **options: Unpack[PageOptions]
+        self, chain: ChainOrId, *, tx: Tx[Conn] | None = None, **options: Unpack[PageOptions]
     ) -> Page[JobRecord[Any]]:
         """The jobs of a chain, first to last."""
         return await self._run(self._list_chain_jobs(chain, options, tx))
 
     async def list_blocked_jobs(
-        self, chain: ChainOrId, *, tx: Transaction[Conn] | None = None, **options: Unpack[PageOptions]
+        self, chain: ChainOrId, *, tx: Tx[Conn] | None = None, **options: Unpack[PageOptions]
     ) -> Page[JobRecord[Any]]:
         """The jobs that have this chain as a blocker (also those that no longer wait)."""
         return await self._run(self._list_blocked_jobs(chain, options, tx))
 
-    async def get_blockers(self, job: JobOrId, *, tx: Transaction[Conn] | None = None) -> list[Chain[Any]]:
+    async def get_blockers(self, job: JobOrId, *, tx: Tx[Conn] | None = None) -> list[Chain[Any]]:
         """The chains that a job waits (or waited) for, in the order they were named."""
         return await self._run(self._get_blockers(job, tx))
 
-    async def stats(self, *, tx: Transaction[Conn] | None = None) -> list[TypeStats]:
+    async def stats(self, *, tx: Tx[Conn] | None = None) -> list[TypeStats]:
         """Open and failed jobs by type. Cheap: completed jobs are not looked at."""
         return await self._run(self._stats(tx))
 
     # Changing
 
-    async def trigger(self, tx: Transaction[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
+    async def trigger(self, tx: Tx[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
         """Make chains that wait for their time due now: all of them, or `ChainNotTriggerable` and none."""
         return await self._run(self._trigger(tx, chains))
 
-    async def cancel(self, tx: Transaction[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
+    async def cancel(self, tx: Tx[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
         """Cancel chains that have not ended; with `cascade` also those that wait for them. Returns the cancelled.
 
         A worker that is running such a job is told to stop, and whatever it still does has no effect.
         """
         return await self._run(self._cancel(tx, chains, cascade))
 
-    async def retry(self, tx: Transaction[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
+    async def retry(self, tx: Tx[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
         """Give failed chains new attempts from where they stopped: all of them, or `ChainNotRetryable` and none."""
         return await self._run(self._retry(tx, chains))
 
-    async def delete(self, tx: Transaction[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
+    async def delete(self, tx: Tx[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
         """Delete chains; with `cascade` also the chains they wait (or waited) for. Returns them as they were.
 
         `ChainInUse`, and nothing is deleted, if a job outside still needs one of them.
@@ -298,12 +298,10 @@ class Client(BaseClient[Conn]):
 
     @overload
     def take_over(
-        self, tx: Transaction[Conn], chain: ChainOrId, job_type: type[J]
+        self, tx: Tx[Conn], chain: ChainOrId, job_type: type[J]
     ) -> AbstractAsyncContextManager[Completion[J], None]: ...
     @overload
-    def take_over(
-        self, tx: Transaction[Conn], chain: ChainOrId
-    ) -> AbstractAsyncContextManager[Completion[Any], None]: ...
+    def take_over(self, tx: Tx[Conn], chain: ChainOrId) -> AbstractAsyncContextManager[Completion[Any], None]: ...
     def take_over(self, tx: Any, chain: Any, job_type: Any = None) -> Any:
         """Settle the chain's current job yourself, without a worker; it is locked until the transaction ends.
 
@@ -314,7 +312,7 @@ class Client(BaseClient[Conn]):
 
     @async_context
     async def _take_over(
-        self, tx: Transaction[Conn], chain: ChainOrId, job_type: TypeOrName | None
+        self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None
     ) -> AsyncIterator[Completion[Any]]:
         yield Completion(self, tx, await self._run(self._take(tx, chain, job_type)))
 
@@ -342,7 +340,7 @@ class Client(BaseClient[Conn]):
 class Completion(Generic[J_co]):
     """A job taken over: `job` is its typed input, `status` what it was (it may be blocked or running)."""
 
-    def __init__(self, client: Client[Any], tx: Transaction[Any], taken: TakenOver) -> None:
+    def __init__(self, client: Client[Any], tx: Tx[Any], taken: TakenOver) -> None:
         self._client = client
         self._tx = tx
         self._taken = taken

@@ -22,6 +22,7 @@ from queuert.client.base import (
     PageOptions,
     Plan,
     StartOptions,
+    Tx,
     TypeOrName,
     chain_id,
 )
@@ -51,7 +52,8 @@ class SyncClient(BaseClient[Conn]):
     """Starts, reads, changes and awaits job chains. Made by `queuert.connect_sync`; use it in a `with` block.
 
     Mutations take a `Transaction` first: what they do commits with everything else in it, or not at all. Reads
-    take one as `tx=` to see its uncommitted work, else they use a connection of their own.
+    take one as `tx=` to see its uncommitted work, else they use a connection of their own. Where the connection or
+    session tells when its transaction has ended (Django's, SQLAlchemy's), it can itself be given as the transaction.
     """
 
     def __init__(
@@ -147,16 +149,16 @@ class SyncClient(BaseClient[Conn]):
         self._check_ended(tx, connection)
         self.flush(tx.hooks)
 
-    def savepoint(self, tx: Transaction[Conn]) -> AbstractContextManager[None, None]:
+    def savepoint(self, tx: Tx[Conn]) -> AbstractContextManager[None, None]:
         """A part of the transaction that may fail on its own: an error rolls back this block, and no more."""
         return self._savepoint(tx)
 
     @context
-    def _savepoint(self, tx: Transaction[Conn]) -> Iterator[None]:
-        connection = self._writing("savepoint", tx)
-        roll_back = tx.hooks.checkpoint()
+    def _savepoint(self, tx: Tx[Conn]) -> Iterator[None]:
+        transaction = self._writing("savepoint", tx)
+        roll_back = transaction.hooks.checkpoint()
         try:
-            with self._provider.savepoint(connection):
+            with self._provider.savepoint(transaction.connection):
                 yield
         except BaseException:
             roll_back()
@@ -169,38 +171,34 @@ class SyncClient(BaseClient[Conn]):
 
     # Starting
 
-    def start(self, tx: Transaction[Conn], job: E, **options: Unpack[StartOptions]) -> Chain[E]:
+    def start(self, tx: Tx[Conn], job: E, **options: Unpack[StartOptions]) -> Chain[E]:
         """Start a chain with its first job. The keywords go over those of `job.set(…)`."""
         (chain,) = self._run(self._start(tx, [job], options, "start"))
         return chain
 
-    def start_many(self, tx: Transaction[Conn], jobs: Sequence[E]) -> list[Chain[E]]:
+    def start_many(self, tx: Tx[Conn], jobs: Sequence[E]) -> list[Chain[E]]:
         """Start a chain for each job, of any types, in one round trip: all or none."""
         return self._run(self._start(tx, jobs, {}, "start_many"))
 
     # Reading
 
     @overload
-    def get_chain(
-        self, which: type[J], chain: ChainOrId, /, *, tx: Transaction[Conn] | None = None
-    ) -> Chain[J] | None: ...
+    def get_chain(self, which: type[J], chain: ChainOrId, /, *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
-    def get_chain(self, which: Chain[J], /, *, tx: Transaction[Conn] | None = None) -> Chain[J] | None: ...
+    def get_chain(self, which: Chain[J], /, *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
-    def get_chain(self, which: str, /, *, tx: Transaction[Conn] | None = None) -> Chain[Any] | None: ...
-    def get_chain(self, which: Any, chain: Any = None, /, *, tx: Transaction[Conn] | None = None) -> Any:
+    def get_chain(self, which: str, /, *, tx: Tx[Conn] | None = None) -> Chain[Any] | None: ...
+    def get_chain(self, which: Any, chain: Any = None, /, *, tx: Tx[Conn] | None = None) -> Any:
         """A chain as it is now, or None. With its type first, the result is typed and the type is checked."""
         return self._run(self._get_chain(which, chain, tx))
 
     @overload
-    def get_job(
-        self, which: type[J], job: JobOrId, /, *, tx: Transaction[Conn] | None = None
-    ) -> JobRecord[J] | None: ...
+    def get_job(self, which: type[J], job: JobOrId, /, *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
     @overload
-    def get_job(self, which: JobRecord[J], /, *, tx: Transaction[Conn] | None = None) -> JobRecord[J] | None: ...
+    def get_job(self, which: JobRecord[J], /, *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
     @overload
-    def get_job(self, which: str, /, *, tx: Transaction[Conn] | None = None) -> JobRecord[Any] | None: ...
-    def get_job(self, which: Any, job: Any = None, /, *, tx: Transaction[Conn] | None = None) -> Any:
+    def get_job(self, which: str, /, *, tx: Tx[Conn] | None = None) -> JobRecord[Any] | None: ...
+    def get_job(self, which: Any, job: Any = None, /, *, tx: Tx[Conn] | None = None) -> Any:
         """A stored job as it is now, or None. With its type first, the result is typed and the type is checked."""
         return self._run(self._get_job(which, job, tx))
 
@@ -210,7 +208,7 @@ class SyncClient(BaseClient[Conn]):
         job_type: type[J],
         *,
         root_only: bool = False,
-        tx: Transaction[Conn] | None = None,
+        tx: Tx[Conn] | None = None,
         **options: Unpack[ListOptions],
     ) -> Page[Chain[J]]: ...
     @overload
@@ -219,7 +217,7 @@ class SyncClient(BaseClient[Conn]):
         job_type: str | None = None,
         *,
         root_only: bool = False,
-        tx: Transaction[Conn] | None = None,
+        tx: Tx[Conn] | None = None,
         **options: Unpack[ListOptions],
     ) -> Page[Chain[Any]]: ...
     def list_chains(
@@ -227,7 +225,7 @@ class SyncClient(BaseClient[Conn]):
         job_type: TypeOrName | None = None,
         *,
         root_only: bool = False,
-        tx: Transaction[Conn] | None = None,
+        tx: Tx[Conn] | None = None,
         **options: Unpack[ListOptions],
     ) -> Page[Chain[Any]]:
         """A page of chains in the order of their creation. `root_only`: those that no job has as a blocker.
@@ -238,60 +236,60 @@ class SyncClient(BaseClient[Conn]):
 
     @overload
     def list_jobs(
-        self, job_type: type[J], *, tx: Transaction[Conn] | None = None, **options: Unpack[ListOptions]
+        self, job_type: type[J], *, tx: Tx[Conn] | None = None, **options: Unpack[ListOptions]
     ) -> Page[JobRecord[J]]: ...
     @overload
     def list_jobs(
-        self, job_type: str | None = None, *, tx: Transaction[Conn] | None = None, **options: Unpack[ListOptions]
+        self, job_type: str | None = None, *, tx: Tx[Conn] | None = None, **options: Unpack[ListOptions]
     ) -> Page[JobRecord[Any]]: ...
     def list_jobs(
         self,
         job_type: TypeOrName | None = None,
         *,
-        tx: Transaction[Conn] | None = None,
+        tx: Tx[Conn] | None = None,
         **options: Unpack[ListOptions],
     ) -> Page[JobRecord[Any]]:
         """A page of jobs in the order of their creation."""
         return self._run(self._list_jobs(job_type, options, tx))
 
     def list_chain_jobs(
-        self, chain: ChainOrId, *, tx: Transaction[Conn] | None = None, **options: Unpack[PageOptions]
+        self, chain: ChainOrId, *, tx: Tx[Conn] | None = None, **options: Unpack[PageOptions]
     ) -> Page[JobRecord[Any]]:
         """The jobs of a chain, first to last."""
         return self._run(self._list_chain_jobs(chain, options, tx))
 
     def list_blocked_jobs(
-        self, chain: ChainOrId, *, tx: Transaction[Conn] | None = None, **options: Unpack[PageOptions]
+        self, chain: ChainOrId, *, tx: Tx[Conn] | None = None, **options: Unpack[PageOptions]
     ) -> Page[JobRecord[Any]]:
         """The jobs that have this chain as a blocker (also those that no longer wait)."""
         return self._run(self._list_blocked_jobs(chain, options, tx))
 
-    def get_blockers(self, job: JobOrId, *, tx: Transaction[Conn] | None = None) -> list[Chain[Any]]:
+    def get_blockers(self, job: JobOrId, *, tx: Tx[Conn] | None = None) -> list[Chain[Any]]:
         """The chains that a job waits (or waited) for, in the order they were named."""
         return self._run(self._get_blockers(job, tx))
 
-    def stats(self, *, tx: Transaction[Conn] | None = None) -> list[TypeStats]:
+    def stats(self, *, tx: Tx[Conn] | None = None) -> list[TypeStats]:
         """Open and failed jobs by type. Cheap: completed jobs are not looked at."""
         return self._run(self._stats(tx))
 
     # Changing
 
-    def trigger(self, tx: Transaction[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
+    def trigger(self, tx: Tx[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
         """Make chains that wait for their time due now: all of them, or `ChainNotTriggerable` and none."""
         return self._run(self._trigger(tx, chains))
 
-    def cancel(self, tx: Transaction[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
+    def cancel(self, tx: Tx[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
         """Cancel chains that have not ended; with `cascade` also those that wait for them. Returns the cancelled.
 
         A worker that is running such a job is told to stop, and whatever it still does has no effect.
         """
         return self._run(self._cancel(tx, chains, cascade))
 
-    def retry(self, tx: Transaction[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
+    def retry(self, tx: Tx[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
         """Give failed chains new attempts from where they stopped: all of them, or `ChainNotRetryable` and none."""
         return self._run(self._retry(tx, chains))
 
-    def delete(self, tx: Transaction[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
+    def delete(self, tx: Tx[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
         """Delete chains; with `cascade` also the chains they wait (or waited) for. Returns them as they were.
 
         `ChainInUse`, and nothing is deleted, if a job outside still needs one of them.
@@ -300,12 +298,10 @@ class SyncClient(BaseClient[Conn]):
 
     @overload
     def take_over(
-        self, tx: Transaction[Conn], chain: ChainOrId, job_type: type[J]
+        self, tx: Tx[Conn], chain: ChainOrId, job_type: type[J]
     ) -> AbstractContextManager[SyncCompletion[J], None]: ...
     @overload
-    def take_over(
-        self, tx: Transaction[Conn], chain: ChainOrId
-    ) -> AbstractContextManager[SyncCompletion[Any], None]: ...
+    def take_over(self, tx: Tx[Conn], chain: ChainOrId) -> AbstractContextManager[SyncCompletion[Any], None]: ...
     def take_over(self, tx: Any, chain: Any, job_type: Any = None) -> Any:
         """Settle the chain's current job yourself, without a worker; it is locked until the transaction ends.
 
@@ -315,9 +311,7 @@ class SyncClient(BaseClient[Conn]):
         return self._take_over(tx, chain, job_type)
 
     @context
-    def _take_over(
-        self, tx: Transaction[Conn], chain: ChainOrId, job_type: TypeOrName | None
-    ) -> Iterator[SyncCompletion[Any]]:
+    def _take_over(self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None) -> Iterator[SyncCompletion[Any]]:
         yield SyncCompletion(self, tx, self._run(self._take(tx, chain, job_type)))
 
     # Waiting
@@ -341,7 +335,7 @@ class SyncClient(BaseClient[Conn]):
 class SyncCompletion(Generic[J_co]):
     """A job taken over: `job` is its typed input, `status` what it was (it may be blocked or running)."""
 
-    def __init__(self, client: SyncClient[Any], tx: Transaction[Any], taken: TakenOver) -> None:
+    def __init__(self, client: SyncClient[Any], tx: Tx[Any], taken: TakenOver) -> None:
         self._client = client
         self._tx = tx
         self._taken = taken

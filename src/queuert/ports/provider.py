@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from queuert.ports.program import Atomic, Pause, Program
 
 Conn = TypeVar("Conn")
+Conn_contra = TypeVar("Conn_contra", contravariant=True)
 T = TypeVar("T")
 
 
@@ -59,6 +61,40 @@ class AsyncProvider(Protocol[Conn]):
     def in_transaction(self, connection: Conn) -> bool: ...
 
     async def close(self) -> None: ...
+
+
+class AfterCommitWork(Protocol):
+    """What waits for a commit, in a transaction that the caller opened and ends without us."""
+
+    def checkpoint(self) -> Callable[[], None]:
+        """Remember the state as it is, at the beginning of a savepoint; the function returned puts it back."""
+        ...
+
+    def flush(self) -> Awaitable[None] | None:
+        """Do it: the root transaction has committed. To be awaited, if the provider is async. Never raises."""
+        ...
+
+
+W = TypeVar("W", bound=AfterCommitWork)
+
+
+class Enlisting(Protocol[Conn_contra]):
+    """What a provider has beyond the rest, if its connections tell when their transaction has ended.
+
+    Then `client.start(connection, …)` takes the connection itself for the transaction that is open on it, and nobody
+    has to stand `after_commit` around that.
+    """
+
+    def enlist(self, connection: Conn_contra, operation: str, make: Callable[[], W]) -> W:
+        """The work that waits for the commit of the transaction now open on the connection; no I/O.
+
+        What was made for it before, or else what `make` makes now. The provider sees to it that the work is flushed
+        once, after the root transaction has committed, without what was added inside of savepoints that were rolled
+        back; that it is dropped if the transaction is rolled back; and that the next transaction gets other work.
+        `TransactionRequired` (for this `operation` of the client) if no transaction is open, `TransactionMisused` for
+        what else is wrong with the connection.
+        """
+        ...
 
 
 def run(provider: SyncProvider[Conn], connection: Conn | None, program: Program[T]) -> T:
