@@ -25,10 +25,10 @@ unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format soak bench clean
+.PHONY: help demo test check format soak bench bench-quick clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter, ARGS=... is handed on to pytest and the demo."
 
@@ -55,12 +55,14 @@ soak: $(DEV) ## Run the long tests: repetitions and volume
 	@$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS) || { \
 		code=$$?; [ $$code -eq 5 ] && echo "There are no soak tests yet." || exit $$code; }
 
-bench: $(DEV) ## Run the benchmark
-	@if [ -f bench/__main__.py ]; then $(BIN)/python -m bench $(ARGS); \
-	else echo "There is no benchmark yet: it arrives with the work on throughput."; fi
+bench: $(DEV) ## Run the benchmark: all contenders, all rows
+	@$(BIN)/python -m bench $(ARGS)
+
+bench-quick: $(DEV) ## Run the benchmark for two minutes: us, pgqueuer and plain SQL
+	@$(BIN)/python -m bench --quick $(ARGS)
 
 clean: ## Remove the environment and everything generated
-	rm -rf $(VENV) build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .bench build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

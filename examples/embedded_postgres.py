@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -23,8 +23,8 @@ import psycopg
 
 
 @contextmanager
-def embedded_postgres() -> Generator[str]:
-    """The URL of a new, empty database."""
+def embedded_postgres(settings: Mapping[str, str] | None = None) -> Generator[str]:
+    """The URL of a new, empty database. `settings` are the server's, as in postgresql.conf."""
     with TemporaryDirectory(prefix="queuert-demo-") as name:
         directory = Path(name)
         user = _run_as(directory)
@@ -32,10 +32,11 @@ def embedded_postgres() -> Generator[str]:
         data = directory / "data"
         initdb = ["--auth=trust", "--encoding=UTF8", "--no-locale", "--username=postgres", "-D", str(data)]
         subprocess.run([str(programs / "initdb"), *initdb], check=True, capture_output=True, cwd=directory, **user)
-        settings = ["-c", "listen_addresses=", "-c", "logging_collector=off"]
+        wanted = {"listen_addresses": "", "logging_collector": "off", **(settings or {})}
+        options = [part for key, value in wanted.items() for part in ("-c", f"{key}={value}")]
         with (directory / "log").open("wb") as log:
             server = subprocess.Popen(
-                [programs / "postgres", "-D", data, "-k", directory, *settings],
+                [programs / "postgres", "-D", data, "-k", directory, *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory, start_new_session=True, **user,
             )  # fmt: skip
         try:

@@ -164,7 +164,7 @@ async def one(url: str, layout: str, rows: int, jobs: int, size: int, pinned: bo
     await admin.execute("CHECKPOINT")
     heap, index, _ = await sizes(admin, layout)
     lsn = await admin.fetchval("SELECT pg_current_wal_lsn()")
-    snapshot = None
+    snapshot = other = None
     if pinned:
         other = await asyncpg.connect(url)
         snapshot = other.transaction(isolation="repeatable_read")
@@ -184,7 +184,7 @@ async def one(url: str, layout: str, rows: int, jobs: int, size: int, pinned: bo
     found["heap B/job"] = (heap_after - heap) / total
     found["index B/job"] = (index_after - index) / total
     found["dead rows/job"] = dead / total
-    if snapshot is not None:
+    if snapshot is not None and other is not None:
         await snapshot.rollback()
         await other.close()
     await admin.close()

@@ -1,0 +1,130 @@
+"""The benchmark: python -m bench [--quick] [--only ROW ...] [--rounds 3]
+
+Every contender does the same work on the same server in the same run. Within a row they take turns, round by round;
+the medians are shown. Results go to bench/results/; `python -m bench.compare A.json B.json` compares two of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from bench import machine
+from bench.measure import Entry
+from bench.process import ContenderFailed
+from bench.results import Result, RowResult, Run
+from bench.roster import CONTENDERS
+from bench.rows import Row, rows
+from bench.server import Server, server
+from bench.table import markdown, number
+from bench.targets import verdicts
+
+RESULTS = Path(__file__).resolve().parent / "results"
+console = Console()
+
+
+def main() -> None:
+    options = _options()
+    chosen = [row for row in rows(quick=options.quick, scale=options.scale) if row.key in (options.only or [row.key])]
+    if not chosen:
+        raise SystemExit(f"there is no such row; there are: {', '.join(row.key for row in rows())}")
+    with server() as its:
+        run = asyncio.run(everything(its, chosen, options.rounds))
+    _show(run)
+    name = options.name or ("quick" if options.quick else "latest")
+    run.save(RESULTS / f"{name}.json")
+    (RESULTS / f"{name}.md").write_text(markdown(run), "utf-8")
+    console.print(f"\nWritten: bench/results/{name}.json and {name}.md")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="two minutes: us, pgqueuer and plain SQL")
+    parser.add_argument("--only", nargs="*", metavar="ROW", help=f"some rows: {', '.join(row.key for row in rows())}")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="a part of the jobs, to try things out")
+    parser.add_argument("--name", help="of the result files (default: latest, or quick)")
+    return parser.parse_args()
+
+
+async def everything(its: Server, chosen: Sequence[Row], rounds: int) -> Run:
+    """Measure all rows. A contender that fails stands in its row with its error, and the run goes on."""
+    found = Run(datetime.now(UTC).isoformat(timespec="seconds"), machine.describe(), await its.describe(), rounds, [])
+    with _progress() as progress:
+        total = sum(len(row.entries) for row in chosen) * rounds
+        bar = progress.add_task("installing", total=total)
+        missing = _install({entry.contender for row in chosen for entry in row.entries})
+        for name, reason in missing.items():
+            progress.console.print(f"{name} takes no part: {reason}")
+        for row in chosen:
+            results = [(entry, Result(entry.name, _settings(entry), entry.jobs)) for entry in row.entries]
+            found.rows.append(
+                RowResult(row.key, row.title, row.unit, list(row.figures), [result for _, result in results])
+            )
+            for _ in range(rounds):
+                for entry, result in results:
+                    progress.update(bar, description=f"{row.key}: {entry.name}")
+                    await _measure(its, entry, result, missing)
+                    progress.advance(bar)
+    return found
+
+
+def _install(names: set[str]) -> dict[str, str]:
+    """Why some of them cannot take part."""
+    missing: dict[str, str] = {}
+    for name in CONTENDERS:
+        if name in names:
+            try:
+                CONTENDERS[name].install()
+            except ContenderFailed as error:
+                missing[name] = str(error)
+    return missing
+
+
+async def _measure(its: Server, entry: Entry, result: Result, missing: dict[str, str]) -> None:
+    if entry.contender in missing:
+        result.error = missing[entry.contender]
+    if result.error is not None:
+        return
+    try:
+        result.rounds.append(await entry.measure(its, entry))
+    except Exception as error:
+        result.error = f"{type(error).__name__}: {error}" if not isinstance(error, ContenderFailed) else str(error)
+
+
+def _settings(entry: Entry) -> str:
+    return ", ".join(filter(None, [CONTENDERS[entry.contender].settings, entry.settings]))
+
+
+def _show(run: Run) -> None:
+    for row in run.rows:
+        console.print(f"\n[bold]{row.title}[/] ({row.unit})")
+        for result in row.results:
+            figures = "  ".join(f"{number(result.median(figure)):>9}" for figure in row.figures)
+            console.print(f"  {figures}  {result.name}" + (f"  [red]{result.error}" if result.error else ""))
+        for verdict in verdicts(run):
+            if verdict.target.row == row.key:
+                console.print(f"  [{'green' if verdict.reached else 'yellow'}]{verdict}")
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description:<40}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        refresh_per_second=2,  # drawing takes processor time from what is measured
+        transient=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""The jobs of our own contender, and their handlers, by the work that is measured."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from bench.contenders.link import Line
+from queuert import Attempt, Chain, EntryJob, Handlers, Job
+
+COUNTERS = 1000
+"""Rows of the user table that handlers write to."""
+USER_TABLE = f"""
+CREATE TABLE counter (id integer PRIMARY KEY, value integer NOT NULL DEFAULT 0) WITH (fillfactor = 50);
+INSERT INTO counter SELECT n FROM generate_series(0, {COUNTERS - 1}) AS n
+"""
+UPDATE = "UPDATE counter SET value = value + 1 WHERE id = $1"
+
+
+class Order(EntryJob[None], name="order"):
+    order_id: int
+    who: str
+    amount: int
+
+
+class First(EntryJob[None, "Second"], name="first"):
+    order_id: int
+    who: str
+    amount: int
+
+
+class Second(Job[None, "Third"], name="second"):
+    order_id: int
+
+
+class Third(Job[None], name="third"):
+    order_id: int
+
+
+class Close(EntryJob[int], name="close"):
+    orders: list[Chain[Order]]
+
+
+def handlers_for(work: str, line: Line) -> Handlers[Any]:
+    handlers = Handlers[Any]()
+    if work == "chain":
+        _chain(handlers, line)
+    elif work == "fan-in":
+        _fan_in(handlers, line)
+    elif work == "pick-up":
+
+        @handlers.handles(Order)
+        async def begin(attempt: Attempt[Order]) -> None:
+            line.began[attempt.job.order_id] = time.monotonic()
+            line.done += 1
+    elif work == "complete":
+
+        @handlers.handles(Order)
+        async def write(attempt: Attempt[Order, Any]) -> None:
+            async with attempt.complete() as tx:
+                await tx.connection.execute(UPDATE, attempt.job.order_id % COUNTERS)
+            line.done += 1
+    elif work == "staged":
+
+        @handlers.handles(Order)
+        async def staged(attempt: Attempt[Order, Any]) -> None:
+            number = attempt.job.order_id % COUNTERS
+            async with attempt.prepare("staged") as tx:
+                await tx.connection.fetchval("SELECT value FROM counter WHERE id = $1", number)
+            async with attempt.complete() as tx:
+                await tx.connection.execute(UPDATE, number)
+            line.done += 1
+    else:
+
+        @handlers.handles(Order)
+        async def nothing(attempt: Attempt[Order]) -> None:  # noqa: ARG001
+            line.done += 1
+
+    return handlers
+
+
+def _chain(handlers: Handlers[Any], line: Line) -> None:
+    @handlers.handles(First)
+    async def first(attempt: Attempt[First]) -> Second:
+        return Second(order_id=attempt.job.order_id)
+
+    @handlers.handles(Second)
+    async def second(attempt: Attempt[Second]) -> Third:
+        return Third(order_id=attempt.job.order_id)
+
+    @handlers.handles(Third)
+    async def third(attempt: Attempt[Third]) -> None:  # noqa: ARG001
+        line.done += 1
+
+
+def _fan_in(handlers: Handlers[Any], line: Line) -> None:
+    @handlers.handles(Order)
+    async def order(attempt: Attempt[Order]) -> None:  # noqa: ARG001
+        line.done += 1
+
+    @handlers.handles(Close)
+    async def close(attempt: Attempt[Close]) -> int:
+        return len([one.output for one in attempt.job.orders])

@@ -1,0 +1,63 @@
+"""Peers are installed from their registries into environments of their own, under .bench/, and stay there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from bench.process import ContenderFailed
+
+ROOT = Path(__file__).resolve().parent.parent
+CACHE = ROOT / ".bench"
+PEERS = Path(__file__).resolve().parent / "peers"
+
+
+def python_environment(name: str) -> Path:
+    """The interpreter of an environment with what `peers/NAME.txt` pins."""
+    pins = PEERS / f"{name}.txt"
+    directory = _directory(name, pins)
+    interpreter = directory / "bin" / "python"
+    if not (directory / "complete").exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        _call([sys.executable, "-m", "venv", str(directory)])
+        _call([str(interpreter), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", str(pins)])
+        (directory / "complete").touch()
+    return interpreter
+
+
+def node_modules() -> Path:
+    """A node_modules with what `peers/package.json` pins."""
+    if not has_node():
+        raise ContenderFailed("Node is not installed")
+    package = PEERS / "package.json"
+    directory = _directory("node", package)
+    if not (directory / "complete").exists():
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        shutil.copy(package, directory)
+        _call(["npm", "install", "--no-package-lock", "--no-audit", "--no-fund", "--silent"], directory)
+        (directory / "complete").touch()
+    return directory / "node_modules"
+
+
+def has_node() -> bool:
+    return shutil.which("node") is not None and shutil.which("npm") is not None
+
+
+def _directory(name: str, pins: Path) -> Path:
+    """A new one for other pins or another interpreter."""
+    version = platform.python_version() if pins.suffix == ".txt" else ""
+    return CACHE / f"{name}-{hashlib.sha256(pins.read_bytes() + version.encode()).hexdigest()[:12]}"
+
+
+def _call(command: list[str], cwd: Path = ROOT) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = [line for line in (done.stderr + done.stdout).splitlines() if line.strip()]
+        raise ContenderFailed(f"not installed: {lines[-1] if lines else command[0]}")

@@ -1,0 +1,113 @@
+"""How each kind of work is measured. A measurement has a database of its own, and ends with figures by name."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.environments import ROOT
+from bench.process import ContenderFailed, Process
+from bench.roster import CONTENDERS
+from bench.server import Server, connection
+
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One contender in one row."""
+
+    contender: str
+    measure: Callable[[Server, Entry], Awaitable[Figures]]
+    jobs: int = 0
+    work: str = "drain"
+    processes: int = 1
+    options: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+    """Instead of the contender's name."""
+    settings: str = ""
+    """In addition to the contender's own."""
+
+    @property
+    def name(self) -> str:
+        return self.label or self.contender
+
+    def process(self, step: str, url: str, **changes: Any) -> Process:
+        task = {"step": step, "url": url, "work": self.work, "jobs": self.jobs, "options": dict(self.options)}
+        command, environment = CONTENDERS[self.contender].install()
+        return Process(command, environment, ROOT, {**task, **changes})
+
+    async def run(self, step: str, url: str, **changes: Any) -> dict[str, Any]:
+        async with self.process(step, url, **changes) as process:
+            return await process.result()
+
+
+async def drain(server: Server, entry: Entry) -> Figures:
+    """Jobs are stored, then workers start: the time until every one of them is settled."""
+    async with server.database() as url:
+        await entry.run("prepare", url)
+        await server.execute("VACUUM ANALYZE", url)
+        async with AsyncExitStack() as stack:
+            workers = [await stack.enter_async_context(entry.process("work", url)) for _ in range(entry.processes)]
+            for worker in workers:
+                await worker.ready()
+            watcher = await stack.enter_async_context(connection(url))
+            began = time.perf_counter()
+            for worker in workers:
+                worker.tell("go")
+            await _all_done(workers, entry.jobs)
+            while await watcher.fetchval(CONTENDERS[entry.contender].unsettled):  # noqa: ASYNC110
+                await asyncio.sleep(0.002)
+            seconds = time.perf_counter() - began
+            for worker in workers:
+                worker.tell("stop")
+            for worker in workers:
+                await worker.result()
+        return {"rate": entry.jobs / seconds}
+
+
+async def _all_done(workers: list[Process], jobs: int) -> None:
+    """Until as many handlers have ended as there are jobs."""
+    deadline = time.monotonic() + 300
+    news = asyncio.Event()
+    for worker in workers:
+        worker.news = news
+    while (done := sum(worker.done for worker in workers)) < jobs:
+        for worker in workers:
+            worker.check()
+        if time.monotonic() > deadline:
+            raise ContenderFailed(f"{done} of {jobs} jobs were done after 300 s")
+        news.clear()
+        try:
+            await asyncio.wait_for(news.wait(), 1)
+        except TimeoutError:
+            continue
+
+
+async def by_itself(server: Server, entry: Entry) -> Figures:
+    """The contender knows best when it is done. Nothing is stored before, unless it says so."""
+    async with server.database() as url:
+        await entry.run("prepare", url, jobs=entry.options.get("stored", 0))
+        await server.execute("VACUUM ANALYZE", url)
+        return {"rate": (await entry.run("measure", url))["rate"]}
+
+
+async def pick_up(server: Server, entry: Entry) -> Figures:
+    """One job at a time for a worker that has nothing to do: from the call that starts it until its handler begins."""
+    async with server.database() as url:
+        await entry.run("prepare", url, jobs=0)
+        async with entry.process("work", url) as worker:
+            await worker.ready()
+            worker.tell("go")
+            await asyncio.sleep(1)  # it shall be idle, and listen
+            started = (await entry.run("measure", url))["times"]
+            await _all_done([worker], entry.jobs)
+            worker.tell("stop")
+            began = (await worker.result())["began"]
+    waits = sorted(began[str(number)] - at for number, at in enumerate(started))
+    return {"p50": 1000 * statistics.median(waits), "p99": 1000 * waits[int(len(waits) * 0.99)]}

@@ -1,0 +1,69 @@
+"""The contenders: how each is started, and how one sees from outside that its jobs are settled."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.environments import ROOT, node_modules, python_environment
+
+HERE = Path(__file__).resolve().parent / "contenders"
+
+Start = tuple[Sequence[str], Mapping[str, str]]
+"""A command, and what it needs in its environment."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    settings: str
+    """How it is set up, for readers of the results."""
+    install: Callable[[], Start]
+    """Installs it if need be. Raises `ContenderFailed` with the reason if it cannot take part."""
+    unsettled: str = ""
+    """A query that answers whether a job is left that is not settled."""
+
+
+def _here(module: str) -> Callable[[], Start]:
+    return lambda: ([sys.executable, "-m", f"bench.contenders.{module}"], _environment())
+
+
+def _python(peer: str) -> Callable[[], Start]:
+    return lambda: ([str(python_environment(peer)), "-m", f"bench.contenders.{peer}"], _environment())
+
+
+def _node(script: str) -> Callable[[], Start]:
+    return lambda: (
+        ["node", str(HERE / script)],
+        {**_environment(), "NODE_PATH": str(node_modules()), "NODE_ENV": "production"},
+    )
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+OURS = "queuert"
+PLAIN = "plain SQL"
+
+CONTENDERS = {
+    contender.name: contender
+    for contender in (
+        Contender(
+            OURS,
+            "asyncpg, uvloop",
+            _here("queuert"),
+            "SELECT EXISTS (SELECT FROM queuert_ready) OR EXISTS (SELECT FROM queuert_running)",
+        ),
+        Contender(PLAIN, "asyncpg, uvloop, one process", _here("plain_sql")),
+        Contender(
+            "pgqueuer",
+            "asyncpg, uvloop, batch 500",
+            _python("pgqueuer"),
+            "SELECT EXISTS (SELECT FROM pgqueuer)",
+        ),
+    )
+}

@@ -1,0 +1,87 @@
+"""The PostgreSQL server of a run, and a database of its own for each measurement.
+
+The server is started from the binaries in a wheel, in a temporary directory, with fsync and synchronous_commit on;
+BENCH_POSTGRES_URL names another one, where databases are created by a role that may do so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+# The demo starts its server in the same way; examples are scripts and no package.
+sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
+from embedded_postgres import embedded_postgres
+
+ELSEWHERE = "BENCH_POSTGRES_URL"
+
+SETTINGS = {
+    "fsync": "on",
+    "synchronous_commit": "on",
+    "full_page_writes": "on",
+    "shared_buffers": "512MB",
+    "max_connections": "200",
+    # No checkpoint in the middle of a measurement: dropping the database before it has made one.
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "1h",
+}
+SHOWN = (*SETTINGS, "wal_level", "autovacuum", "jit")
+
+
+class Server:
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._numbers = itertools.count(1)
+
+    def url_of(self, database: str) -> str:
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc, f"/{database}", parts.query, ""))
+
+    @asynccontextmanager
+    async def database(self) -> AsyncGenerator[str]:
+        """The URL of a new, empty database. Dropping it makes a checkpoint: each measurement begins after one."""
+        name = f"queuert_bench_{os.getpid()}_{next(self._numbers)}"
+        await self.execute(f"CREATE DATABASE {name}")
+        try:
+            yield self.url_of(name)
+        finally:
+            await self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+    async def execute(self, statement: str, url: str | None = None) -> None:
+        async with connection(url or self.url) as one:
+            await one.execute(statement)
+
+    async def describe(self) -> dict[str, str]:
+        async with connection(self.url) as one:
+            version = await one.fetchval("SHOW server_version")
+            rows = await one.fetch(
+                "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY ($1)", list(SHOWN)
+            )
+        return {"version": version, **dict(sorted(map(tuple, rows)))}
+
+
+@asynccontextmanager
+async def connection(url: str) -> AsyncGenerator[Any]:
+    one = await asyncpg.connect(url)
+    try:
+        yield one
+    finally:
+        await one.close()
+
+
+@contextmanager
+def server() -> Generator[Server]:
+    elsewhere = os.environ.get(ELSEWHERE)
+    if elsewhere:
+        yield Server(elsewhere)
+        return
+    with embedded_postgres(SETTINGS) as url:
+        yield Server(url)

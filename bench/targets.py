@@ -1,0 +1,91 @@
+"""The ratios that are to be reached, computed within one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.results import Run
+from bench.roster import OURS, PLAIN
+
+Value = Callable[[Run], float | None]
+
+ONE_CLIENT = f"{PLAIN}, 100 at a time, 1 client"
+FOUR_CLIENTS = f"{PLAIN}, 100 at a time, 4 clients"
+SIXTEEN_CLIENTS = f"{PLAIN}, 1 at a time, 16 clients"
+
+
+@dataclass(frozen=True)
+class Target:
+    row: str
+    text: str
+    ours: Value
+    theirs: Value
+    wanted: float
+    at_most: bool = False
+    """The ratio shall not be larger, instead of not smaller."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    target: Target
+    ratio: float | None
+    """None: something that it takes was not measured."""
+
+    @property
+    def reached(self) -> bool | None:
+        if self.ratio is None:
+            return None
+        return self.ratio <= self.target.wanted if self.target.at_most else self.ratio >= self.target.wanted
+
+    def __str__(self) -> str:
+        sign = "≤" if self.target.at_most else "≥"
+        wanted = f"{sign} {self.target.wanted:g} × {self.target.text}"
+        if self.ratio is None:
+            return f"{wanted}: not measured"
+        return f"{wanted}: {self.ratio:.2f}, {'reached' if self.reached else 'not reached'}"
+
+
+def of(key: str, name: str, figure: str | None = None) -> Value:
+    return lambda run: run.median(key, name, figure)
+
+
+def best_peer(key: str, figure: str) -> Value:
+    """The smallest figure of all but us."""
+
+    def find(run: Run) -> float | None:
+        row = run.row(key)
+        found = [result.median(figure) for result in row.results if result.name != OURS] if row else []
+        return min((value for value in found if value is not None), default=None)
+
+    return find
+
+
+def _noop(run: Run) -> float | None:
+    return run.median("drain-1", OURS)
+
+
+TARGETS = [
+    Target("drain-1", "pgqueuer", _noop, of("drain-1", "pgqueuer"), 2),
+    Target("drain-1", "graphile-worker", _noop, of("drain-1", "graphile-worker"), 1),
+    Target("drain-1", ONE_CLIENT, _noop, of("drain-1", ONE_CLIENT), 0.7),
+    Target("drain-1", FOUR_CLIENTS, _noop, of("drain-1", FOUR_CLIENTS), 0.7),
+    Target("drain-2", "our one process", of("drain-2", OURS), _noop, 1.4),
+    Target("complete", SIXTEEN_CLIENTS, of("complete", OURS), of("drain-1", SIXTEEN_CLIENTS), 0.5),
+    Target("staged", SIXTEEN_CLIENTS, of("staged", OURS), of("drain-1", SIXTEEN_CLIENTS), 0.3),
+    Target("chain", "our no-op drain", of("chain", OURS), _noop, 0.3),
+    Target("start-one", "pgqueuer", of("start-one", OURS), of("start-one", "pgqueuer"), 1),
+    Target("start-bulk", "pgqueuer", of("start-bulk", OURS), of("start-bulk", "pgqueuer"), 1),
+    Target("pick-up", "the best peer, p50", of("pick-up", OURS, "p50"), best_peer("pick-up", "p50"), 1, at_most=True),
+    Target("pick-up", "the best peer, p99", of("pick-up", OURS, "p99"), best_peer("pick-up", "p99"), 1, at_most=True),
+]
+
+
+def verdicts(run: Run) -> list[Verdict]:
+    """Of the rows that were run."""
+    return [Verdict(target, _ratio(run, target)) for target in TARGETS if run.row(target.row) is not None]
+
+
+def _ratio(run: Run, target: Target) -> float | None:
+    ours, theirs = target.ours(run), target.theirs(run)
+    return ours / theirs if ours is not None and theirs else None

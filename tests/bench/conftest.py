@@ -1,0 +1,3 @@
+from tests.support.postgres import postgres
+
+__all__ = ["postgres"]

@@ -1,0 +1,87 @@
+"""What a run found is kept, compared, judged and shown as it was."""
+
+from pathlib import Path
+
+from bench.compare import compare
+from bench.results import Result, RowResult, Run
+from bench.table import markdown
+from bench.targets import TARGETS, verdicts
+
+MACHINE = {"processor": "a processor", "cores": "2", "memory": "8 GB", "system": "Linux", "python": "3.11"}
+SERVER = {"version": "18", "fsync": "on", "synchronous_commit": "on"}
+
+
+def a_result(name: str, *values: float, error: str | None = None) -> Result:
+    return Result(name, "as it comes", 100, [{"rate": value} for value in values], error)
+
+
+def a_run(*rows: RowResult) -> Run:
+    return Run("2026-01-02T03:04:05+00:00", MACHINE, SERVER, 3, list(rows))
+
+
+def a_row(key: str, *results: Result, figures: tuple[str, ...] = ("rate",), unit: str = "jobs/s") -> RowResult:
+    return RowResult(key, f"the work {key}", unit, list(figures), list(results))
+
+
+def test_a_run_comes_back_from_its_file(tmp_path: Path) -> None:
+    run = a_run(a_row("drain-1", a_result("queuert", 1.0, 2.0), a_result("pgqueuer", error="it broke")))
+
+    run.save(tmp_path / "deep" / "run.json")
+
+    assert Run.load(tmp_path / "deep" / "run.json") == run
+
+
+def test_the_median_of_the_rounds_counts_and_a_failed_contender_has_none() -> None:
+    run = a_run(a_row("drain-1", a_result("queuert", 10, 1000, 30), a_result("pgqueuer", 10, error="it broke")))
+
+    assert run.median("drain-1", "queuert") == 30
+    assert run.median("drain-1", "pgqueuer") is None
+    assert run.median("drain-1", "nobody") is None
+    assert run.median("no-such-row", "queuert") is None
+
+
+def test_ratios_are_reached_or_not_or_were_not_measured() -> None:
+    run = a_run(a_row("drain-1", a_result("queuert", 30_000), a_result("pgqueuer", 10_000)))
+
+    said = [str(verdict) for verdict in verdicts(run)]
+
+    assert "≥ 2 × pgqueuer: 3.00, reached" in said
+    assert "≥ 1 × graphile-worker: not measured" in said
+    run.rows[0].results[0].rounds = [{"rate": 19_999}]
+    assert "≥ 2 × pgqueuer: 2.00, not reached" in [str(verdict) for verdict in verdicts(run)]
+
+
+def test_where_less_is_better_the_best_peer_is_the_smallest() -> None:
+    fast, slow = ({"p50": 2.0, "p99": 4.0}, {"p50": 20.0, "p99": 40.0})
+    results = [Result("queuert", "", 1, [{"p50": 1.0, "p99": 8.0}])]
+    results += [Result("pgqueuer", "", 1, [slow]), Result("graphile-worker", "", 1, [fast])]
+    run = a_run(a_row("pick-up", *results, figures=("p50", "p99"), unit="ms"))
+
+    assert [(verdict.ratio, verdict.reached) for verdict in verdicts(run)] == [(0.5, True), (2.0, False)]
+
+
+def test_only_rows_that_were_run_are_judged() -> None:
+    assert verdicts(a_run()) == []
+    assert {target.row for target in TARGETS} > {"drain-1"}
+
+
+def test_the_table_shows_figures_errors_and_verdicts() -> None:
+    run = a_run(a_row("drain-1", a_result("queuert", 12_345.6), a_result("pgqueuer", error="no | such\nthing")))
+
+    table = markdown(run)
+
+    assert table.startswith("2026-01-02; a processor, 2 cores, 8 GB, Linux")
+    assert "**12,346** queuert" in table
+    assert "pgqueuer: failed (no \\| such thing)" in table
+    assert "≥ 2 × pgqueuer: not measured" in table
+    assert len({line.replace("\\|", "").count("|") for line in table.splitlines()[2:]}) == 1, "a row of another width"
+
+
+def test_comparing_shows_the_ratio_of_what_both_have() -> None:
+    before = a_run(a_row("drain-1", a_result("queuert", 100), a_result("pgqueuer", 50)))
+    after = a_run(
+        a_row("drain-1", a_result("queuert", 150), a_result("pgqueuer", error="it broke")),
+        a_row("drain-2", a_result("queuert", 200)),
+    )
+
+    assert compare(before, after).splitlines()[2:] == ["| the work drain-1 | queuert | 100 | 150 | 1.50 |"]

@@ -1,0 +1,53 @@
+"""A small run of our own contender, from end to end; and one that fails."""
+
+from bench.__main__ import everything
+from bench.measure import Entry, Figures, by_itself, drain, pick_up
+from bench.roster import OURS, PLAIN
+from bench.rows import Row, rows
+from bench.server import Server
+from tests.support.postgres import Databases
+
+
+async def test_our_contender_and_plain_sql_are_measured_in_one_run(postgres: Databases) -> None:
+    plain = Entry(PLAIN, by_itself, 200, options={"clients": 2, "batch": 10, "stored": 200})
+    drained = Row(
+        "drain-1", "drain", [Entry(OURS, drain, 200), Entry(OURS, drain, 200, processes=2, label="two"), plain]
+    )
+    picked_up = Row("pick-up", "pick-up", [Entry(OURS, pick_up, 5, work="pick-up")], ("p50", "p99"), "ms")
+
+    run = await everything(Server(postgres.url), [drained, picked_up], rounds=1)
+
+    assert [result.error for row in run.rows for result in row.results] == [None] * 4
+    assert [(run.median("drain-1", name) or 0) > 0 for name in (OURS, "two", PLAIN)] == [True] * 3
+    p50, p99 = (run.median("pick-up", OURS, figure) for figure in ("p50", "p99"))
+    assert p50 is not None
+    assert p99 is not None
+    assert 0 < p50 <= p99
+    assert run.server["synchronous_commit"] == "on"
+
+
+async def test_a_contender_that_fails_stands_in_its_row_and_the_run_goes_on(postgres: Databases) -> None:
+    async def fine(server: Server, entry: Entry) -> Figures:
+        return {"rate": 7.0}
+
+    bad = Entry(PLAIN, by_itself, 10, work="no-such-work")
+    row = Row("drain-1", "drain", [bad, Entry(OURS, fine, 1)])
+
+    run = await everything(Server(postgres.url), [row], rounds=2)
+
+    failed, worked = run.rows[0].results
+    assert failed.error is not None
+    assert "no-such-work" in failed.error
+    assert worked.error is None
+    assert worked.median("rate") == 7.0
+
+
+def test_rows_have_names_of_their_own_and_quick_ones_are_smaller() -> None:
+    full, quick = rows(), rows(quick=True)
+
+    assert len({row.key for row in full}) == len(full)
+    for row in full:
+        names = [entry.name for entry in row.entries]
+        assert len(set(names)) == len(names), row.key
+    sizes = {entry.name: entry.jobs for entry in full[0].entries}
+    assert all(entry.jobs <= sizes[entry.name] for entry in quick[0].entries)
