@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,7 +11,7 @@ import pytest
 from tests.support.jobs import JOBS, Greet, Nothing
 
 from queuert import InvalidArgument, SyncClient, TransactionMisused, TransactionRequired, connect_sync
-from queuert.adapters.in_process import InProcessHub, SyncInProcessNotify
+from queuert.adapters.in_process import SyncNoNotify
 from queuert.adapters.sqlite import SqliteOperations, SqliteProvider
 from queuert.adapters.sqlite.connecting import Database
 from queuert.jobs.registry import Registry
@@ -41,6 +41,15 @@ class Telling(SqliteProvider):
             work.flush()
 
 
+class Recording(SyncNoNotify):
+    def __init__(self, told: list[str]) -> None:
+        super().__init__()
+        self.told = told
+
+    def job_scheduled(self, types: Sequence[str]) -> None:
+        self.told.extend(types)
+
+
 @pytest.fixture
 def told() -> list[str]:
     return []
@@ -53,10 +62,8 @@ def provider(tmp_path: Path) -> Telling:
 
 @pytest.fixture
 def client(provider: Telling, told: list[str]) -> Iterator[SyncClient[sqlite3.Connection]]:
-    hub = InProcessHub()
-    hub.subscribe("job_scheduled", "test", told.append)
     state = SyncStateAdapter(SqliteOperations(), provider)
-    with SyncClient(state, SyncInProcessNotify(hub), Registry(JOBS)) as client:
+    with SyncClient(state, Recording(told), Registry(JOBS)) as client:
         yield client
 
 
