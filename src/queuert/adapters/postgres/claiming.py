@@ -23,10 +23,12 @@ class _BlockerColumns(msgspec.Struct):
 
 
 _blockers = msgspec.json.Decoder(list[_BlockerColumns])
+_marks = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
-    types = [(limit, place) for place, queue in enumerate(request.queues, 1) for limit in queue.types]
+    limits = [(limit, place) for place, queue in enumerate(request.queues, 1) for limit in queue.types]
+    types = [limit.name for limit, _ in limits]
     if not types:
         return ClaimResult([], more=False)
     members = [(place, name) for place, queue in enumerate(request.queues, 1) for name in dict.fromkeys(queue.members)]
@@ -34,19 +36,35 @@ def claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
         "claim.take",
         worker=request.worker,
         limit=max(0, request.limit),
-        types=[limit.name for limit, _ in types],
-        queues=[place for _, place in types],
-        limits=[limit.limit for limit, _ in types],
-        leases=[limit.lease for limit, _ in types],
+        types=types,
+        queues=[place for _, place in limits],
+        limits=[limit.limit for limit, _ in limits],
+        leases=[limit.lease for limit, _ in limits],
         queue_names=[queue.name for queue in request.queues],
         queue_priorities=[queue.priority for queue in request.queues],
         queue_caps=[queue.max_concurrency for queue in request.queues],
         member_queues=[place for place, _ in members],
         member_types=[name for _, name in members],
         cluster_cap=request.cluster_cap,
+        marks=_marks_of(store, types),
     )
     head = rows[0]
+    _remember(store, types, head[WIDTH + 3])
     return ClaimResult([_claimed(row) for row in rows[1:]], more=head[WIDTH], next_in=head[WIDTH + 1])
+
+
+def _marks_of(store: Store, names: list[str]) -> str | None:
+    found = {name: mark for name in names if (mark := store.marks.get(name)) is not None}
+    return msgspec.json.encode(found).decode() if found else None
+
+
+def _remember(store: Store, names: list[str], marks: str | None) -> None:
+    """None: an ordinary claim. The marks are the server's to read: it also knows when they are too old."""
+    if marks is not None:
+        store.marks.update(_marks.decode(marks))
+    elif store.marks:
+        for name in names:
+            store.marks.pop(name, None)
 
 
 def _claimed(row: Row) -> Claimed:

@@ -21,7 +21,7 @@ _INDEXES = (
 _FUNCTIONS = (
     "lock_in_flight", "lock_jobs", "land", "launch", "lock_current", "check_edges", "count_edges", "add_edges",
     "unblock", "blockers_of", "read_jobs", "read_chains", "next_available_in", "insert_jobs", "take_key",
-    "create_or_raise", "create_jobs", "promote", "change_room", "claim", "renew", "reap", "settle",
+    "create_or_raise", "create_jobs", "promote", "change_room", "marks", "claim", "renew", "reap", "settle",
     "get_jobs_locked", "get_chains_locked", "trigger", "retry", "chains_to_delete", "delete_chains",
 )  # fmt: skip
 _BODY = re.compile(r"(\$body\$.*?\$body\$)", re.DOTALL)
@@ -98,6 +98,7 @@ class Installation(msgspec.Struct, frozen=True):
             "lock_space": str(ADVISORY_SPACE),
             "lock_name": _in_string(f"{self.schema}/{self.prefix}/"),
             "token_name": f"'{_in_string(self.name('token'))}'",
+            "ready_key": f"'{_in_string(self.name('ready_pkey'))}'",
             "steady": STEADY,
             "is_first": FIRST.format("j"),
             "job_columns": rows.columns(),
@@ -150,14 +151,18 @@ def split_script(script: str) -> tuple[str, ...]:
 
 
 class Store:
-    """The statements of one installation."""
+    """The statements of one installation.
 
-    __slots__ = ("installation", "texts", "words")
+    `marks`: how far claims have come in each type, while dead index entries make it worth knowing (`{claim}`).
+    """
+
+    __slots__ = ("installation", "marks", "texts", "words")
 
     def __init__(self, installation: Installation) -> None:
         self.installation = installation
         self.texts = statements_for(installation)
         self.words = installation.words()
+        self.marks: dict[str, msgspec.Raw] = {}
 
     def __call__(self, name: str, **parameters: Any) -> PgStatement:
         """The named statement, ready to be yielded."""

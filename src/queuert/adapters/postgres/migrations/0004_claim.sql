@@ -1,15 +1,16 @@
 -- claim, renew, reap.
 
 -- Move what has fallen due from `later` to `ready`, the longest due first. Bounded for each type, so that a great many jobs that fall
--- due at one moment do not hold up one claim: the next claims move the rest. Rows that somebody holds are left.
-CREATE FUNCTION {promote}(p_types text[], p_limit bigint, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $body$
+-- due at one moment do not hold up one claim: the next claims move the rest. Rows that somebody holds are left. `p_since`: for each type,
+-- what was due by then has been looked at lately.
+CREATE FUNCTION {promote}(p_types text[], p_since timestamptz[], p_limit bigint, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $body$
 BEGIN
     WITH due AS (
         DELETE FROM {later} WHERE ctid = ANY (ARRAY(
-            SELECT l.ctid FROM unnest(p_types) AS asked (type_name)
+            SELECT l.ctid FROM unnest(p_types, p_since) AS asked (type_name, since)
             CROSS JOIN LATERAL (
                 SELECT e.ctid FROM {later} AS e
-                WHERE e.type_name = asked.type_name AND e.scheduled_at <= p_now
+                WHERE e.type_name = asked.type_name AND e.scheduled_at > coalesce(asked.since, '-infinity') AND e.scheduled_at <= p_now
                 ORDER BY e.scheduled_at, e.id LIMIT p_limit FOR UPDATE SKIP LOCKED
             ) AS l
         ))
@@ -30,12 +31,43 @@ BEGIN
     RETURN p_room;
 END $body$;
 
--- The first row is a head with `more` and `next_in`; the others are the jobs, in their order.
+-- Marks. The entries of claimed jobs stay at the head of the index for as long as somebody keeps an old snapshot, and every claim has to
+-- step over all of them. One that met many says how far it came in each type, and the next ones begin there: for ten times as long as it took,
+-- a second at most, and only as long as that fills their limit. So nothing waits while a worker is idle; but what comes in before a mark, a
+-- more urgent job for one, may see others go first for that time.
+--
+-- For each type: where to begin, what was due by then has been moved from `later`, and until when. A type of which nothing was taken
+-- begins at its first job (a little before it, in case its id changes hands), or behind everything if it has none.
+CREATE FUNCTION {marks}(
+    p_types text[], p_priorities integer[], p_times timestamptz[], p_ids uuid[], p_since timestamptz[], p_until timestamptz[],
+    p_now timestamptz
+) RETURNS text LANGUAGE plpgsql AS $body$
+DECLARE
+    v_until timestamptz := p_now + least(10 * ({clock} - p_now), interval '1 second');
+BEGIN
+    RETURN (
+        SELECT json_object_agg(m.name, json_build_array(
+            mark.priority, mark.time, mark.id, coalesce(m.since, p_now), coalesce(m.until, v_until)
+        ))
+        FROM unnest(p_types, p_priorities, p_times, p_ids, p_since, p_until) AS m (name, priority, time, id, since, until)
+        CROSS JOIN LATERAL (
+            SELECT m.priority, m.time, m.id::text WHERE m.time > '-infinity'
+            UNION ALL
+            (SELECT e.priority, e.scheduled_at, left(e.id::text, 24) || '000000000000' FROM {ready} AS e
+                WHERE e.type_name = m.name ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1)
+            UNION ALL
+            SELECT 2147483647, 'infinity', 'ffffffff-ffff-ffff-ffff-ffffffffffff'
+            LIMIT 1
+        ) AS mark (priority, time, id)
+    );
+END $body$;
+
+-- The first row is a head with `more`, `next_in` and, in the place of `blockers`, marks if there are any; the others are the jobs, in their order.
 -- `p_queues[i]` is the position of the queue that the type `p_types[i]` belongs to. Members are given as pairs of queue and type.
 CREATE FUNCTION {claim}(
     p_worker text, p_limit integer, p_types text[], p_queues integer[], p_limits integer[], p_leases double precision[],
     p_queue_names text[], p_queue_priorities integer[], p_queue_caps integer[], p_member_queues integer[],
-    p_member_types text[], p_cluster_cap integer
+    p_member_types text[], p_cluster_cap integer, p_marks text
 ) RETURNS TABLE ({claimed_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
@@ -53,6 +85,12 @@ DECLARE
     v_mark_priority integer[] := array_fill(-2147483648, ARRAY[v_number]);
     v_mark_time timestamptz[] := array_fill('-infinity'::timestamptz, ARRAY[v_number]);
     v_mark_id uuid[] := array_fill('00000000-0000-0000-0000-000000000000'::uuid, ARRAY[v_number]);
+    v_since timestamptz[] := array_fill(NULL::timestamptz, ARRAY[v_number]);
+    v_until timestamptz[] := v_since;
+    v_given json := p_marks;
+    v_mark json;
+    v_marked boolean := false;
+    v_pages bigint;
     v_window bigint;
     v_first boolean := true;
     v_places tid[];
@@ -97,7 +135,21 @@ BEGIN
         ) INTO v_room FROM unnest(p_queue_caps) WITH ORDINALITY AS q (cap, n);
     END IF;
     v_wanted := least(v_total, p_limit);
-    PERFORM {promote}(p_types, greatest(1000, p_limit), v_now);
+    IF v_given IS NOT NULL THEN
+        FOR v_type IN 1..v_number LOOP
+            v_mark := v_given -> p_types[v_type];
+            IF (v_mark ->> 4)::timestamptz > v_now THEN
+                v_marked := true;
+                v_mark_priority[v_type] := v_mark ->> 0;
+                v_mark_time[v_type] := v_mark ->> 1;
+                v_mark_id[v_type] := v_mark ->> 2;
+                v_since[v_type] := v_mark ->> 3;
+                v_until[v_type] := v_mark ->> 4;
+            END IF;
+        END LOOP;
+    END IF;
+    PERFORM {promote}(p_types, v_since, greatest(1000, p_limit), v_now);
+    v_pages := pg_stat_get_xact_blocks_fetched({ready_key}::regclass);
     IF NOT v_capped AND v_number = 1 AND p_limits[1] >= p_limit THEN
         -- One type and no cap: the head of the index is what we want.
         SELECT coalesce(array_agg(head.place), '{}'), coalesce(array_agg(head.id), '{}'), coalesce(array_agg(1), '{}'),
@@ -105,6 +157,7 @@ BEGIN
         INTO v_taken, v_found, v_types, v_priorities, v_times
         FROM (
             SELECT e.ctid AS place, e.priority, e.scheduled_at, e.id FROM {ready} AS e WHERE e.type_name = p_types[1]
+                AND (e.priority, e.scheduled_at, e.id) > (v_mark_priority[1], v_mark_time[1], v_mark_id[1])
             ORDER BY e.priority, e.scheduled_at, e.id LIMIT v_wanted FOR UPDATE SKIP LOCKED
         ) AS head;
         v_row := cardinality(v_found);
@@ -192,6 +245,7 @@ BEGIN
             v_window := least(greatest(v_window * 2, 20), greatest(p_limit, 1000));
         END LOOP;
     END IF;
+    v_pages := pg_stat_get_xact_blocks_fetched({ready_key}::regclass) - v_pages;
     IF cardinality(v_found) >= p_limit AND (p_cluster_cap IS NULL OR v_total > p_limit) THEN
         v_more := EXISTS (
             SELECT FROM unnest(p_types, p_queues, v_left, v_mark_priority, v_mark_time, v_mark_id)
@@ -203,22 +257,35 @@ BEGIN
             )
         );
     END IF;
-    IF NOT v_more THEN
-        SELECT min(due.scheduled_at) INTO v_next FROM unnest(p_types) AS asked (type_name)
-        CROSS JOIN LATERAL (
-            SELECT l.scheduled_at FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at > v_now
-            ORDER BY l.scheduled_at LIMIT 1
-        ) AS due;
+    IF cardinality(v_found) > 0 THEN
+        -- Rows of `ready` are never updated, and these are ours: they are still where we found them.
+        DELETE FROM {ready} WHERE ctid = ANY (v_taken);
+        INSERT INTO {running} (job_id, token, type_name, worker, leased_until, started_at)
+        SELECT f.id, nextval({token_name}), p_types[f.kind], p_worker, v_now + make_interval(secs => p_leases[f.kind]), v_now
+        FROM unnest(v_found, v_types) AS f (id, kind);
     END IF;
-    RETURN QUERY SELECT {no_columns}, v_more, extract(epoch FROM v_next - v_now)::double precision, NULL::boolean, NULL::text;
+    IF v_marked AND NOT v_more THEN
+        -- The rest from the beginning; if there is none, for the sake of the head alone.
+        RETURN QUERY SELECT * FROM {claim}(
+            p_worker, p_limit - cardinality(v_found), p_types, p_queues, v_left, p_leases, p_queue_names, p_queue_priorities,
+            p_queue_caps, p_member_queues, p_member_types, p_cluster_cap, NULL
+        );
+    ELSE
+        IF NOT v_more THEN
+            SELECT min(due.scheduled_at) INTO v_next FROM unnest(p_types) AS asked (type_name)
+            CROSS JOIN LATERAL (
+                SELECT l.scheduled_at FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at > v_now
+                ORDER BY l.scheduled_at LIMIT 1
+            ) AS due;
+        END IF;
+        -- Many pages for few entries: they are dead. The limits are far above what living ones take.
+        RETURN QUERY SELECT {no_columns}, v_more, extract(epoch FROM v_next - v_now)::double precision, NULL::boolean,
+            CASE WHEN v_marked OR v_pages > v_number * (20 + p_limit / 20)
+                THEN {marks}(p_types, v_mark_priority, v_mark_time, v_mark_id, v_since, v_until, v_now) END;
+    END IF;
     IF cardinality(v_found) = 0 THEN
         RETURN;
     END IF;
-    -- Rows of `ready` are never updated, and these are ours: they are still where we found them.
-    DELETE FROM {ready} WHERE ctid = ANY (v_taken);
-    INSERT INTO {running} (job_id, token, type_name, worker, leased_until, started_at)
-    SELECT f.id, nextval({token_name}), p_types[f.kind], p_worker, v_now + make_interval(secs => p_leases[f.kind]), v_now
-    FROM unnest(v_found, v_types) AS f (id, kind);
     RETURN QUERY
     SELECT {job_columns}, NULL::boolean, NULL::double precision, j.deadline IS NOT NULL AND j.deadline <= v_now,
         CASE WHEN j.blocker_count > 0 THEN (SELECT json_agg(b.* ORDER BY b.place)::text FROM {blockers_of}(j.id) AS b) END

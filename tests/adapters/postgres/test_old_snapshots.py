@@ -1,0 +1,195 @@
+"""Somebody keeps an old snapshot, so the entries of claimed jobs stay: claims must not pay for them for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import msgspec
+import psycopg
+import pytest
+from tests.adapters.postgres.scenes import Scene, Session, explain, open_scene, pages
+from tests.support.postgres import Databases
+
+from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.conformance.state.build import later, queue, request
+from queuert.model import Claimed, ClaimRequest
+
+DEAD = 12_000
+ONE = request(queue("a"), limit=10)
+TWO = request(queue("a", "b"), limit=10)
+CAPPED = request(queue("a", "b", max_concurrency=1000), limit=10)
+REQUESTS = {"one type": ONE, "two types": TWO, "capped": CAPPED}
+
+
+@pytest.fixture
+async def scene(postgres: Databases) -> AsyncIterator[Scene]:
+    async with open_scene(postgres) as scene:
+        yield scene
+
+
+async def pile_up(scene: Scene, *types: str) -> Session:
+    """Entries of jobs that are gone, before all others; they stay until this session ends its transaction."""
+    keeper = await scene.session()
+    await keeper.begin("repeatable_read")
+    for name in types:
+        scene.watch(
+            f"INSERT INTO queuert_ready SELECT '{name}', 100, now() - interval '1 hour', gen_random_uuid() "
+            f"FROM generate_series(1, {DEAD})"
+        )
+    scene.watch("DELETE FROM queuert_ready WHERE scheduled_at < now() - interval '30 minutes'")
+    return keeper
+
+
+async def marked(scene: Scene, wanted: ClaimRequest = ONE) -> list[Claimed]:
+    """A claim that goes through all of them, and remembers it."""
+    await pile_up(scene, "a")
+    await scene.new(*["a"] * 10)
+    return await claim(scene, wanted)
+
+
+async def claim(scene: Scene, wanted: ClaimRequest = ONE) -> list[Claimed]:
+    """A claim whose marks are good for as long as the test takes."""
+    claimed = await scene.claim(wanted)
+    assert scene.operations.store.marks
+    until(scene, "1 hour")
+    return claimed
+
+
+def until(scene: Scene, delay: str) -> None:
+    (moment,) = scene.watch("SELECT (now() + %s::interval)::text", delay)
+    marks = scene.operations.store.marks
+    for name, mark in marks.items():
+        marks[name] = msgspec.Raw(json.dumps([*json.loads(bytes(mark))[:4], moment]))
+
+
+def ids(claimed: list[Claimed]) -> list[str]:
+    return [each.job.id for each in claimed]
+
+
+def cost(scene: Scene, wanted: ClaimRequest) -> int:
+    """The pages that a claim touches, with the marks there are; it is undone."""
+    command = next(scene.operations.claim(wanted))
+    found = 0
+    with psycopg.connect(scene.url) as connection:
+        for _ in range(2):  # the first time it also reads the catalogue
+            found = pages(explain(connection, command.text, command.values))
+            connection.rollback()
+    return found
+
+
+@pytest.mark.parametrize("wanted", REQUESTS.values(), ids=REQUESTS)
+async def test_only_one_claim_in_a_second_steps_over_the_dead(scene: Scene, wanted: ClaimRequest) -> None:
+    await scene.new(*["a"] * 60, *["b"] * 60)
+    before = cost(scene, wanted)
+    await pile_up(scene, "a", "b")
+    assert cost(scene, wanted) > before + 100
+    for _ in range(3):
+        assert len(await claim(scene, wanted)) == 10
+        assert cost(scene, wanted) <= before + 20
+
+
+async def test_an_ordinary_claim_leaves_no_mark(scene: Scene) -> None:
+    """Then the order is the order, whatever comes in."""
+    await scene.new(*["a"] * 1000)
+    for _ in range(50):
+        assert len(await scene.claim(ONE)) == 10
+    assert scene.operations.store.marks == {}
+
+
+async def test_nothing_waits_while_there_is_room(scene: Scene) -> None:
+    await marked(scene)
+    behind = await scene.new(*["a"] * 4)
+    before = [*await scene.new("a", priority=1), *await scene.new("a", schedule=later(-1800))]
+    due = await scene.new("a", schedule=later(0.001))
+    scene.watch("SELECT pg_sleep(0.002)")
+    assert sorted(ids(await scene.claim(ONE))) == sorted([*behind, *before, *due])
+
+
+@pytest.mark.parametrize("how", ["given back", "held by somebody at first", "not due yet at first"])
+async def test_nothing_is_lost_before_a_mark(scene: Scene, how: str) -> None:
+    if how == "not due yet at first":
+        (lost,) = await scene.new("a", schedule=later())
+        await marked(scene)
+        for table in ("later", "job"):
+            scene.watch(f"UPDATE queuert_{table} SET scheduled_at = now() - interval '1 minute' WHERE id = '{lost}'")
+    elif how == "given back":
+        claimed = await marked(scene)
+        lost = claimed[0].job.id
+        scene.watch("UPDATE queuert_running SET leased_until = now() WHERE job_id = %s", lost)
+        await scene.run(scene.operations.reap(["a"], [], 1, b"{}"))
+    else:
+        (lost,) = await scene.new("a", schedule=later(-60))
+        user = await (await scene.session()).begin()
+        await user.lock(lost)
+        await marked(scene)
+        await user.rollback()
+    assert lost in ids(await scene.claim(ONE))
+
+
+@pytest.mark.parametrize("waiting", [0, 1], ids=["nothing", "one"])
+async def test_more_is_told_truly(scene: Scene, waiting: int) -> None:
+    await marked(scene)
+    await scene.new(*["a"] * 10)
+    before = [await scene.new("a", priority=1) for _ in range(waiting)]
+    result = await scene.run(scene.operations.claim(ONE))
+    assert (len(result.jobs), result.more) == (10, bool(before))
+
+
+async def test_what_is_urgent_waits_a_second_at_most(scene: Scene) -> None:
+    await pile_up(scene, "a")
+    await scene.new(*["a"] * 40)
+    await scene.claim(ONE)
+    (mark,) = scene.operations.store.marks.values()
+    *_, since, end = json.loads(bytes(mark))
+    assert scene.watch("SELECT %s::timestamptz - %s::timestamptz <= '1 s'", end, since) == [True]
+    until(scene, "1 hour")
+    (urgent,) = await scene.new("a", priority=1)
+    assert urgent not in ids(await scene.claim(ONE))
+    until(scene, "0 s")
+    assert urgent in ids(await scene.claim(ONE))
+
+
+async def test_when_the_snapshot_is_gone_so_are_the_marks(scene: Scene) -> None:
+    keeper = await pile_up(scene, "a")
+    await scene.new(*["a"] * 30)
+    await scene.claim(ONE)
+    assert scene.operations.store.marks
+    await keeper.rollback()
+    scene.watch("VACUUM queuert_ready")
+    until(scene, "0 s")
+    await scene.claim(ONE)
+    assert scene.operations.store.marks == {}
+
+
+async def test_limits_hold_on_both_sides_of_a_mark(scene: Scene) -> None:
+    """Three may run: one does, one is claimed from behind the mark, and of the two before it one."""
+    capped = request(queue("a", max_concurrency=3), limit=10)
+    await pile_up(scene, "a")
+    (running,) = await scene.new("a")
+    assert ids(await scene.claim(capped)) == [running]
+    assert scene.operations.store.marks
+    (behind,) = await scene.new("a")
+    before = await scene.new("a", "a", priority=1)
+    assert sorted(ids(await scene.claim(capped))) == sorted([behind, min(before)])
+    assert await scene.claim(capped) == []
+
+
+async def test_nothing_is_claimed_twice(scene: Scene) -> None:
+    """Eight workers, each with its own marks, while jobs of all priorities come in."""
+    await pile_up(scene, "a", "b")
+    created = await scene.new(*["a", "b"] * 50)
+    seen: list[str] = []
+
+    async def work(number: int) -> None:
+        mine = PostgresOperations()
+        for turn in range(12):
+            created.extend(await scene.new("a", "b", priority=50 + 10 * ((number + turn) % 8)))
+            found = await scene.run(mine.claim(request(queue("a", "b"), limit=4)))
+            seen.extend(ids(found.jobs))
+
+    await asyncio.gather(*(work(number) for number in range(8)))
+    while found := await scene.claim(TWO):
+        seen.extend(ids(found))
+    assert sorted(seen) == sorted(created)
