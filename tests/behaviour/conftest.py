@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from tests.conformance.postgres_harness import database, empty
+from tests.support.redis import redis_url
 
 import queuert
-from queuert import Client, EntryJob, Transaction
+from queuert import Client, EntryJob, SyncClient, Transaction
 
-Channel = Literal["in-process", "postgres"] | None
+STATES = ("memory", "sqlite", "postgres")
+CHANNELS = ("in-process", "postgres", "redis", None)
+HINTS = ("in-process", "redis")
+"""Channels that keep wake hints."""
 
-PAIRS: list[tuple[str, Channel]] = [
-    ("memory", "in-process"),
-    ("memory", None),
-    ("sqlite", "in-process"),
-    ("sqlite", None),
-    ("postgres", "postgres"),
-    ("postgres", None),
-]
+PAIRS = [(state, notify) for state in STATES for notify in CHANNELS]
+IN_TEST = [("memory", None), ("sqlite", "in-process"), ("postgres", "postgres"), ("memory", "redis")]
+"""`make test` has each database and each channel at least once; `make soak` runs every pair."""
 
 
 class Entry(EntryJob[None], name="ledger-entry"):
@@ -37,9 +36,10 @@ class Entry(EntryJob[None], name="ledger-entry"):
 class Setting:
     """A database and a channel, and clients on them."""
 
-    def __init__(self, state: str, notify: Channel, directory: Path) -> None:
+    def __init__(self, state: str, notify: str | None, directory: Path) -> None:
         self.state = state
-        self.notify: Channel = notify
+        self.notify = notify
+        self._channel = _channel(state, notify)
         if state == "memory":
             self.url = f"memory://{uuid4()}"
         elif state == "sqlite":
@@ -50,14 +50,29 @@ class Setting:
 
     def connect(self, jobs: Iterable[Any], **options: Any) -> Client[Any]:
         """A client, to be entered. Several of them share the database and the channel."""
+        return queuert.connect(self.url, jobs=[*jobs, Entry], **self._options(options))
+
+    def connect_sync(self, jobs: Iterable[Any], **options: Any) -> SyncClient[Any]:
+        return queuert.connect_sync(self.url, jobs=[*jobs, Entry], **self._options(options))
+
+    def _options(self, options: dict[str, Any]) -> dict[str, Any]:
         # Without a channel, waiters must not make the tests slow.
-        options = {"poll_interval": 0.02, **({"busy_timeout": 30} if self.state == "sqlite" else {}), **options}
-        return queuert.connect(self.url, jobs=[*jobs, Entry], notify=self.notify, **options)
+        defaults: dict[str, Any] = {"poll_interval": 0.02, **({"busy_timeout": 30} if self.state == "sqlite" else {})}
+        return {**defaults, **self._channel, **options}
 
     @property
     def poll_interval(self) -> float:
         """For workers: long where a notification must be what wakes them, short where there is none."""
         return 30.0 if self.notify else 0.02
+
+
+def _channel(state: str, notify: str | None) -> dict[str, Any]:
+    """What `connect` is told of the channel. On a broker, each setting has names of its own."""
+    if notify == "redis":
+        return {"notify": redis_url(), "notify_prefix": f"test-{uuid4()}"}
+    if notify == "postgres" and state != "postgres":
+        return {"notify": database(), "notify_prefix": f"t{uuid4()}:"}
+    return {"notify": notify}
 
 
 async def write(client: Client[Any], tx: Transaction[Any], text: str) -> None:
@@ -77,16 +92,12 @@ async def ledger(client: Client[Any]) -> list[str]:
         cursor = page.next_cursor
 
 
-IN_SOAK = [("memory", "in-process"), ("sqlite", None), ("postgres", None)]
-"""Left to `make soak`, which runs every pair: `make test` has each database once, two of them with a channel."""
-
-
 @pytest.fixture(
     params=[
         pytest.param(
             (state, notify),
             id=f"{state}+{notify or 'polling'}",
-            marks=[pytest.mark.soak] if (state, notify) in IN_SOAK else [],
+            marks=[] if (state, notify) in IN_TEST else [pytest.mark.soak],
         )
         for state, notify in PAIRS
     ]

@@ -8,14 +8,12 @@ a test has for itself, to stop and restart it.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import itertools
 import os
 import pwd
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Generator, Iterator, Mapping
@@ -29,6 +27,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 import pytest
 from psycopg import sql
+from tests.support.servers import die_with_us
 
 ELSEWHERE = "QUEUERT_TEST_POSTGRES_URL"
 
@@ -151,7 +150,7 @@ class PostgresServer(Databases):
         command = [self._path("postgres"), "-D", str(self._data), "-k", str(self._directory), *options]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=_die_with_us, **self._as_user()
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_us, **self._as_user()
             )
         self._wait_until_ready()
 
@@ -218,13 +217,6 @@ class PostgresServer(Databases):
         if self._user is None:
             return common
         return {**common, "user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
-
-
-def _die_with_us() -> None:
-    """In the child: if the tests are killed, the server is told to stop."""
-    if sys.platform == "linux":
-        set_parent_death_signal = 1
-        ctypes.CDLL(None).prctl(set_parent_death_signal, signal.SIGINT)
 
 
 @cache

@@ -11,7 +11,7 @@ from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.errors import InvalidArgument
 from queuert.jobs.registry import JobsItem, Registry
-from queuert.wiring import embedded, postgres
+from queuert.wiring import brokers, embedded, postgres
 from queuert.wiring.options import ClientOptions, check_names, client_options
 
 __all__ = ["ClientOptions", "connect", "connect_sync"]
@@ -25,14 +25,16 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
     `sqlite:///jobs.db` is a file in the current directory, `sqlite:////var/lib/app/jobs.db` one with an absolute path,
     `sqlite+aiosqlite:///jobs.db` the same with connections of aiosqlite;
     `memory://` is a database of its own, `memory://name` one that all clients of this process with that name share.
+    `notify="redis://host"` has workers and waiters woken through Redis, whatever the database.
     `jobs` are job classes, `JobTypes` slices or modules; what they continue with or wait for is pulled in.
     """
     scheme = _scheme(url, options)
     database = postgres if scheme in postgres.SCHEMES else embedded
     settings = client_options(options)
     registry = Registry(jobs, codecs=options.get("codecs", ()))
-    state, notify = database.parts(url, options)
-    return Client(state, notify, registry, **settings)
+    channel = brokers.broker(options)
+    state, notify = database.parts(url, brokers.without(channel, options))
+    return Client(state, channel or notify, registry, **settings)
 
 
 def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptions]) -> SyncClient[Any]:
@@ -41,8 +43,9 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
     database = postgres if scheme in postgres.SCHEMES else embedded
     settings = client_options(options)
     registry = Registry(jobs, codecs=options.get("codecs", ()))
-    state, notify = database.sync_parts(url, options)
-    return SyncClient(state, notify, registry, **settings)
+    channel = brokers.sync_broker(options)
+    state, notify = database.sync_parts(url, brokers.without(channel, options))
+    return SyncClient(state, channel or notify, registry, **settings)
 
 
 def _scheme(url: str, options: ClientOptions) -> str:

@@ -74,7 +74,7 @@ class _Target:
         self.busy_timeout = seconds(options.get("busy_timeout", 5.0), "busy_timeout")
         notify = options.get("notify", "in-process")
         if notify not in ("in-process", None):
-            raise InvalidArgument(f"notify must be 'in-process' or None for this database, got {notify!r}")
+            raise InvalidArgument(f"here notify must be 'in-process', a broker's URL or None, got {notify!r}")
         self.hub: InProcessHub | None = None
         if notify is not None:
             self.hub = hub_for(None if key is None else f"{key}#{self.table_prefix}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar
 from weakref import WeakValueDictionary
 
 from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify, SyncInProcessNotify, SyncNoNotify
@@ -22,9 +22,11 @@ class ClientOptions(TypedDict, total=False):
 
     codecs: Sequence[Codec]
     """For types that msgspec does not know (see `Codec`)."""
-    notify: Literal["postgres", "in-process"] | None
-    """How workers and waiters are woken early: by PostgreSQL, where that is the database, or else within this process.
-    None: they only poll."""
+    notify: str | None
+    """How workers and waiters are woken early: by `"postgres"`, where that is the database, or else `"in-process"`;
+    or through a broker, by its URL: `redis://host`, `postgresql://host/database`. None: they only poll."""
+    notify_prefix: str
+    """Brokers: what channels and keys begin with (default: `queuert`). Databases that share a broker need one each."""
     poll_interval: Duration
     """How often `wait` looks for itself, in case a notification was lost (default: 1 s)."""
     migrate: bool

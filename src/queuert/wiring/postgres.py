@@ -51,6 +51,20 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
     return state, sync_within_process(hub_for(target.key) if target.notify else None)
 
 
+def broker(url: str, *, prefix: str | None = None) -> NotifyAdapter:
+    """PostgreSQL for the notifications of another database."""
+    plain, driver = _plain(url, "notify"), SCHEMES[url.partition(":")[0]] or _installed_driver()
+    _require(driver)
+    make: Any = adapter.psycopg_notify if driver == "psycopg" else adapter.asyncpg_notify
+    made: NotifyAdapter = make(plain, channel_prefix=prefix)
+    return made
+
+
+def sync_broker(url: str, *, prefix: str | None = None) -> SyncNotifyAdapter:
+    _require("psycopg")
+    return adapter.sync_psycopg_notify(_plain(url, "notify"), channel_prefix=prefix)
+
+
 class _Target:
     """A URL and the options that go with it, checked and taken apart."""
 
@@ -66,7 +80,7 @@ class _Target:
         self.prepare = options.get("prepare", True)
         self.notify = options.get("notify", "postgres")
         if self.notify not in ("postgres", "in-process", None):
-            raise InvalidArgument(f"notify must be 'postgres', 'in-process' or None, got {self.notify!r}")
+            raise InvalidArgument(f"notify must be 'postgres', 'in-process', a broker's URL, None; got {self.notify!r}")
         self.key = f"{self.url}#{self.tables['schema']}.{self.tables['table_prefix']}"
 
 

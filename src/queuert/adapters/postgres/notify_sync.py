@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-import selectors
-import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import Connection
 
+from queuert.adapters.broadcast.bell import Bell
 from queuert.adapters.broadcast.listener import OnMessage
 from queuert.adapters.broadcast.messages import Topic
 from queuert.adapters.broadcast.notify_sync import SyncBroadcastNotify
@@ -63,21 +61,14 @@ def _open_link(url: str, statement: str, on_message: OnMessage) -> SyncPsycopgLi
 
 
 class SyncPsycopgLink:
-    """It waits on the socket itself, and on a bell that another thread can ring."""
-
     def __init__(self, connection: Connection[Any], on_message: OnMessage) -> None:
         self._connection = connection
         self._on_message = on_message
         self._asked = False
-        self._bell, self._rung = socket.socketpair()
-        self._bell.settimeout(0)
-        self._rung.settimeout(0)
+        self._bell = Bell()
 
     def receive(self, timeout: float) -> bool:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._rung, selectors.EVENT_READ)
-            selector.register(self._connection.pgconn.socket, selectors.EVENT_READ)
-            in_time = bool(selector.select(timeout))
+        in_time = self._bell.wait(self._connection.pgconn.socket, timeout)
         for message in read_messages(self._connection):
             self._on_message(message.relname.decode(), message.extra)
         if self._asked:
@@ -89,13 +80,11 @@ class SyncPsycopgLink:
         self._asked = True
 
     def interrupt(self) -> None:
-        with contextlib.suppress(OSError):  # full, which will do
-            self._bell.send(b"!")
+        self._bell.ring()
 
     def close(self) -> None:
         self._connection.close()
         self._bell.close()
-        self._rung.close()
 
 
 if TYPE_CHECKING:
