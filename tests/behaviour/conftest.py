@@ -16,11 +16,11 @@ from queuert import Client, EntryJob, SyncClient, Transaction
 
 STATES = ("memory", "sqlite", "postgres")
 CHANNELS = ("in-process", "postgres", "redis", None)
-HINTS = ("in-process", "redis")
+HINTS = ("in-process", "sqlite", "redis")
 """Channels that keep wake hints."""
 
-PAIRS = [(state, notify) for state in STATES for notify in CHANNELS]
-IN_TEST = [("memory", None), ("sqlite", "in-process"), ("postgres", "postgres"), ("memory", "redis")]
+PAIRS = [("sqlite", "sqlite"), *((state, notify) for state in STATES for notify in CHANNELS)]
+IN_TEST = [("memory", None), ("sqlite", "sqlite"), ("postgres", "postgres"), ("memory", "redis")]
 """`make test` has each database and each channel at least once; `make soak` runs every pair."""
 
 

@@ -25,7 +25,8 @@ class Statements:
         return len(self.texts) or self.points.statements
 
     def trace(self, text: str) -> None:
-        if not text.startswith("--"):  # what a statement sets off inside SQLite
+        # "--": what a statement sets off inside SQLite. The other one is the watch's: it reads a number, no page.
+        if not text.startswith(("--", "PRAGMA data_version")):
             self.texts.append(text)
 
 

@@ -23,6 +23,14 @@ class InProcessHub:
         self._mutex = threading.Lock()
         self._hints: dict[str, int] = {}
 
+    def subscribe(self, topic: Topic, callback: Callback) -> object:
+        """Who listens; active when this returns."""
+        return self.subscriptions.add(topic, callback)
+
+    def unsubscribe(self, subscription: object) -> None:
+        """A second time does nothing."""
+        self.subscriptions.remove(subscription)
+
     def publish(self, topic: Topic, values: Sequence[str]) -> None:
         for value in values:
             self.subscriptions.call(topic, value)
@@ -69,7 +77,7 @@ class _Member(_Closable):
 
     def _listen(self, topic: Topic, callback: Callback) -> SyncDispose:
         self._check_open()
-        subscription = self.hub.subscriptions.add(topic, callback)
+        subscription = self.hub.subscribe(topic, callback)
         self._subscriptions.add(subscription)
         if self._closed:  # by another thread, which may have missed this one
             self._end(subscription)
@@ -78,7 +86,7 @@ class _Member(_Closable):
 
     def _end(self, subscription: object) -> None:
         self._subscriptions.discard(subscription)
-        self.hub.subscriptions.remove(subscription)
+        self.hub.unsubscribe(subscription)
 
     def _close(self) -> None:
         self._closed = True

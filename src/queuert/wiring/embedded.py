@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from queuert.adapters.in_process import InProcessHub
 from queuert.adapters.memory import MemoryStore, memory_state, sync_memory_state
-from queuert.adapters.sqlite import aiosqlite_state, sqlite_state, sync_sqlite_state
+from queuert.adapters.sqlite import SqliteHub, aiosqlite_state, sqlite_state, sync_sqlite_state
 from queuert.errors import InvalidArgument
 from queuert.model import seconds
 from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
@@ -28,6 +28,7 @@ from queuert.wiring.options import (
 SCHEMES = ("sqlite", "sqlite+aiosqlite", "memory")
 
 _stores: WeakValueDictionary[str, MemoryStore] = WeakValueDictionary()
+_sqlite_hubs: WeakValueDictionary[str, SqliteHub] = WeakValueDictionary()
 
 
 def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAdapter]:
@@ -36,7 +37,7 @@ def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAd
         state: Any = memory_state(target.store)
     else:
         make: Any = _require_aiosqlite() if target.aiosqlite else sqlite_state
-        state = make(target.path, table_prefix=target.table_prefix, busy_timeout=target.busy_timeout)
+        state = make(target.path, **target.tables)
     return state, within_process(target.hub)
 
 
@@ -47,7 +48,7 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
     elif target.aiosqlite:
         raise InvalidArgument("aiosqlite has no sync connections: connect_sync() takes sqlite:///file.db")
     else:
-        state = sync_sqlite_state(target.path, table_prefix=target.table_prefix, busy_timeout=target.busy_timeout)
+        state = sync_sqlite_state(target.path, **target.tables)
     return state, sync_within_process(target.hub)
 
 
@@ -70,14 +71,20 @@ class _Target:
         else:
             self.path = _sqlite_path(url.replace("sqlite+aiosqlite:", "sqlite:", 1))
             key = str(self.path.absolute())
-        self.table_prefix = options.get("table_prefix", "queuert_")
-        self.busy_timeout = seconds(options.get("busy_timeout", 5.0), "busy_timeout")
-        notify = options.get("notify", "in-process")
-        if notify not in ("in-process", None):
-            raise InvalidArgument(f"here notify must be 'in-process', a broker's URL or None, got {notify!r}")
+        prefix = options.get("table_prefix", "queuert_")
+        busy_timeout = seconds(options.get("busy_timeout", 5.0), "busy_timeout")
+        names = ("in-process", None) if self.path is None else ("sqlite", "in-process", None)
+        notify = options.get("notify", names[0])
+        if notify not in names:
+            known = ", ".join(repr(name) for name in names if name)
+            raise InvalidArgument(f"here notify must be {known}, a broker's URL or None, got {notify!r}")
         self.hub: InProcessHub | None = None
-        if notify is not None:
-            self.hub = hub_for(None if key is None else f"{key}#{self.table_prefix}")
+        watched: SqliteHub | None = None
+        if notify == "sqlite":
+            self.hub = watched = shared(_sqlite_hubs, f"{key}#{prefix}", lambda: SqliteHub(str(self.path)))
+        elif notify is not None:
+            self.hub = hub_for(None if key is None else f"{key}#{prefix}")
+        self.tables: dict[str, Any] = {"table_prefix": prefix, "busy_timeout": busy_timeout, "hub": watched}
 
 
 def _sqlite_path(url: str) -> Path:

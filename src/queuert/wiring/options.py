@@ -23,8 +23,9 @@ class ClientOptions(TypedDict, total=False):
     codecs: Sequence[Codec]
     """For types that msgspec does not know (see `Codec`)."""
     notify: str | None
-    """How workers and waiters are woken early: by `"postgres"`, where that is the database, or else `"in-process"`;
-    or through a broker, by its URL: `redis://host`, `postgresql://host/database`. None: they only poll."""
+    """How workers and waiters are woken early: by `"postgres"` or `"sqlite"`, where that is the database, or else
+    `"in-process"`; or through a broker, by its URL: `redis://host`, `postgresql://host/database`. None: they only
+    poll."""
     notify_prefix: str
     """Brokers: what channels and keys begin with (default: `queuert`). Databases that share a broker need one each."""
     poll_interval: Duration

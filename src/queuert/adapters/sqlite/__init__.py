@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from queuert.adapters.sqlite.async_provider import AsyncSqliteProvider
 from queuert.adapters.sqlite.connecting import Database
+from queuert.adapters.sqlite.hub import SqliteHub
 from queuert.adapters.sqlite.operations import SqliteOperations
 from queuert.adapters.sqlite.provider import SqliteProvider
 from queuert.adapters.sqlite.store import Clock
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncSqliteProvider",
+    "SqliteHub",
     "SqliteOperations",
     "SqliteProvider",
     "aiosqlite_state",
@@ -31,19 +33,30 @@ __all__ = [
 
 
 def sqlite_state(
-    path: str | Path, *, table_prefix: str = "queuert_", busy_timeout: float = 5.0, clock: Clock | None = None
+    path: str | Path,
+    *,
+    table_prefix: str = "queuert_",
+    busy_timeout: float = 5.0,
+    clock: Clock | None = None,
+    hub: SqliteHub | None = None,
 ) -> StateAdapter[sqlite3.Connection]:
     """State in a SQLite file for an async client. `busy_timeout`: seconds to wait for the write lock.
 
-    Adapters with different prefixes do not see each other's jobs. `clock` stands in for the host's clock.
+    Adapters with different prefixes do not see each other's jobs. `clock` stands in for the host's clock. `hub`: a
+    `SqliteHub`, the one of the notify adapter. It then knows which commits are ours, and which another process's.
     """
-    database = Database(path, busy_timeout)
+    database = Database(path, busy_timeout, hub)
     operations = SqliteOperations(table_prefix, clock)
     return StateAdapter(operations, AsyncSqliteProvider(database), SqliteProvider(database))
 
 
 def aiosqlite_state(
-    path: str | Path, *, table_prefix: str = "queuert_", busy_timeout: float = 5.0, clock: Clock | None = None
+    path: str | Path,
+    *,
+    table_prefix: str = "queuert_",
+    busy_timeout: float = 5.0,
+    clock: Clock | None = None,
+    hub: SqliteHub | None = None,
 ) -> StateAdapter[aiosqlite.Connection]:
     """`sqlite_state` with aiosqlite: its connections are what transactions run on, and what can be joined.
 
@@ -51,13 +64,18 @@ def aiosqlite_state(
     """
     from queuert.adapters.sqlite.aiosqlite_provider import AiosqliteProvider
 
-    database = Database(path, busy_timeout)
+    database = Database(path, busy_timeout, hub)
     sync: Any = SqliteProvider(database)
     return StateAdapter(SqliteOperations(table_prefix, clock), AiosqliteProvider(database), sync)
 
 
 def sync_sqlite_state(
-    path: str | Path, *, table_prefix: str = "queuert_", busy_timeout: float = 5.0, clock: Clock | None = None
+    path: str | Path,
+    *,
+    table_prefix: str = "queuert_",
+    busy_timeout: float = 5.0,
+    clock: Clock | None = None,
+    hub: SqliteHub | None = None,
 ) -> SyncStateAdapter[sqlite3.Connection]:
     """State in a SQLite file for a sync client: see `sqlite_state`."""
-    return SyncStateAdapter(SqliteOperations(table_prefix, clock), SqliteProvider(Database(path, busy_timeout)))
+    return SyncStateAdapter(SqliteOperations(table_prefix, clock), SqliteProvider(Database(path, busy_timeout, hub)))

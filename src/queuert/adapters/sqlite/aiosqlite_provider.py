@@ -106,7 +106,7 @@ class AiosqliteProvider:
             if connection is None:
                 raise TransactionMisused(session.ENDED_INSIDE)
             if commit:
-                await call(connection, session.commit, self._path)
+                await call(connection, self._database.commit)
                 intact = True
             else:
                 intact = await call(connection, session.roll_back)

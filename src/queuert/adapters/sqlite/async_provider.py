@@ -93,7 +93,7 @@ class AsyncSqliteProvider:
 
         def run(seat: Seat) -> Any:
             if isinstance(command, Unit):
-                return run_alone(seat.take(), command, self._path, given_up.is_set)
+                return run_alone(seat.take(), command, self.database, given_up.is_set)
             return session.execute(seat.take(), command, self._path)
 
         if not command.writes:
@@ -162,7 +162,7 @@ class AsyncSqliteProvider:
 
     def _commit(self, seat: Seat) -> bool:
         try:
-            session.commit(seat.held(), self._path)
+            self.database.commit(seat.held())
         except BaseException:
             seat.leave()  # whatever was done to it, the next one is as good as new
             raise

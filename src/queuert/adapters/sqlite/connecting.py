@@ -6,6 +6,8 @@ import sqlite3
 import time
 from pathlib import Path
 
+from queuert.adapters.sqlite import session
+from queuert.adapters.sqlite.hub import SqliteHub
 from queuert.adapters.sqlite.translating import is_busy, translate
 from queuert.errors import InvalidArgument, StorageError
 from queuert.model import seconds
@@ -25,7 +27,7 @@ _PRAGMAS = (
 class Database:
     """A database file, and how to connect to it. Making one does no I/O."""
 
-    def __init__(self, path: str | Path, busy_timeout: float) -> None:
+    def __init__(self, path: str | Path, busy_timeout: float, hub: SqliteHub | None = None) -> None:
         text = str(path)
         if text == ":memory:" or text.startswith("file::memory:"):
             raise InvalidArgument(
@@ -37,6 +39,7 @@ class Database:
         self.path = text
         self.busy_timeout = seconds(busy_timeout, "busy_timeout")
         self._file = Path(text)
+        self._hub = hub
 
     def connect(self, *, read_only: bool = False, patient: bool = True) -> sqlite3.Connection:
         """A new connection. `patient`: wait for locks as long as the busy timeout says; otherwise not at all.
@@ -67,6 +70,14 @@ class Database:
             connection.close()
             raise
         return connection
+
+    def commit(self, connection: sqlite3.Connection) -> None:
+        """Commit a transaction of ours: see `session.commit`. Who watches the file knows whose it is."""
+        if self._hub is None:
+            session.commit(connection, self.path)
+        else:
+            with self._hub.own_commit(connection):
+                session.commit(connection, self.path)
 
     def is_same_file(self, other: str) -> bool:
         """Whether a connection's file, as SQLite names it, is this one."""

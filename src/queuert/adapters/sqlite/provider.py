@@ -85,7 +85,7 @@ class SqliteProvider:
         place = self.enter()
         try:
             if isinstance(command, Unit):
-                return run_alone(place.connect(), command, self.database.path, _never)
+                return run_alone(place.connect(), command, self.database, _never)
             return session.execute(place.connect(), command, self.database.path)
         finally:
             self.leave(place)
@@ -179,7 +179,7 @@ class _Transaction:
         intact = False
         try:
             if error is None:
-                session.commit(self._connection, self._path)
+                self._provider.database.commit(self._connection)
                 intact = True
             else:
                 intact = session.roll_back(self._connection)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from queuert.adapters.sqlite import session
+from queuert.adapters.sqlite.connecting import Database
 from queuert.ports.program import Program
 
 T = TypeVar("T")
@@ -33,18 +34,18 @@ def as_unit(program: Program[T]) -> Program[T]:
     return result
 
 
-def run_alone(connection: sqlite3.Connection, unit: Unit[Any], path: str, given_up: Callable[[], bool]) -> Any:
+def run_alone(connection: sqlite3.Connection, unit: Unit[Any], database: Database, given_up: Callable[[], bool]) -> Any:
     """In a transaction of its own, which is not committed if nobody wants the result any more."""
-    session.begin(connection, path)
+    session.begin(connection, database.path)
     try:
-        result = _drive(connection, unit.program, path)
+        result = _drive(connection, unit.program, database.path)
     except BaseException:
         session.roll_back(connection)
         raise
     if given_up():
         session.roll_back(connection)
     else:
-        session.commit(connection, path)
+        database.commit(connection)
     return result
 
 
