@@ -36,6 +36,7 @@ REPLACEMENTS = [
     ("await ", ""),
     ("ChainWaiting", "SyncChainWaiting"),
     ("NotifyAdapter", "SyncNotifyAdapter"),
+    ("BoundedPublisher", "SyncBoundedPublisher"),
     ("StateAdapter", "SyncStateAdapter"),
     ("run_async", "run"),
     ("class Client(", "class SyncClient("),

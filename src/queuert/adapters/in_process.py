@@ -129,6 +129,8 @@ class InProcessNotify(_Member):
 class SyncInProcessNotify(_Member):
     """Notifications to everybody who shares the hub, for a sync client."""
 
+    immediate = True
+
     def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
         self._provide(counts)
 
@@ -186,6 +188,8 @@ class NoNotify(_Closable):
 
 class SyncNoNotify(_Closable):
     """`NoNotify` for a sync client."""
+
+    immediate = True
 
     def provide_wake_hints(self, counts: Mapping[str, int]) -> None:  # noqa: ARG002
         self._check_open()

@@ -32,6 +32,7 @@ from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import Registry
 from queuert.model import Duration, Page, Status, TypeStats
 from queuert.operations import queries
+from queuert.operations.publishing import BoundedPublisher
 from queuert.operations.take_over import TakenOver
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.provider import run_async
@@ -65,7 +66,8 @@ class Client(BaseClient[Conn]):
         poll_interval: float = 1.0,
         migrate: bool = True,
     ) -> None:
-        super().__init__(state.operations, state.provider, notify, jobs, generate_id, validate_id)
+        self._publisher = BoundedPublisher(notify)
+        super().__init__(state.operations, state.provider, self._publisher, jobs, generate_id, validate_id)
         self.state = state
         self.notify = notify
         self._provider = state.provider
@@ -92,6 +94,7 @@ class Client(BaseClient[Conn]):
         self._closed = True
         try:
             await self._waiting.close()
+            self._publisher.stop()
             await self.notify.close()
         finally:
             await self.state.close()

@@ -34,6 +34,7 @@ from queuert.jobs.job import EntryJob, Job
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import Registry
 from queuert.model import Duration, Page, Status, TypeStats
+from queuert.operations.publishing import SyncBoundedPublisher
 from queuert.operations.take_over import TakenOver
 from queuert.ports.notify import SyncNotifyAdapter
 from queuert.ports.provider import run
@@ -67,7 +68,8 @@ class SyncClient(BaseClient[Conn]):
         poll_interval: float = 1.0,
         migrate: bool = True,
     ) -> None:
-        super().__init__(state.operations, state.provider, notify, jobs, generate_id, validate_id)
+        self._publisher = SyncBoundedPublisher(notify)
+        super().__init__(state.operations, state.provider, self._publisher, jobs, generate_id, validate_id)
         self.state = state
         self.notify = notify
         self._provider = state.provider
@@ -94,6 +96,7 @@ class SyncClient(BaseClient[Conn]):
         self._closed = True
         try:
             self._waiting.close()
+            self._publisher.stop()
             self.notify.close()
         finally:
             self.state.close()

@@ -55,7 +55,11 @@ class NotifyAdapter(Protocol):
 
 
 class SyncNotifyAdapter(Protocol):
-    """The same for a sync client. It has no workers of its own, so it only publishes and waits for chains."""
+    """The same for a sync client. It has no workers of its own, so it only publishes and waits for chains.
+
+    The client publishes in a thread, to be rid of a channel that hangs. Adapters whose publishing waits for nobody
+    may save it that with an attribute `immediate = True`.
+    """
 
     def provide_wake_hints(self, counts: Mapping[str, int]) -> None: ...
 

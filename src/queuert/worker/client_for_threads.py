@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
+from queuert.operations.notifications import Publisher
 from queuert.ports.notify import Callback, NotifyAdapter, SyncDispose
 from queuert.ports.state import SyncStateAdapter
 
@@ -15,23 +16,29 @@ T = TypeVar("T")
 
 
 class ThreadNotify:
-    """Implements `SyncNotifyAdapter` by asking the event loop; the thread waits for the answer."""
+    """Implements `SyncNotifyAdapter` by asking the event loop; the thread waits for the answer.
 
-    def __init__(self, notify: NotifyAdapter, loop: asyncio.AbstractEventLoop) -> None:
+    It publishes as the worker's client does, whose patience is limited already.
+    """
+
+    immediate = True
+
+    def __init__(self, notify: NotifyAdapter, publisher: Publisher, loop: asyncio.AbstractEventLoop) -> None:
         self._notify = notify
+        self._publisher = publisher
         self._loop = loop
 
     def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
-        self._ask(self._notify.provide_wake_hints(counts))
+        self._ask(_awaited(self._publisher.provide_wake_hints(counts)))
 
     def job_scheduled(self, types: Sequence[str]) -> None:
-        self._ask(self._notify.job_scheduled(types))
+        self._ask(_awaited(self._publisher.job_scheduled(types)))
 
     def chain_completed(self, chain_ids: Sequence[str]) -> None:
-        self._ask(self._notify.chain_completed(chain_ids))
+        self._ask(_awaited(self._publisher.chain_completed(chain_ids)))
 
     def ownership_lost(self, job_ids: Sequence[str]) -> None:
-        self._ask(self._notify.ownership_lost(job_ids))
+        self._ask(_awaited(self._publisher.ownership_lost(job_ids)))
 
     def listen_chain_completed(self, callback: Callback) -> SyncDispose:
         dispose = self._ask(self._notify.listen_chain_completed(callback))
@@ -44,8 +51,9 @@ class ThreadNotify:
         return asyncio.run_coroutine_threadsafe(question, self._loop).result()
 
 
-async def _awaited(step: Any) -> None:
-    await step
+async def _awaited(step: Awaitable[None] | None) -> None:
+    if step is not None:
+        await step
 
 
 def client_for_threads(client: Client[Any]) -> SyncClient[Any] | None:
@@ -56,7 +64,7 @@ def client_for_threads(client: Client[Any]) -> SyncClient[Any] | None:
     engine = client.engine
     return SyncClient(
         SyncStateAdapter(engine.state, provider),
-        ThreadNotify(client.notify, asyncio.get_running_loop()),
+        ThreadNotify(client.notify, client.engine.notify, asyncio.get_running_loop()),
         engine.jobs,
         generate_id=engine.generate_id,
         validate_id=engine.validate_id,

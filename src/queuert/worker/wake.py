@@ -12,7 +12,7 @@ from queuert.ports.notify import MISSED, Dispose, NotifyAdapter
 logger = logging.getLogger("queuert.worker")
 
 PATIENCE = 1.0
-"""Seconds that the main loop waits for a subscription."""
+"""Seconds that the main loop waits for a subscription, or for a hint."""
 
 
 class Wake:
@@ -95,7 +95,8 @@ class Wake:
 
     async def _take_hint(self, type_name: str) -> bool:
         try:
-            return await self._notify.consume_wake_hint(type_name)
+            async with asyncio.timeout(PATIENCE):
+                return await self._notify.consume_wake_hint(type_name)
         except Exception:
             logger.warning("asking for a wake hint failed, claiming without one", exc_info=True)
             return True
