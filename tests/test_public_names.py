@@ -50,6 +50,7 @@ NAMES = [
     "Key",
     "Middleware",
     "NotifyUnavailable",
+    "Observer",
     "OwnershipLost",
     "Page",
     "PhaseError",

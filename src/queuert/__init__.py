@@ -52,6 +52,7 @@ from queuert.jobs.job import EntryJob, Job
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobTypes
 from queuert.model import Dedup, Page, Status, TypeStats
+from queuert.ports.observer import Observer
 from queuert.transaction import Transaction
 from queuert.wiring import connect, connect_sync
 from queuert.worker.abort import AbortReason, AbortSignal
@@ -103,6 +104,7 @@ __all__ = [
     "Key",
     "Middleware",
     "NotifyUnavailable",
+    "Observer",
     "OwnershipLost",
     "Page",
     "PhaseError",

@@ -27,6 +27,7 @@ from queuert.model import Dedup, Duration, Order, Page, Status, TypeStats, check
 from queuert.operations import chains, create, queries, take_over
 from queuert.operations.engine import Engine
 from queuert.operations.notifications import Publisher
+from queuert.operations.observers import Observers
 from queuert.ports.program import Program
 from queuert.ports.provider import AsyncProvider, Enlisting, SyncProvider
 from queuert.ports.state import StateOperations
@@ -85,9 +86,10 @@ class BaseClient(Generic[Conn]):
         jobs: Registry,
         generate_id: GenerateId,
         validate_id: ValidateId,
+        observers: Observers | None,
     ) -> None:
         self.jobs = jobs
-        self.engine = Engine(jobs, operations, notify, generate_id, validate_id)
+        self.engine = Engine(jobs, operations, notify, generate_id, validate_id, observers)
         self.hook_failures = 0
         """How many after-commit steps failed (each was logged). They never undo a commit."""
         self._base_provider = provider
@@ -158,6 +160,10 @@ class BaseClient(Generic[Conn]):
                 "Put after_commit() outside of the block that commits: "
                 "`with client.after_commit(connection) as tx, <your transaction>:`"
             )
+
+    def _unconfirmed(self, tx: Transaction[Conn]) -> Program[None] | None:
+        """A look at what a joined transaction has left behind, before observers are told; None if there are none."""
+        return None if self.engine.observers is None else self.engine.observations(tx.hooks).confirm()
 
     # Starting
 

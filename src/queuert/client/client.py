@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, Self, overload
 
 from typing_extensions import TypeVar, Unpack
@@ -32,9 +32,12 @@ from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import Registry
 from queuert.model import Duration, Page, Status, TypeStats
 from queuert.operations import queries
+from queuert.operations.observers import all_of
 from queuert.operations.publishing import BoundedPublisher
 from queuert.operations.take_over import TakenOver
+from queuert.operations.watched import watched
 from queuert.ports.notify import NotifyAdapter
+from queuert.ports.observer import Observer
 from queuert.ports.provider import run_async
 from queuert.ports.state import StateAdapter
 from queuert.transaction import Hooks, Transaction
@@ -65,9 +68,13 @@ class Client(BaseClient[Conn]):
         validate_id: ValidateId = validate_uuid,
         poll_interval: float = 1.0,
         migrate: bool = True,
+        observers: Sequence[Observer] = (),
     ) -> None:
+        told = all_of(observers)
+        if told is not None:
+            state, notify = watched(state, notify, told)
         self._publisher = BoundedPublisher(notify)
-        super().__init__(state.operations, state.provider, self._publisher, jobs, generate_id, validate_id)
+        super().__init__(state.operations, state.provider, self._publisher, jobs, generate_id, validate_id, told)
         self.state = state
         self.notify = notify
         self._provider = state.provider
@@ -148,6 +155,7 @@ class Client(BaseClient[Conn]):
         finally:
             tx.end()
         self._check_ended(tx, connection)
+        await self._confirm(tx)
         await self.flush(tx.hooks)
 
     def savepoint(self, tx: Tx[Conn]) -> AbstractAsyncContextManager[None, None]:
@@ -164,6 +172,13 @@ class Client(BaseClient[Conn]):
         except BaseException:
             roll_back()
             raise
+
+    async def _confirm(self, tx: Transaction[Conn]) -> None:
+        program = self._unconfirmed(tx)
+        if program is not None:
+            # If the database cannot be asked, the block's end without an error is believed.
+            with suppress(Exception):
+                await self._run((program, None))
 
     async def flush(self, hooks: Hooks) -> None:
         """Do what waited for a commit. Never raises: the commit stands whatever happens here."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Generic, Self, overload
 
 from typing_extensions import TypeVar, Unpack
@@ -34,9 +34,12 @@ from queuert.jobs.job import EntryJob, Job
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import Registry
 from queuert.model import Duration, Page, Status, TypeStats
+from queuert.operations.observers import all_of
 from queuert.operations.publishing import SyncBoundedPublisher
 from queuert.operations.take_over import TakenOver
+from queuert.operations.watched import watched
 from queuert.ports.notify import SyncNotifyAdapter
+from queuert.ports.observer import Observer
 from queuert.ports.provider import run
 from queuert.ports.state import SyncStateAdapter
 from queuert.transaction import Hooks, Transaction
@@ -67,9 +70,13 @@ class SyncClient(BaseClient[Conn]):
         validate_id: ValidateId = validate_uuid,
         poll_interval: float = 1.0,
         migrate: bool = True,
+        observers: Sequence[Observer] = (),
     ) -> None:
+        told = all_of(observers)
+        if told is not None:
+            state, notify = watched(state, notify, told)
         self._publisher = SyncBoundedPublisher(notify)
-        super().__init__(state.operations, state.provider, self._publisher, jobs, generate_id, validate_id)
+        super().__init__(state.operations, state.provider, self._publisher, jobs, generate_id, validate_id, told)
         self.state = state
         self.notify = notify
         self._provider = state.provider
@@ -150,6 +157,7 @@ class SyncClient(BaseClient[Conn]):
         finally:
             tx.end()
         self._check_ended(tx, connection)
+        self._confirm(tx)
         self.flush(tx.hooks)
 
     def savepoint(self, tx: Tx[Conn]) -> AbstractContextManager[None, None]:
@@ -166,6 +174,13 @@ class SyncClient(BaseClient[Conn]):
         except BaseException:
             roll_back()
             raise
+
+    def _confirm(self, tx: Transaction[Conn]) -> None:
+        program = self._unconfirmed(tx)
+        if program is not None:
+            # If the database cannot be asked, the block's end without an error is believed.
+            with suppress(Exception):
+                self._run((program, None))
 
     def flush(self, hooks: Hooks) -> None:
         """Do what waited for a commit. Never raises: the commit stands whatever happens here."""
@@ -186,7 +201,9 @@ class SyncClient(BaseClient[Conn]):
     # Reading
 
     @overload
-    def get_chain(self, which: type[J], chain: ChainOrId, /, *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
+    def get_chain(
+        self, which: type[J], chain: ChainOrId, /, *, tx: Tx[Conn] | None = None
+    ) -> Chain[J] | None: ...
     @overload
     def get_chain(self, which: Chain[J], /, *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
@@ -314,7 +331,9 @@ class SyncClient(BaseClient[Conn]):
         return self._take_over(tx, chain, job_type)
 
     @context
-    def _take_over(self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None) -> Iterator[SyncCompletion[Any]]:
+    def _take_over(
+        self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None
+    ) -> Iterator[SyncCompletion[Any]]:
         yield SyncCompletion(self, tx, self._run(self._take(tx, chain, job_type)))
 
     # Waiting

@@ -34,6 +34,8 @@ def trigger(engine: Engine, hooks: Hooks, chain_ids: Sequence[str]) -> Program[l
         if chain.current.status != "pending":
             raise ChainNotTriggerable(chain.first.id, chain.current.status)
     jobs = yield from engine.state.trigger([chain.current.id for chain in chains])
+    if engine.observers is not None:
+        engine.observations(hooks).triggered(jobs)
     return _revived(engine, hooks, chains, jobs)
 
 
@@ -44,6 +46,8 @@ def retry(engine: Engine, hooks: Hooks, chain_ids: Sequence[str]) -> Program[lis
         if chain.current.status != "failed":
             raise ChainNotRetryable(chain.first.id, chain.current.status)
     jobs = yield from engine.state.retry([chain.current.id for chain in chains])
+    if engine.observers is not None:
+        engine.observations(hooks).retried(jobs)
     return _revived(engine, hooks, chains, jobs)
 
 
@@ -114,4 +118,6 @@ def delete(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: b
         notifications.chain_completed(chain.first.id)
         if chain.current.status == "running":
             notifications.ownership_lost(chain.current.id)
+    if engine.observers is not None:
+        engine.observations(hooks).deleted(deleted.chains)
     return [engine.jobs.chain_from_row(chain) for chain in deleted.chains]

@@ -23,6 +23,8 @@ def start(
     new_jobs = [_first_job(engine, job, extra) for job in jobs]
     created = yield from engine.state.create_jobs(new_jobs)
     announce_created(engine, hooks, new_jobs, created)
+    if engine.observers is not None:
+        engine.observations(hooks).created(new_jobs, created)
     return [_chain(engine, new, made) for new, made in zip(new_jobs, created, strict=True)]
 
 

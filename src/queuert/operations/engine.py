@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.jobs.registry import Registry
 from queuert.operations.notifications import Notifications, Publisher
+from queuert.operations.observations import Observations
+from queuert.operations.observers import Observers
 from queuert.ports.state import StateOperations
 from queuert.transaction import Hooks
 
@@ -18,7 +20,14 @@ class Engine:
     notify: Publisher
     generate_id: GenerateId = field(default=generate_uuid7)
     validate_id: ValidateId = field(default=validate_uuid)
+    observers: Observers | None = None
 
     def notifications(self, hooks: Hooks) -> Notifications:
         """The notifications that wait for the commit that `hooks` belong to."""
         return hooks.use("notifications", lambda: Notifications(self.notify))
+
+    def observations(self, hooks: Hooks) -> Observations:
+        """What observers are told after that commit. Only where there are any: nobody else pays for them."""
+        observers = self.observers
+        assert observers is not None
+        return hooks.use("observations", lambda: Observations(observers, self.state))

@@ -53,4 +53,6 @@ def settle(engine: Engine, hooks: Hooks, items: Sequence[tuple[JobRow, Settlemen
             notifications.ownership_lost(row.id)
     for unblocked in settled.unblocked:
         notifications.job_scheduled(unblocked.type_name)
+    if engine.observers is not None:
+        yield from engine.observations(hooks).settled(items, settled)
     return settled

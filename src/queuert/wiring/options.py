@@ -13,6 +13,7 @@ from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.jobs.codec import Codec
 from queuert.model import Duration, seconds
 from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.observer import Observer
 
 T = TypeVar("T")
 
@@ -42,6 +43,8 @@ class ClientOptions(TypedDict, total=False):
     """PostgreSQL: a direct connection for LISTEN, where the main URL leads to PgBouncer."""
     prepare: bool
     """PostgreSQL: use prepared statements (default: yes). No, for PgBouncer in transaction mode."""
+    observers: Sequence[Observer]
+    """Who is told of what happens (see `Observer`)."""
     generate_id: GenerateId
     validate_id: ValidateId
 
@@ -69,6 +72,7 @@ def client_options(options: ClientOptions) -> dict[str, Any]:
         "validate_id": options.get("validate_id", validate_uuid),
         "poll_interval": seconds(options.get("poll_interval", 1.0), "poll_interval", minimum=0.001),
         "migrate": options.get("migrate", True),
+        "observers": options.get("observers", ()),
     }
 
 

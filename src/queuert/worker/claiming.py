@@ -60,7 +60,7 @@ class ClaimPolicy:
         cluster_cap: int | None,
     ) -> None:
         self._worker_id = worker_id
-        self._concurrency = concurrency
+        self.concurrency = concurrency
         self._max_batch = max_claim_batch
         self._max_held = max_claim_per_worker
         self._cluster_cap = cluster_cap
@@ -76,7 +76,7 @@ class ClaimPolicy:
 
     def request(self, held: Collection[Held], busy_slots: int) -> ClaimRequest | None:
         """A claim for the free slots, or None if there is no room."""
-        limit = self._concurrency - busy_slots
+        limit = self.concurrency - busy_slots
         if self._max_batch is not None:
             limit = min(limit, self._max_batch)
         if self._max_held is not None:
@@ -88,7 +88,7 @@ class ClaimPolicy:
 
     def _queue_limits(self, held: Mapping[str, int]) -> Iterable[QueueLimit]:
         # One more than can be claimed at all: a type without a limit of its own must not look as if it had reached one.
-        unlimited = self._concurrency + 1
+        unlimited = self.concurrency + 1
         for queue, plans, members in self._queues:
             types = tuple(
                 TypeLimit(plan.name, room, plan.lease)

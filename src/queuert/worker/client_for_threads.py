@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -62,7 +63,7 @@ def client_for_threads(client: Client[Any]) -> SyncClient[Any] | None:
     if provider is None:
         return None
     engine = client.engine
-    return SyncClient(
+    for_threads: SyncClient[Any] = SyncClient(
         SyncStateAdapter(engine.state, provider),
         ThreadNotify(client.notify, client.engine.notify, asyncio.get_running_loop()),
         engine.jobs,
@@ -70,3 +71,6 @@ def client_for_threads(client: Client[Any]) -> SyncClient[Any] | None:
         validate_id=engine.validate_id,
         migrate=False,
     )
+    # The adapters are the client's own, and watched already.
+    for_threads.engine = dataclasses.replace(for_threads.engine, observers=engine.observers)
+    return for_threads

@@ -10,14 +10,15 @@ from typing import Any, Generic, TypeVar
 
 from queuert.client.client import Client
 from queuert.model import ClaimRequest
+from queuert.ports.observer import Observer
 from queuert.ports.program import Program
 from queuert.transaction import Hooks
 from queuert.worker import failure
 from queuert.worker.agenda import Agenda
-from queuert.worker.attempts import Attempts
 from queuert.worker.backoff import Recovery
 from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.leases import LeaseKeeper
+from queuert.worker.observed import attempts_of
 from queuert.worker.options import WorkerOptions
 from queuert.worker.wake import Wake
 from queuert.worker.watchdog import Watchdog
@@ -41,7 +42,9 @@ class WorkerRun(Generic[Conn]):
         self._engine = client.engine
         self._policy: ClaimPolicy = options.policy
         self._agenda = Agenda()
-        self._attempts = Attempts(worker_id, client, options, self._agenda)
+        self._attempts = attempts_of(worker_id, client, options, self._agenda)
+        self._observer = client.engine.observers or Observer()
+        """Told of the worker's own life; of its jobs' only if somebody listens (see `observed`)."""
         self._poll_at = 0.0
         self._reap_at = 0.0
         self._recovery = Recovery(options.recovery_backoff)
@@ -70,6 +73,9 @@ class WorkerRun(Generic[Conn]):
         self._keeper_task = asyncio.create_task(self._keeper.run(), name=f"queuert-leases {self._worker_id}")
         self._watchdog.start()
         logger.info("worker %s started", self._worker_id, extra={"worker": self._worker_id})
+        self._observer.worker_started(
+            worker=self._worker_id, job_types=self._policy.types, concurrency=self._policy.concurrency
+        )
 
     def hurry(self) -> None:
         """Stop waiting for running handlers."""
@@ -86,6 +92,7 @@ class WorkerRun(Generic[Conn]):
     async def stop(self) -> bool:
         """End this run. True if every job was settled, False if some had to be aborted or left to their leases."""
         logger.info("worker %s stopping", self._worker_id, extra={"worker": self._worker_id})
+        self._observer.worker_stopping(worker=self._worker_id)
         timeout = self._options.shutdown_timeout
         self._stopping.set()
         self._agenda.event.set()
@@ -101,6 +108,9 @@ class WorkerRun(Generic[Conn]):
             clean = False
         await self._close()
         logger.info("worker %s stopped", self._worker_id, extra={"worker": self._worker_id, "clean": clean})
+        self._observer.worker_stopped(
+            worker=self._worker_id, job_types=self._policy.types, concurrency=self._policy.concurrency, clean=clean
+        )
         return clean
 
     async def _close(self) -> None:
@@ -147,12 +157,18 @@ class WorkerRun(Generic[Conn]):
             try:
                 await self._turn()
                 self._recovery.reset()
-            except Exception:
+            except Exception as error:
                 delay = self._recovery.next_delay()
                 logger.exception(
                     "worker %s: a turn of the main loop failed, trying again in %.1f s", self._worker_id, delay,
                     extra={"worker": self._worker_id},
                 )  # fmt: skip
+                self._observer.worker_error(
+                    worker=self._worker_id,
+                    error_type=type(error).__qualname__,
+                    error_message=str(error),
+                    retry_in=delay,
+                )
                 # Not on the wake-up event: one that came before the failure would make this a busy loop.
                 await _wait_for(self._stopping, delay)
 
@@ -242,6 +258,8 @@ class WorkerRun(Generic[Conn]):
         # There may be more: the next turn looks again.
         self._agenda.wants_claim = True
         notifications = self._engine.notifications(hooks)
+        if self._engine.observers is not None:
+            self._engine.observations(hooks).reaped(reaped, self._worker_id)
         for row in reaped:
             logger.warning("job %s (%s) was taken back: its lease had ended", row.id, row.type_name,
                            extra={"job_id": row.id, "job_type": row.type_name})  # fmt: skip

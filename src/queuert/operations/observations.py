@@ -1,0 +1,223 @@
+"""What observers are told of the writes of a transaction, kept until its commit.
+
+Made only where somebody observes: with no observer none of this is ever called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
+
+from queuert.jobs.chain import error_record
+from queuert.model import TERMINAL, ChainRow, Created, JobRow, NewJob, Settled, Settlement
+from queuert.operations.observers import Observers
+from queuert.ports.program import Program
+from queuert.transaction import Step
+
+if TYPE_CHECKING:
+    from queuert.ports.state import StateOperations
+
+P = ParamSpec("P")
+Item = tuple[JobRow, Settlement]
+
+
+class Write(NamedTuple):
+    """What is to be told of one operation, and how to see that it was committed: by one job that it has touched."""
+
+    job_id: str
+    stands: Callable[[JobRow | None], bool]
+    events: list[Callable[[], None]]
+
+
+class Observations:
+    """A hook (see `queuert.transaction`) that collects what is to be told."""
+
+    # Before notifications: whoever is woken finds the event recorded.
+    order = 0
+
+    def __init__(self, observers: Observers, state: StateOperations) -> None:
+        self._tell = observers
+        self._state = state
+        self._writes: list[Write] = []
+
+    def checkpoint(self) -> Callable[[], None]:
+        length = len(self._writes)
+
+        def restore() -> None:
+            del self._writes[length:]
+
+        return restore
+
+    def steps(self) -> Iterator[Step]:
+        for write in self._writes:
+            yield from write.events
+
+    def confirm(self) -> Program[None]:
+        """Drop what was not committed, although the block of the caller's transaction ended without an error.
+
+        A driver may do that (`psycopg.Rollback`), and so may a caller who rolls back by hand.
+        """
+        rows = yield from self._state.get_jobs([write.job_id for write in self._writes])
+        self._writes = [write for write, row in zip(self._writes, rows, strict=True) if write.stands(row)]
+
+    # What happened
+
+    def created(self, new_jobs: Sequence[NewJob], created: Sequence[Created]) -> None:
+        events: list[Callable[[], None]] = []
+        first: str | None = None
+        for new, made in zip(new_jobs, created, strict=True):
+            if made.existing is None:
+                first = first or new.id
+                if new.chain_index == 0:
+                    later(events, self._tell.chain_created, chain_id=new.chain_id, chain_type=new.chain_type)
+                self._job_created(events, new, made)
+        if first is not None:
+            self._writes.append(Write(first, _exists, events))
+
+    def _job_created(self, events: list[Callable[[], None]], new: NewJob, made: Created) -> None:
+        facts = job_facts(new)
+        later(events, self._tell.job_created, **facts, chain_index=new.chain_index)
+        if made.status == "blocked":
+            blockers = [blocker.chain_id for blocker in new.blockers]
+            later(events, self._tell.job_blocked, **facts, blocker_ids=blockers)
+
+    def settled(self, items: Sequence[Item], settled: Settled) -> Program[None]:
+        ended = [
+            row
+            for (row, settlement), held in zip(items, settled.held, strict=True)
+            if held and settlement.status in TERMINAL
+        ]
+        if not ended:
+            return
+        times = yield from self._times(ended)
+        events: list[Callable[[], None]] = []
+        for (row, settlement), held, created in zip(items, settled.held, settled.created, strict=True):
+            if held and settlement.status in TERMINAL:
+                self._ended(events, row, settlement, times)
+                if settlement.continuation is not None and created is not None:
+                    self._job_created(events, settlement.continuation, created)
+        for freed in settled.unblocked:
+            later(events, self._tell.job_unblocked, job_id=freed.job_id, job_type=freed.type_name)
+        self._writes.append(Write(ended[0].id, _has_ended, events))
+
+    def _times(self, ended: Sequence[JobRow]) -> Program[Times]:
+        """When these jobs ended, and when their chains began: the database's clock knows."""
+        chains = [row.chain_id for row in ended if row.chain_index]
+        ids = list(dict.fromkeys([*(row.id for row in ended), *chains]))
+        try:
+            rows = yield from self._state.get_jobs(ids)
+        except Exception:
+            return {}  # What was settled stands. That its duration is not known must not undo it.
+        return {row.id: (row.created_at, row.completed_at) for row in rows if row is not None}
+
+    def _ended(self, events: list[Callable[[], None]], row: JobRow, settlement: Settlement, times: Times) -> None:
+        tell, job = self._tell, job_facts(row)
+        completed_at = times.get(row.id, _UNKNOWN)[1]
+        job["duration"] = _between(row.created_at, completed_at)
+        chain: dict[str, Any] = {"chain_id": row.chain_id, "chain_type": row.chain_type}
+        began = times.get(row.chain_id, _UNKNOWN)[0] if row.chain_index else row.created_at
+        chain["duration"] = _between(began, completed_at)
+        if settlement.status == "cancelled":
+            later(events, tell.job_cancelled, **job)
+            later(events, tell.chain_cancelled, **chain)
+            return
+        job["worker"] = chain["worker"] = settlement.worker
+        if settlement.status == "completed":
+            continued = settlement.continuation is not None
+            later(events, tell.job_completed, **job, continued=continued)
+            if not continued:
+                later(events, tell.chain_completed, **chain)
+        elif settlement.status == "expired":
+            later(events, tell.job_expired, **job)
+            later(events, tell.chain_expired, **chain)
+        else:
+            code = error_facts(settlement.error)["error_code"]
+            later(events, tell.job_failed, **job, error_code=code)
+            later(events, tell.chain_failed, **chain, error_code=code)
+
+    def triggered(self, jobs: Sequence[JobRow | None]) -> None:
+        for job in jobs:
+            if job is not None:
+                self._writes.append(Write(job.id, partial(_was_triggered, job), _told(self._tell.job_triggered, job)))
+
+    def retried(self, jobs: Sequence[JobRow | None]) -> None:
+        for job in jobs:
+            if job is not None:
+                self._writes.append(Write(job.id, partial(_was_retried, job), _told(self._tell.job_retried, job)))
+
+    def deleted(self, chains: Sequence[ChainRow]) -> None:
+        events: list[Callable[[], None]] = []
+        for chain in chains:
+            first = chain.first
+            later(
+                events, self._tell.chain_deleted,
+                chain_id=first.id, chain_type=first.type_name, status=chain.current.status,
+            )  # fmt: skip
+        if chains:
+            self._writes.append(Write(chains[0].first.id, _is_gone, events))
+
+    def reaped(self, jobs: Sequence[JobRow], worker: str) -> None:
+        for job in jobs:
+            events: list[Callable[[], None]] = []
+            later(events, self._tell.job_reaped, **job_facts(job), attempt=job.attempt, worker=worker)
+            self._writes.append(Write(job.id, _exists, events))
+
+
+Times = dict[str, tuple[datetime | None, datetime | None]]
+_UNKNOWN: tuple[datetime | None, datetime | None] = (None, None)
+
+
+def later(events: list[Callable[[], None]], event: Callable[P, None], *args: P.args, **facts: P.kwargs) -> None:
+    events.append(partial(event, *args, **facts))
+
+
+def job_facts(job: JobRow | NewJob) -> dict[str, Any]:
+    return {
+        "job_id": job.id,
+        "job_type": job.type_name,
+        "chain_id": job.chain_id,
+        "chain_type": job.chain_type,
+    }
+
+
+def error_facts(error: bytes | None) -> dict[str, Any]:
+    """What is told of an error record."""
+    record = error_record(error) or {}
+    return {
+        "error_code": record.get("code") or "UNHANDLED_ERROR",
+        "error_type": record.get("type"),
+        "error_message": record.get("message") or "",
+    }
+
+
+def _told(event: Callable[..., None], job: JobRow) -> list[Callable[[], None]]:
+    return [partial(event, **job_facts(job))]
+
+
+def _between(began: datetime | None, ended: datetime | None) -> float | None:
+    return None if began is None or ended is None else max(0.0, (ended - began).total_seconds())
+
+
+# How to see, after a commit, that a write is there. Others may have gone on with the job since.
+
+
+def _exists(row: JobRow | None) -> bool:
+    return row is not None
+
+
+def _is_gone(row: JobRow | None) -> bool:
+    return row is None
+
+
+def _has_ended(row: JobRow | None) -> bool:
+    return row is not None and row.status in TERMINAL
+
+
+def _was_triggered(job: JobRow, row: JobRow | None) -> bool:
+    return row is None or row.status != "pending" or row.scheduled_at == job.scheduled_at
+
+
+def _was_retried(job: JobRow, row: JobRow | None) -> bool:
+    return row is None or row.status != "failed" or row.last_attempt_at != job.last_attempt_at

@@ -1,0 +1,53 @@
+"""All observers of a client as one, and the guard around each of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from queuert.errors import InvalidArgument
+from queuert.ports.observer import EVENTS, Observer
+
+logger = logging.getLogger("queuert.observers")
+
+
+class Observers(Observer):
+    """Hands each event to those who override it. An observer's error is logged, once per kind, and goes no further."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._reported: set[tuple[str, str, type[Exception]]] = set()
+        for event in EVENTS:
+            listeners = [getattr(observer, event) for observer in observers if _overrides(observer, event)]
+            setattr(self, event, self._to_all(event, listeners))
+
+    def _to_all(self, event: str, listeners: Sequence[Callable[..., None]]) -> Callable[..., None]:
+        def tell(**facts: Any) -> None:
+            for listener in listeners:
+                try:
+                    listener(**facts)
+                except Exception as error:
+                    self._report(event, listener, error)
+
+        return tell
+
+    def _report(self, event: str, listener: Callable[..., None], error: Exception) -> None:
+        who = type(getattr(listener, "__self__", listener)).__qualname__
+        kind = (who, event, type(error))
+        if kind not in self._reported:
+            self._reported.add(kind)
+            logger.error(
+                "the observer %s failed at %s; further errors of this kind are not logged", who, event,
+                exc_info=error, extra={"observer": who, "event": event},
+            )  # fmt: skip
+
+
+def _overrides(observer: Observer, event: str) -> bool:
+    return getattr(getattr(observer, event), "__func__", None) is not getattr(Observer, event)
+
+
+def all_of(observers: Sequence[Observer]) -> Observers | None:
+    """The observers as one; None if there are none, so that nobody is called for nothing."""
+    if isinstance(observers, Observer) or not all(isinstance(each, Observer) for each in observers):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgument(f"observers takes a list of queuert.Observer instances, got {observers!r}")
+    return Observers(observers) if observers else None

@@ -1,0 +1,214 @@
+"""The observer port: what the library tells of what it does, one method per event.
+
+Derive from `Observer`, override the events you care about, and pass an instance as `connect(…, observers=[…])`.
+Arguments are plain values, by keyword; later versions may add some, so take `**_` for those you do not use.
+
+Events that claim a write are told after its commit, and never after a rollback. They may come from any thread. They are
+called one after the other where the work is done: be quick, and do not block. What an observer raises is logged, once
+for each kind of event and error, and disturbs nobody.
+
+Durations are seconds. Ids and type names are strings; `worker` is a worker's id, or None where no worker did it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Observer:
+    """Hears of events. Every method does nothing until it is overridden."""
+
+    # Workers
+
+    def worker_started(self, *, worker: str, job_types: Sequence[str], concurrency: int) -> None:
+        """A worker has begun to work."""
+
+    def worker_stopping(self, *, worker: str) -> None:
+        """A worker claims no more, and waits for its running handlers."""
+
+    def worker_stopped(self, *, worker: str, job_types: Sequence[str], concurrency: int, clean: bool) -> None:
+        """A worker has ended. `clean`: every job was settled."""
+
+    def worker_error(self, *, worker: str, error_type: str, error_message: str, retry_in: float) -> None:
+        """A turn of the worker's main loop failed; the next one comes after `retry_in` seconds."""
+
+    # Chains
+
+    def chain_created(self, *, chain_id: str, chain_type: str) -> None:
+        """A chain was started."""
+
+    def chain_completed(self, *, chain_id: str, chain_type: str, duration: float | None, worker: str | None) -> None:
+        """A chain has its output. `duration`: since it was started."""
+
+    def chain_failed(
+        self, *, chain_id: str, chain_type: str, duration: float | None, worker: str | None, error_code: str
+    ) -> None:
+        """A chain failed for good: its current job has no attempts left."""
+
+    def chain_expired(self, *, chain_id: str, chain_type: str, duration: float | None, worker: str | None) -> None:
+        """A chain ended because the deadline of its current job passed before the work began."""
+
+    def chain_cancelled(self, *, chain_id: str, chain_type: str, duration: float | None) -> None:
+        """A chain was cancelled."""
+
+    def chain_deleted(self, *, chain_id: str, chain_type: str, status: str) -> None:
+        """A chain was deleted. `status`: what it was before."""
+
+    # Jobs
+
+    def job_created(self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, chain_index: int) -> None:
+        """A job was stored: the first of its chain (`chain_index` 0), or the continuation of another."""
+
+    def job_blocked(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, blocker_ids: Sequence[str]
+    ) -> None:
+        """A new job waits for other chains. `blocker_ids`: all that it named, also those that are completed."""
+
+    def job_unblocked(self, *, job_id: str, job_type: str) -> None:
+        """The last chain that a job waited for has completed."""
+
+    def job_triggered(self, *, job_id: str, job_type: str, chain_id: str, chain_type: str) -> None:
+        """A job was made due now."""
+
+    def job_retried(self, *, job_id: str, job_type: str, chain_id: str, chain_type: str) -> None:
+        """A failed job was given new attempts."""
+
+    def job_completed(
+        self,
+        *,
+        job_id: str,
+        job_type: str,
+        chain_id: str,
+        chain_type: str,
+        continued: bool,
+        duration: float | None,
+        worker: str | None,
+    ) -> None:
+        """A job ended well. `continued`: with another job, not with an output. `duration`: since its creation."""
+
+    def job_failed(
+        self,
+        *,
+        job_id: str,
+        job_type: str,
+        chain_id: str,
+        chain_type: str,
+        duration: float | None,
+        worker: str | None,
+        error_code: str,
+    ) -> None:
+        """A job has failed for good."""
+
+    def job_expired(
+        self,
+        *,
+        job_id: str,
+        job_type: str,
+        chain_id: str,
+        chain_type: str,
+        duration: float | None,
+        worker: str | None,
+    ) -> None:
+        """A job's deadline passed before the work began."""
+
+    def job_cancelled(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, duration: float | None
+    ) -> None:
+        """A job was cancelled."""
+
+    def job_reaped(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+    ) -> None:
+        """A job was taken back, because its lease had ended; `worker` is the one that found it."""
+
+    # Attempts
+
+    def attempt_started(
+        self,
+        *,
+        job_id: str,
+        job_type: str,
+        chain_id: str,
+        chain_type: str,
+        attempt: int,
+        worker: str,
+        wait: float | None,
+    ) -> None:
+        """A handler begins, and occupies a slot.
+
+        `wait`: how long the job was due before it was claimed; None for the first attempt of a job that had blockers.
+        """
+
+    def attempt_ended(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str, duration: float
+    ) -> None:
+        """A handler has ended, in whatever way, and its slot is free. What becomes of the job is told next."""
+
+    def attempt_completed(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str, duration: float
+    ) -> None:
+        """An attempt's result took effect. `duration`: from the handler's start until that was committed."""
+
+    def attempt_failed(
+        self,
+        *,
+        job_id: str,
+        job_type: str,
+        chain_id: str,
+        chain_type: str,
+        attempt: int,
+        worker: str,
+        duration: float,
+        error_code: str,
+        error_type: str | None,
+        error_message: str,
+        retry_in: float | None,
+    ) -> None:
+        """An attempt failed. `retry_in`: seconds until the next one, or None if that was the last."""
+
+    def attempt_rescheduled(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str, duration: float
+    ) -> None:
+        """An attempt put its job back without an error: its handler asked for it, or the worker was stopping."""
+
+    def attempt_lease_renewed(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+    ) -> None:
+        """The lease of a running job was renewed."""
+
+    def attempt_lease_lost(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+    ) -> None:
+        """A lease ended before it could be renewed: the handler is told to stop."""
+
+    def attempt_taken_by_another_worker(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+    ) -> None:
+        """The job is no longer this attempt's: it was taken back, and perhaps claimed by another worker."""
+
+    def attempt_already_completed(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+    ) -> None:
+        """The job has ended without this attempt, by `take_over` for instance."""
+
+    def attempt_cancelled(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+    ) -> None:
+        """The job was cancelled while this attempt ran."""
+
+    def attempt_deleted(
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+    ) -> None:
+        """The job was deleted while this attempt ran."""
+
+    # Adapters
+
+    def state_error(self, *, operation: str, error_type: str, error_message: str) -> None:
+        """The database failed. `operation`: that of the state port, or `transaction`."""
+
+    def notify_error(self, *, operation: str, error_type: str, error_message: str) -> None:
+        """The notification channel failed. `operation`: that of the notify port."""
+
+
+EVENTS: tuple[str, ...] = tuple(name for name in vars(Observer) if not name.startswith("_"))
+"""The names of all events, in the order above."""
