@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, TypeVar
 
 from queuert.contexts import async_context, context
-from queuert.errors import QueuertError, SchemaTooNew, StorageError
+from queuert.errors import NotifyUnavailable, QueuertError, SchemaTooNew, StorageError
 from queuert.operations.observers import Observers
 from queuert.ports.program import Program
 from queuert.ports.state import SyncStateAdapter
@@ -51,7 +51,7 @@ def _is_fault(error: Exception) -> bool:
     """Whether the adapter failed, and did not just answer that it cannot be done."""
     if isinstance(error, StorageError):
         return not isinstance(error, SchemaTooNew)
-    return not isinstance(error, QueuertError)
+    return isinstance(error, NotifyUnavailable) or not isinstance(error, QueuertError)
 
 
 class Watched:
