@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.behaviour.conftest import Channel, Setting
+from tests.behaviour.conftest import Setting
 from tests.observability.recorder import Recorder
 
-DATABASES: list[tuple[str, Channel]] = [("memory", "in-process"), ("sqlite", "in-process"), ("postgres", "postgres")]
+DATABASES = [("memory", "in-process"), ("sqlite", "in-process"), ("postgres", "postgres")]
 
 
 @pytest.fixture(params=DATABASES, ids=lambda pair: pair[0])
