@@ -201,9 +201,7 @@ class SyncClient(BaseClient[Conn]):
     # Reading
 
     @overload
-    def get_chain(
-        self, which: type[J], chain: ChainOrId, /, *, tx: Tx[Conn] | None = None
-    ) -> Chain[J] | None: ...
+    def get_chain(self, which: type[J], chain: ChainOrId, /, *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
     def get_chain(self, which: Chain[J], /, *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
@@ -331,9 +329,7 @@ class SyncClient(BaseClient[Conn]):
         return self._take_over(tx, chain, job_type)
 
     @context
-    def _take_over(
-        self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None
-    ) -> Iterator[SyncCompletion[Any]]:
+    def _take_over(self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None) -> Iterator[SyncCompletion[Any]]:
         yield SyncCompletion(self, tx, self._run(self._take(tx, chain, job_type)))
 
     # Waiting
