@@ -20,7 +20,7 @@ from bench.measure import Entry
 from bench.process import ContenderFailed
 from bench.results import Result, RowResult, Run
 from bench.roster import CONTENDERS
-from bench.rows import Row, rows
+from bench.rows import Plan, Row
 from bench.server import Server, server
 from bench.table import markdown, number
 from bench.targets import verdicts
@@ -31,9 +31,11 @@ console = Console()
 
 def main() -> None:
     options = _options()
-    chosen = [row for row in rows(quick=options.quick, scale=options.scale) if row.key in (options.only or [row.key])]
+    chosen = [
+        row for row in Plan(quick=options.quick, scale=options.scale).rows() if row.key in (options.only or [row.key])
+    ]
     if not chosen:
-        raise SystemExit(f"there is no such row; there are: {', '.join(row.key for row in rows())}")
+        raise SystemExit(f"there is no such row; there are: {', '.join(row.key for row in Plan().rows())}")
     with server() as its:
         run = asyncio.run(everything(its, chosen, options.rounds))
     _show(run)
@@ -46,7 +48,9 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="two minutes: us, pgqueuer and plain SQL")
-    parser.add_argument("--only", nargs="*", metavar="ROW", help=f"some rows: {', '.join(row.key for row in rows())}")
+    parser.add_argument(
+        "--only", nargs="*", metavar="ROW", help=f"some rows: {', '.join(row.key for row in Plan().rows())}"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="a part of the jobs, to try things out")
     parser.add_argument("--name", help="of the result files (default: latest, or quick)")
@@ -57,7 +61,7 @@ async def everything(its: Server, chosen: Sequence[Row], rounds: int) -> Run:
     """Measure all rows. A contender that fails stands in its row with its error, and the run goes on."""
     found = Run(datetime.now(UTC).isoformat(timespec="seconds"), machine.describe(), await its.describe(), rounds, [])
     with _progress() as progress:
-        total = sum(len(row.entries) for row in chosen) * rounds
+        total = sum(len(row.entries) * (1 if row.once else rounds) for row in chosen)
         bar = progress.add_task("installing", total=total)
         missing = _install({entry.contender for row in chosen for entry in row.entries})
         for name, reason in missing.items():
@@ -67,11 +71,12 @@ async def everything(its: Server, chosen: Sequence[Row], rounds: int) -> Run:
             found.rows.append(
                 RowResult(row.key, row.title, row.unit, list(row.figures), [result for _, result in results])
             )
-            for _ in range(rounds):
+            for _ in range(1 if row.once else rounds):
                 for entry, result in results:
                     progress.update(bar, description=f"{row.key}: {entry.name}")
                     await _measure(its, entry, result, missing)
                     progress.advance(bar)
+            await its.drop_kept()
     return found
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from bench.environments import ROOT
@@ -60,7 +61,7 @@ async def drain(server: Server, entry: Entry) -> Figures:
             began = time.perf_counter()
             for worker in workers:
                 worker.tell("go")
-            await _all_done(workers, entry.jobs)
+            await all_done(workers, entry.jobs)
             while await watcher.fetchval(CONTENDERS[entry.contender].unsettled):  # noqa: ASYNC110
                 await asyncio.sleep(0.002)
             seconds = time.perf_counter() - began
@@ -71,7 +72,7 @@ async def drain(server: Server, entry: Entry) -> Figures:
         return {"rate": entry.jobs / seconds}
 
 
-async def _all_done(workers: list[Process], jobs: int) -> None:
+async def all_done(workers: list[Process], jobs: int) -> None:
     """Until as many handlers have ended as there are jobs."""
     deadline = time.monotonic() + 300
     news = asyncio.Event()
@@ -97,6 +98,43 @@ async def by_itself(server: Server, entry: Entry) -> Figures:
         return {"rate": (await entry.run("measure", url))["rate"]}
 
 
+async def embedded(server: Server, entry: Entry) -> Figures:  # noqa: ARG001
+    """SQLite or memory: everything happens in the contender's process."""
+    with TemporaryDirectory(prefix="queuert-bench-") as directory:
+        url = entry.options.get("url") or f"sqlite:///{directory}/jobs.db"
+        return {"rate": (await entry.run("measure", url))["rate"]}
+
+
+async def memory(server: Server, entry: Entry) -> Figures:
+    """Megabytes of a worker that has nothing to do, and the most that it has while it drains."""
+    async with server.database() as url:
+        await entry.run("prepare", url, jobs=0)
+        async with entry.process("work", url) as worker:
+            await worker.ready()
+            worker.tell("go")
+            await asyncio.sleep(2)
+            idle = worker.rss()
+            worker.tell("stop")
+            await worker.result()
+    async with server.database() as url:
+        await entry.run("prepare", url)
+        async with entry.process("work", url) as worker:
+            await worker.ready()
+            worker.tell("go")
+            sampling = asyncio.create_task(_most(worker))
+            await all_done([worker], entry.jobs)
+            sampling.cancel()
+            worker.tell("stop")
+            await worker.result()
+    return {"idle": idle, "draining": worker.peak_rss}
+
+
+async def _most(worker: Process) -> None:
+    while True:
+        worker.peak_rss = max(worker.peak_rss, worker.rss())
+        await asyncio.sleep(0.05)
+
+
 async def pick_up(server: Server, entry: Entry) -> Figures:
     """One job at a time for a worker that has nothing to do: from the call that starts it until its handler begins."""
     async with server.database() as url:
@@ -106,7 +144,7 @@ async def pick_up(server: Server, entry: Entry) -> Figures:
             worker.tell("go")
             await asyncio.sleep(1)  # it shall be idle, and listen
             started = (await entry.run("measure", url))["times"]
-            await _all_done([worker], entry.jobs)
+            await all_done([worker], entry.jobs)
             worker.tell("stop")
             began = (await worker.result())["began"]
     waits = sorted(began[str(number)] - at for number, at in enumerate(started))

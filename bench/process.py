@@ -27,6 +27,7 @@ class Process:
         self._cwd = cwd
         self.done = 0
         self.peak_rss = 0.0
+        """Megabytes; kept by whoever samples them."""
         self.news = asyncio.Event()
         """Set with each report."""
         self._ready = asyncio.Event()

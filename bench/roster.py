@@ -48,6 +48,7 @@ def _environment() -> dict[str, str]:
 
 OURS = "queuert"
 PLAIN = "plain SQL"
+PLAIN_SQLITE = "plain SQLite"
 
 CONTENDERS = {
     contender.name: contender
@@ -59,11 +60,30 @@ CONTENDERS = {
             "SELECT EXISTS (SELECT FROM queuert_ready) OR EXISTS (SELECT FROM queuert_running)",
         ),
         Contender(PLAIN, "asyncpg, uvloop, one process", _here("plain_sql")),
+        Contender(PLAIN_SQLITE, "WAL, synchronous FULL", _here("plain_sqlite")),
         Contender(
             "pgqueuer",
             "asyncpg, uvloop, batch 500",
             _python("pgqueuer"),
             "SELECT EXISTS (SELECT FROM pgqueuer)",
+        ),
+        Contender(
+            "graphile-worker",
+            "localQueue 500, batched completion, concurrency 100, 20 connections",
+            _node("graphile_worker.cjs"),
+            "SELECT EXISTS (SELECT FROM graphile_worker._private_jobs)",
+        ),
+        Contender(
+            "pg-boss",
+            "two loops of fetch and complete, batch 500",
+            _node("pg_boss.cjs"),
+            "SELECT EXISTS (SELECT FROM pgboss.job WHERE name = 'bench' AND state < 'completed')",
+        ),
+        Contender(
+            "procrastinate",
+            "psycopg, uvloop, concurrency 20",
+            _python("procrastinate"),
+            "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))",
         ),
     )
 }

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench.measure import Entry, by_itself, drain, pick_up
-from bench.roster import OURS, PLAIN
+from bench.growth import beside, churn, under_a_snapshot
+from bench.measure import Entry, by_itself, drain, embedded, memory, pick_up
+from bench.roster import OURS, PLAIN, PLAIN_SQLITE
+
+QUICK = ("pgqueuer",)
+PEERS = ("pgqueuer", "graphile-worker", "pg-boss", "procrastinate")
 
 
 @dataclass(frozen=True)
@@ -16,62 +20,145 @@ class Row:
     entries: Sequence[Entry]
     figures: Sequence[str] = ("rate",)
     unit: str = "jobs/s"
+    once: bool = False
+    """Not in rounds: it takes minutes."""
 
 
-def rows(*, quick: bool = False, scale: float = 1.0) -> list[Row]:
-    """`scale` makes everything smaller: for trying out."""
+class Plan:
+    """How much work there is, and who takes part. `scale` makes everything smaller, for trying out."""
 
-    def jobs(full: int, shortened: int | None = None) -> int:
-        number = shortened if quick and shortened is not None else full
-        return max(100, round(number * scale))
+    def __init__(self, *, quick: bool = False, scale: float = 1.0) -> None:
+        self.quick = quick
+        self.scale = scale
+        self.peers = QUICK if quick else PEERS
 
-    def plain(work: int, clients: int, batch: int) -> Entry:
-        options = {"clients": clients, "batch": batch, "stored": work}
-        label = f"{PLAIN}, {batch} at a time, {clients} client{'s' * (clients > 1)}"
-        return Entry(PLAIN, by_itself, work, options=options, label=label)
+    def jobs(self, full: int, quick: int) -> int:
+        return max(100, round((quick if self.quick else full) * self.scale))
 
-    many, some = jobs(100_000, 30_000), jobs(20_000, 5_000)
-    return [
-        Row(
-            "drain-1",
-            "drain no-op jobs, one process",
-            [
-                Entry(OURS, drain, many, settings="concurrency 100"),
-                Entry("pgqueuer", drain, many),
-                plain(many, 1, 100),
-                plain(many, 4, 100),
-                plain(some, 16, 1),
-            ],
-        ),
-        Row(
-            "drain-2",
-            "drain no-op jobs, two processes",
-            [
-                Entry(OURS, drain, many, processes=2, settings="concurrency 100 each"),
-                Entry("pgqueuer", drain, many, processes=2),
-            ],
-        ),
-        Row(
-            "start-one",
-            "start one at a time, each in its own transaction",
-            [Entry(name, by_itself, jobs(5_000, 2_000), work="start-one") for name in (OURS, "pgqueuer")],
-        ),
-        Row(
-            "start-bulk",
-            "start in bulk, 1,000 a transaction",
-            [
-                Entry(name, by_itself, max(1000, jobs(100_000, 30_000)), work="start-bulk")
-                for name in (OURS, "pgqueuer", PLAIN)
-            ],
-        ),
-        Row(
-            "pick-up",
-            "pick-up by an idle worker",
-            [
-                Entry(name, pick_up, jobs(500, 200), work="pick-up", options={"pause": 0.01})
-                for name in (OURS, "pgqueuer")
-            ],
-            figures=("p50", "p99"),
-            unit="ms",
-        ),
-    ]
+    def thousands(self, full: int, quick: int) -> int:
+        return max(1, self.jobs(full, quick) // 1000) * 1000
+
+    def rows(self) -> list[Row]:
+        compared = [self.drain_1(), self.drain_2(), self.start_one(), self.start_bulk(), self.pick_up()]
+        if self.quick:
+            return compared
+        ours = [*self.phases(), self.chain(), self.fan_in(), self.sqlite(), self.memory_drain()]
+        return [*compared, self.memory(), *ours, self.growth(), self.snapshot(), self.churn()]
+
+    def drain_1(self) -> Row:
+        return Row("drain-1", "drain no-op jobs, one process", [*self._drains(1), *self._plain()])
+
+    def drain_2(self) -> Row:
+        return Row("drain-2", "drain no-op jobs, two processes", self._drains(2))
+
+    def _drains(self, processes: int) -> list[Entry]:
+        many = self.jobs(100_000, 30_000)
+        slow = {"procrastinate": self.jobs(5_000, 1_000)}
+        return [
+            Entry(OURS, drain, many, processes=processes, settings="concurrency 100"),
+            *(Entry(name, drain, slow.get(name, many), processes=processes) for name in self.peers),
+        ]
+
+    def _plain(self) -> list[Entry]:
+        """The ceiling: jobs at a time, and clients."""
+        many, some = self.jobs(100_000, 30_000), self.jobs(20_000, 5_000)
+        found: list[Entry] = []
+        for jobs, batch, clients in ((many, 100, 1), (many, 100, 4), (some, 1, 16)):
+            label = f"{PLAIN}, {batch} at a time, {clients} client{'s' * (clients > 1)}"
+            options = {"clients": clients, "batch": batch, "stored": jobs}
+            found.append(Entry(PLAIN, by_itself, jobs, options=options, label=label))
+        return found
+
+    def start_one(self) -> Row:
+        jobs = self.jobs(5_000, 2_000)
+        entries = [Entry(name, by_itself, jobs, work="start-one") for name in (OURS, *self.peers)]
+        return Row("start-one", "start one at a time, each in its own transaction", entries)
+
+    def start_bulk(self) -> Row:
+        jobs = self.thousands(100_000, 30_000)
+        entries = [Entry(name, by_itself, jobs, work="start-bulk") for name in (OURS, *self.peers, PLAIN)]
+        return Row("start-bulk", "start in bulk, 1,000 a transaction", entries)
+
+    def pick_up(self) -> Row:
+        """Between two jobs there is time for the worker to become idle again."""
+        jobs = self.jobs(300, 100)
+        entries = [
+            Entry(name, pick_up, jobs, work="pick-up", options={"pause": 0.03})
+            for name in (OURS, *self.peers)
+            if name != "pg-boss"
+        ]
+        if "pg-boss" in self.peers:
+            few, pause = max(5, jobs // 10), {"pause": 0.7}
+            entries.append(Entry("pg-boss", pick_up, few, "pick-up", options=pause, settings="polls every 0.5 s"))
+        return Row("pick-up", "pick-up by an idle worker", entries, ("p50", "p99"), "ms")
+
+    def memory(self) -> Row:
+        jobs = {"procrastinate": self.jobs(5_000, 5_000)}
+        entries = [Entry(name, memory, jobs.get(name, self.jobs(100_000, 100_000))) for name in (OURS, *self.peers)]
+        return Row("memory", "memory of a worker", entries, ("idle", "draining"), "MB")
+
+    def phases(self) -> list[Row]:
+        """Several settings: the best of them counts."""
+        found: list[Row] = []
+        for work, title in (
+            ("complete", "handlers that write in complete(): one UPDATE of a user table"),
+            ("staged", "staged handlers: prepare and complete"),
+        ):
+            entries: list[Entry] = []
+            for concurrency, connections in ((10, 10), (16, 20), (32, 40)):
+                label = f"{OURS}, concurrency {concurrency}"
+                options = {"concurrency": concurrency, "connections": connections}
+                said = f"{connections} connections"
+                entries.append(
+                    Entry(OURS, drain, self.jobs(5_000, 1_000), work, options=options, label=label, settings=said)
+                )
+            found.append(Row(work, title, entries))
+        return found
+
+    def chain(self) -> Row:
+        entry = Entry(OURS, drain, self.jobs(30_000, 5_000), "chain", settings="concurrency 100")
+        return Row("chain", "chains of three steps", [entry], unit="chains/s")
+
+    def fan_in(self) -> Row:
+        jobs = self.thousands(20_000, 5_000)
+        entries = [
+            Entry(OURS, drain, jobs, "fan-in", options={"blockers": number}, label=f"{OURS}, {number} blockers")
+            for number in (100, 1000)
+        ]
+        return Row("fan-in", "fan-in: one job over many blockers", entries, unit="blockers/s")
+
+    def sqlite(self) -> Row:
+        jobs = self.jobs(20_000, 5_000)
+        plain = [
+            Entry(PLAIN_SQLITE, embedded, jobs, options={"batch": batch}, label=f"{PLAIN_SQLITE}, {batch} at a time")
+            for batch in (100, 1)
+        ]
+        return Row("sqlite", "drain on SQLite, one process", [Entry(OURS, embedded, jobs), *plain])
+
+    def memory_drain(self) -> Row:
+        entry = Entry(OURS, embedded, self.jobs(50_000, 5_000), options={"url": "memory://"})
+        return Row("in-memory", "drain of the memory adapter", [entry])
+
+    def growth(self) -> Row:
+        million, jobs = self.jobs(1_000_000, 100_000), self.jobs(20_000, 5_000)
+        scenes = {
+            "pending": (million, f"{million:,} pending of the same type"),
+            "completed": (million, f"{million:,} completed"),
+            "scheduled": (million, f"{million:,} scheduled for next week, more urgent"),
+            "blocked": (million // 5, f"{million // 5:,} blocked"),
+            "other types": (million, f"{million:,} pending of 50 other types"),
+        }
+        entries = [Entry(OURS, beside, jobs, label="an empty table")]
+        for scene, (number, label) in scenes.items():
+            entries.append(Entry(OURS, beside, jobs, options={"scene": {"scene": scene, "jobs": number}}, label=label))
+        return Row("growth", "drain beside other jobs", entries)
+
+    def snapshot(self) -> Row:
+        entry = Entry(OURS, under_a_snapshot, options={"seconds": 180 * self.scale})
+        title = "three minutes of continuous load under an old snapshot"
+        return Row("snapshot", title, [entry], ("first 30 s", "last 30 s"), once=True)
+
+    def churn(self) -> Row:
+        entry = Entry(OURS, churn, work="churn", options={"seconds": 600 * self.scale})
+        title = "ten minutes of insert, drain, delete: size of all tables and indexes"
+        return Row("churn", title, [entry], ("early", "most", "end"), "MB", once=True)

@@ -40,6 +40,7 @@ class Server:
     def __init__(self, url: str) -> None:
         self.url = url
         self._numbers = itertools.count(1)
+        self._kept: dict[str, str] = {}
 
     def url_of(self, database: str) -> str:
         parts = urlsplit(self.url)
@@ -48,12 +49,30 @@ class Server:
     @asynccontextmanager
     async def database(self) -> AsyncGenerator[str]:
         """The URL of a new, empty database. Dropping it makes a checkpoint: each measurement begins after one."""
-        name = f"queuert_bench_{os.getpid()}_{next(self._numbers)}"
-        await self.execute(f"CREATE DATABASE {name}")
+        name = await self._create()
         try:
             yield self.url_of(name)
         finally:
-            await self.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            await self._drop(name)
+
+    async def kept(self, name: str) -> tuple[str, bool]:
+        """The URL of a database that stays until the end of the run, and whether it is new."""
+        new = name not in self._kept
+        if new:
+            self._kept[name] = await self._create()
+        return self.url_of(self._kept[name]), new
+
+    async def drop_kept(self) -> None:
+        while self._kept:
+            await self._drop(self._kept.popitem()[1])
+
+    async def _create(self) -> str:
+        name = f"queuert_bench_{os.getpid()}_{next(self._numbers)}"
+        await self.execute(f"CREATE DATABASE {name}")
+        return name
+
+    async def _drop(self, name: str) -> None:
+        await self.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
     async def execute(self, statement: str, url: str | None = None) -> None:
         async with connection(url or self.url) as one:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.results import Run
-from bench.roster import OURS, PLAIN
+from bench.roster import OURS, PLAIN, PLAIN_SQLITE
 
 Value = Callable[[Run], float | None]
 
@@ -61,6 +61,25 @@ def best_peer(key: str, figure: str) -> Value:
     return find
 
 
+def our_best(key: str) -> Value:
+    """The best of the settings that were tried."""
+
+    def find(run: Run) -> float | None:
+        row = run.row(key)
+        found = [result.median(row.figures[0]) for result in row.results] if row else []
+        return max((value for value in found if value is not None), default=None)
+
+    return find
+
+
+def worst_scene(run: Run) -> float | None:
+    """The slowest of the drains beside other jobs; none, if one of them failed."""
+    row = run.row("growth")
+    found = [result.median("rate") for result in row.results[1:]] if row else []
+    values = [value for value in found if value is not None]
+    return min(values) if values and len(values) == len(found) else None
+
+
 def _noop(run: Run) -> float | None:
     return run.median("drain-1", OURS)
 
@@ -71,13 +90,27 @@ TARGETS = [
     Target("drain-1", ONE_CLIENT, _noop, of("drain-1", ONE_CLIENT), 0.7),
     Target("drain-1", FOUR_CLIENTS, _noop, of("drain-1", FOUR_CLIENTS), 0.7),
     Target("drain-2", "our one process", of("drain-2", OURS), _noop, 1.4),
-    Target("complete", SIXTEEN_CLIENTS, of("complete", OURS), of("drain-1", SIXTEEN_CLIENTS), 0.5),
-    Target("staged", SIXTEEN_CLIENTS, of("staged", OURS), of("drain-1", SIXTEEN_CLIENTS), 0.3),
+    Target("complete", SIXTEEN_CLIENTS, our_best("complete"), of("drain-1", SIXTEEN_CLIENTS), 0.5),
+    Target("staged", SIXTEEN_CLIENTS, our_best("staged"), of("drain-1", SIXTEEN_CLIENTS), 0.3),
     Target("chain", "our no-op drain", of("chain", OURS), _noop, 0.3),
+    # Linear: the rate per blocker stays; a quadratic cost would make it a tenth.
+    Target(
+        "fan-in", "100 blockers", of("fan-in", f"{OURS}, 1000 blockers"), of("fan-in", f"{OURS}, 100 blockers"), 0.8
+    ),
     Target("start-one", "pgqueuer", of("start-one", OURS), of("start-one", "pgqueuer"), 1),
     Target("start-bulk", "pgqueuer", of("start-bulk", OURS), of("start-bulk", "pgqueuer"), 1),
     Target("pick-up", "the best peer, p50", of("pick-up", OURS, "p50"), best_peer("pick-up", "p50"), 1, at_most=True),
     Target("pick-up", "the best peer, p99", of("pick-up", OURS, "p99"), best_peer("pick-up", "p99"), 1, at_most=True),
+    Target("sqlite", "plain batches", of("sqlite", OURS), of("sqlite", f"{PLAIN_SQLITE}, 100 at a time"), 0.1),
+    Target("in-memory", "our PostgreSQL drain", of("in-memory", OURS), _noop, 1.5),
+    *(
+        Target(
+            "memory", f"pgqueuer, {when}", of("memory", OURS, when), of("memory", "pgqueuer", when), 1.3, at_most=True
+        )
+        for when in ("idle", "draining")
+    ),
+    Target("growth", "an empty table, at worst", worst_scene, of("growth", "an empty table"), 0.85),
+    Target("snapshot", "the first 30 s", of("snapshot", OURS, "last 30 s"), of("snapshot", OURS, "first 30 s"), 0.7),
 ]
 
 

@@ -52,11 +52,15 @@ class Line:
     async def ready(self) -> None:
         """Everything is connected: wait for the start."""
         say({"ready": True})
-        await self._reader.readline()
+        await self.word()
+
+    async def word(self) -> str:
+        """The next thing that the harness says."""
+        return (await self._reader.readline()).decode().strip()
 
     async def stopped(self, running: asyncio.Future[Any] | None = None) -> None:
         """Report what is done until the harness says stop. `running` is a worker that must not end before."""
-        told = asyncio.ensure_future(self._reader.readline())
+        told = asyncio.ensure_future(self.word())
         last = 0
         while not told.done():
             await asyncio.sleep(TICK)

@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
+
+import asyncpg
 
 import queuert
 from bench.contenders.jobs import USER_TABLE, Close, First, Order, handlers_for
-from bench.contenders.link import Line, Task, run
-from queuert import Client, Worker
+from bench.contenders.link import Line, Task, run, say
+from queuert import Client, Job, Worker
+from queuert.adapters.postgres.adapter import asyncpg_notify, asyncpg_state
+from queuert.jobs.registry import Registry
 
 CONCURRENCY = 100
 
 
-def connect(task: Task) -> Client[Any]:
-    return queuert.connect(task.url.replace("postgresql://", "postgresql+asyncpg://"), jobs=[Order, First, Close])
+@asynccontextmanager
+async def connect(task: Task) -> AsyncGenerator[Client[Any]]:
+    """A client as users make it; with a pool of theirs if the task says how many connections."""
+    jobs: list[type[Job[Any, Any]]] = [Order, First, Close]
+    if "scene" in task.options:
+        jobs += _scenes().JOBS
+    connections = task.options.get("connections")
+    if connections is None:
+        async with queuert.connect(task.url.replace("postgresql://", "postgresql+asyncpg://"), jobs=jobs) as client:
+            yield client
+        return
+    async with asyncpg.create_pool(task.url, min_size=connections, max_size=connections) as pool:
+        notify = asyncpg_notify(pool, listen_url=task.url)
+        async with Client(asyncpg_state(pool), notify, Registry(jobs)) as client:
+            yield client
+
+
+def _scenes() -> Any:
+    """Imported only when needed: its many types would show in the memory of every worker."""
+    from bench.contenders import scenes
+
+    return scenes
 
 
 async def prepare(task: Task) -> None:
@@ -23,6 +49,8 @@ async def prepare(task: Task) -> None:
         if task.work in ("complete", "staged"):
             async with client.transaction() as tx:
                 await tx.connection.execute(USER_TABLE)
+        if "scene" in task.options:
+            await _scenes().build(client, task, **task.options["scene"])
         await fill(client, task)
 
 
@@ -41,10 +69,40 @@ async def fill(client: Client[Any], task: Task) -> None:
 
 async def work(task: Task, line: Line) -> None:
     async with connect(task) as client:
+        if task.work == "feed":
+            await feed(client, task, line)
+            return
         worker = Worker(client, handlers_for(task.work, line), concurrency=task.options.get("concurrency", CONCURRENCY))
         await line.ready()
         async with worker:
-            await line.stopped()
+            if task.work == "churn":
+                await churn(client, task, line)
+            else:
+                await line.stopped()
+
+
+async def feed(client: Client[Any], task: Task, line: Line) -> None:
+    """1,000 more jobs each time that the harness asks for them."""
+    await line.ready()
+    while await line.word() != "stop":
+        async with client.transaction() as tx:
+            await client.start_many(tx, [Order(**task.payload(number)) for number in range(1000)])
+        line.done += 1000
+        say({"done": line.done})
+
+
+async def churn(client: Client[Any], task: Task, line: Line) -> None:
+    """Start 1,000 jobs, work them off, delete them, and again until told to stop."""
+    stopped = asyncio.ensure_future(line.stopped())
+    while not stopped.done():
+        goal = line.done + 1000
+        async with client.transaction() as tx:
+            chains = await client.start_many(tx, [Order(**task.payload(number)) for number in range(1000)])
+        while line.done < goal:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        await client.wait(chains[-1])
+        async with client.transaction() as tx:
+            await client.delete(tx, *chains)
 
 
 async def measure(task: Task) -> dict[str, Any]:

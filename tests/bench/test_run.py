@@ -3,7 +3,7 @@
 from bench.__main__ import everything
 from bench.measure import Entry, Figures, by_itself, drain, pick_up
 from bench.roster import OURS, PLAIN
-from bench.rows import Row, rows
+from bench.rows import Plan, Row
 from bench.server import Server
 from tests.support.postgres import Databases
 
@@ -43,7 +43,7 @@ async def test_a_contender_that_fails_stands_in_its_row_and_the_run_goes_on(post
 
 
 def test_rows_have_names_of_their_own_and_quick_ones_are_smaller() -> None:
-    full, quick = rows(), rows(quick=True)
+    full, quick = Plan().rows(), Plan(quick=True).rows()
 
     assert len({row.key for row in full}) == len(full)
     for row in full:
