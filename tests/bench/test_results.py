@@ -60,6 +60,16 @@ def test_where_less_is_better_the_best_peer_is_the_smallest() -> None:
     assert [(verdict.ratio, verdict.reached) for verdict in verdicts(run)] == [(0.5, True), (2.0, False)]
 
 
+def test_every_scene_is_held_against_the_empty_table() -> None:
+    scenes = [a_result("an empty table", 100), a_result("many completed", 90), a_result("many pending", 80)]
+    run = a_run(a_row("growth", *scenes))
+
+    assert [str(verdict) for verdict in verdicts(run)] == [
+        "≥ 0.85 × an empty table, with many completed: 0.90, reached",
+        "≥ 0.85 × an empty table, with many pending: 0.80, not reached",
+    ]
+
+
 def test_only_rows_that_were_run_are_judged() -> None:
     assert verdicts(a_run()) == []
     assert {target.row for target in TARGETS} > {"drain-1"}
