@@ -16,6 +16,7 @@ from psycopg.types.array import register_all_arrays
 from psycopg.types.numeric import Int8Dumper
 
 from queuert.adapters.postgres import translating
+from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.translating import (
     DEADLOCK_OR_SERIALIZATION,
     ENDED_INSIDE,
@@ -34,6 +35,7 @@ from queuert.errors import (
 )
 
 AnyConnection = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
+Rows = list[tuple[Any, ...]]
 
 IDLE = TransactionStatus.IDLE
 INERROR = TransactionStatus.INERROR
@@ -94,6 +96,26 @@ def query(text: Any) -> LiteralString:
     """psycopg wants to see by its type that nobody has glued a query together; ours come from files."""
     literal: LiteralString = text
     return literal
+
+
+async def run_async(connection: psycopg.AsyncConnection[Any], command: PgStatement, *, prepare: bool | None) -> Rows:
+    """Carry out a statement. `prepare`: as psycopg takes it; None leaves it to how the connection was set up."""
+    cursor = OwnAsyncCursor(connection)
+    try:
+        await cursor.execute(query(command.text), command.values or None, prepare=prepare, binary=True)
+        return await cursor.fetchall() if cursor.description is not None else []
+    except psycopg.Error as error:
+        raise reraise(error, inside=True) from error
+
+
+def run(connection: psycopg.Connection[Any], command: PgStatement, *, prepare: bool | None) -> Rows:
+    """`run_async`, blocking."""
+    cursor = OwnCursor(connection)
+    try:
+        cursor.execute(query(command.text), command.values or None, prepare=prepare, binary=True)
+        return cursor.fetchall() if cursor.description is not None else []
+    except psycopg.Error as error:
+        raise reraise(error, inside=True) from error
 
 
 def status_of(connection: AnyConnection) -> TransactionStatus:

@@ -21,6 +21,7 @@ from queuert.adapters.postgres.psycopg_common import (
     ATTEMPTS,
     SHOW_ISOLATION,
     OwnAsyncCursor,
+    Rows,
     check_before_commit,
     check_joined,
     closed,
@@ -30,6 +31,7 @@ from queuert.adapters.postgres.psycopg_common import (
     query,
     require_transaction,
     reraise,
+    run_async,
     savepoint_names,
 )
 from queuert.adapters.postgres.psycopg_sources import AsyncSource, Source, async_source
@@ -38,7 +40,6 @@ from queuert.errors import QueuertError, TransactionMisused
 from queuert.ports.provider import AsyncProvider
 
 Connection = AsyncConnection[Any]
-Rows = list[tuple[Any, ...]]
 
 
 class PsycopgProvider:
@@ -91,12 +92,7 @@ class PsycopgProvider:
         await finish(self._source.give_back(connection))
 
     async def _run(self, connection: Connection, command: PgStatement) -> Rows:
-        cursor = OwnAsyncCursor(connection)
-        try:
-            await cursor.execute(query(command.text), command.values or None, prepare=self._prepare, binary=True)
-            return await cursor.fetchall() if cursor.description is not None else []
-        except psycopg.Error as error:
-            raise reraise(error, inside=True) from error
+        return await run_async(connection, command, prepare=self._prepare)
 
     async def _execute_alone(self, command: PgStatement) -> Rows:
         for attempt in range(1, ATTEMPTS + 1):

@@ -16,6 +16,7 @@ from queuert.adapters.postgres.psycopg_common import (
     ATTEMPTS,
     SHOW_ISOLATION,
     OwnCursor,
+    Rows,
     check_before_commit,
     check_joined,
     closed,
@@ -25,6 +26,7 @@ from queuert.adapters.postgres.psycopg_common import (
     query,
     require_transaction,
     reraise,
+    run,
     savepoint_names,
 )
 from queuert.adapters.postgres.psycopg_sync_sources import Source, SyncSource, sync_source
@@ -33,7 +35,6 @@ from queuert.errors import QueuertError, TransactionMisused
 from queuert.ports.provider import SyncProvider
 
 Connection = PsycopgConnection[Any]
-Rows = list[tuple[Any, ...]]
 
 
 class PsycopgSyncProvider:
@@ -90,12 +91,7 @@ class PsycopgSyncProvider:
             raise closed()
 
     def _run(self, connection: Connection, command: PgStatement) -> Rows:
-        cursor = OwnCursor(connection)
-        try:
-            cursor.execute(query(command.text), command.values or None, prepare=self._prepare, binary=True)
-            return cursor.fetchall() if cursor.description is not None else []
-        except psycopg.Error as error:
-            raise reraise(error, inside=True) from error
+        return run(connection, command, prepare=self._prepare)
 
     def _execute_alone(self, command: PgStatement) -> Rows:
         for attempt in range(1, ATTEMPTS + 1):

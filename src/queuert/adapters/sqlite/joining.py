@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeGuard
 
 from queuert.adapters.sqlite import session
 from queuert.adapters.sqlite.connecting import Database
@@ -33,6 +33,11 @@ class Joining:
 
     def check(self, connection: object) -> None:
         """Refuse a connection whose transaction cannot take jobs."""
+        if self.check_file(connection):
+            _require_transaction(connection)
+
+    def check_file(self, connection: object) -> TypeGuard[sqlite3.Connection]:
+        """Refuse a connection that cannot be used here, or is to another database."""
         if not isinstance(connection, sqlite3.Connection):
             raise not_a("a sqlite3.Connection", connection)
         try:
@@ -49,7 +54,7 @@ class Joining:
                 f"this connection is to {file or 'a database in memory'}, but the jobs live in {self._path}: "
                 "a transaction is about one database"
             )
-        _require_transaction(connection)
+        return True
 
     def execute(self, connection: sqlite3.Connection, command: Statement | Unit[Any]) -> Any:
         _require_transaction(connection)
