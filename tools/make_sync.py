@@ -52,8 +52,15 @@ REPLACEMENTS = [
     ("from queuert.operations import queries\n", ""),
 ]
 
-# Threads that wait poll for themselves, so the reading for all waiters at once is not needed.
-ASYNC_ONLY = re.compile(r"    async def _ended_chains.*?\n\n(?=    async def)", re.DOTALL)
+# Threads that wait poll for themselves, so the reading for all waiters at once is not needed. Whoever commits flushes
+# there and then, so no task has to be kept.
+ASYNC_ONLY = re.compile(
+    r"    async def _ended_chains.*?\n\n(?=    async def)"
+    r"|    def _flush_enlisted.*?\n\n(?=    #)"
+    r"|        self\._flushes: set.*?\n"
+    r"|            await asyncio\.gather\(\*self\._flushes\)\n",
+    re.DOTALL,
+)
 
 
 def make_sync(source: str) -> str:

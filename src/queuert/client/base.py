@@ -101,6 +101,10 @@ class BaseClient(Generic[Conn]):
         """Do what waited for a commit; the subclasses know how."""
         raise NotImplementedError
 
+    def _flush_enlisted(self, hooks: Hooks) -> Awaitable[None] | None:
+        """A transaction that was not ours has been committed."""
+        return self.flush(hooks)
+
     # Which connection
 
     def _check_open(self) -> None:
@@ -116,7 +120,7 @@ class BaseClient(Generic[Conn]):
             return transaction
         if self._enlisting is None:
             raise TransactionRequired(operation, tx)
-        enlisted = self._enlisting.enlist(tx, operation, lambda: Enlisted(self.flush))
+        enlisted = self._enlisting.enlist(tx, operation, lambda: Enlisted(self._flush_enlisted))
         return Transaction(tx, self._base_provider, joined=True, hooks=enlisted.hooks)
 
     def _reading(self, tx: Tx[Conn] | None) -> Conn | None:

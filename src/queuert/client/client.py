@@ -79,6 +79,7 @@ class Client(BaseClient[Conn]):
         self.notify = notify
         self._provider = state.provider
         self._migrate_on_open = migrate
+        self._flushes: set[asyncio.Task[None]] = set()
         self._waiting = ChainWaiting(notify, self.get_chain, self._ended_chains, poll_interval)
 
     async def __aenter__(self) -> Self:
@@ -100,6 +101,7 @@ class Client(BaseClient[Conn]):
             return
         self._closed = True
         try:
+            await asyncio.gather(*self._flushes)
             await self._waiting.close()
             self._publisher.stop()
             await self.notify.close()
@@ -184,6 +186,13 @@ class Client(BaseClient[Conn]):
         """Do what waited for a commit. Never raises: the commit stands whatever happens here."""
         await hooks.flush_async()
         self.hook_failures += hooks.failures
+
+    def _flush_enlisted(self, hooks: Hooks) -> asyncio.Task[None]:
+        """Whoever has committed does not wait for it; `close` does."""
+        task = asyncio.create_task(self.flush(hooks))
+        self._flushes.add(task)
+        task.add_done_callback(self._flushes.discard)
+        return task
 
     # Starting
 

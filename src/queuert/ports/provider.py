@@ -71,7 +71,8 @@ class AfterCommitWork(Protocol):
         ...
 
     def flush(self) -> Awaitable[None] | None:
-        """Do it: the root transaction has committed. To be awaited, if the provider is async. Never raises."""
+        """Do it: the root transaction has committed. For an async client it is begun here, and nobody has to wait for
+        what is returned. Never raises."""
         ...
 
 

@@ -1,0 +1,120 @@
+"""sqlite3, and aiosqlite over it.
+
+Python's `sqlite3` begins a transaction by itself before the first write, but not before a read, so a transaction that
+SQLAlchemy takes for open may not be there yet. Then we begin it, with the write lock: nothing has happened in it that
+this could change. One that is there and has no write lock is refused, as it would be without SQLAlchemy.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from sqlalchemy.engine import AdaptedConnection
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import PoolProxiedConnection as Pooled
+
+from queuert.adapters.sqlalchemy.driver import Driver
+from queuert.adapters.sqlite import session
+from queuert.adapters.sqlite.connecting import Database
+from queuert.adapters.sqlite.joining import Joining
+from queuert.adapters.sqlite.translating import translate
+from queuert.adapters.sqlite.unit import Unit, run_inside
+from queuert.errors import TransactionMisused
+from queuert.sql.statement import Statement
+
+T = TypeVar("T")
+
+_AUTOCOMMIT = (
+    "this connection is in autocommit mode and no transaction is open on it, so what is written could not be rolled "
+    "back: leave out isolation_level='AUTOCOMMIT', or begin with BEGIN IMMEDIATE"
+)
+
+
+class SqliteDriver:
+    options: Mapping[str, Any] = {}
+
+    def __init__(self, database: Database) -> None:
+        self._path = database.path
+        self._joining = Joining(database)
+
+    def begin(self, pooled: Pooled) -> None:
+        _on_driver(pooled, self._begin)
+
+    def run(self, pooled: Pooled, command: Statement | Unit[Any]) -> Any:
+        return _on_driver(pooled, lambda connection: self._run(connection, command))
+
+    def run_joined(self, pooled: Pooled, command: Statement | Unit[Any], *, stranger: bool) -> Any:
+        def run(connection: sqlite3.Connection) -> Any:
+            if stranger:
+                self._joining.check_file(connection)
+            return self._run_joined(connection, command)
+
+        return _on_driver(pooled, run)
+
+    def begin_joined(self, pooled: Pooled) -> None:
+        """In no transaction SAVEPOINT would be one, and its release a commit."""
+
+        def begin(connection: sqlite3.Connection) -> None:
+            if not session.is_open(connection):
+                self._begin_joined(connection)
+
+        _on_driver(pooled, begin)
+
+    def check_before_commit(self, pooled: Pooled) -> None:
+        """A statement that fails leaves the transaction as it was."""
+        _on_driver(pooled, session.require_open)
+
+    def translated(self, error: DBAPIError, *, inside: bool) -> BaseException:  # noqa: ARG002
+        return translate(error.orig, self._path) if isinstance(error.orig, sqlite3.Error) else error
+
+    def close(self) -> None:
+        self._joining.close()
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        """With the write lock, whatever kind of BEGIN the user's engine may have said already."""
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+
+    def _run(self, connection: sqlite3.Connection, command: Statement | Unit[Any]) -> Any:
+        session.require_open(connection)
+        if isinstance(command, Unit):
+            return run_inside(connection, command, self._path)
+        return session.execute(connection, command, self._path)
+
+    def _run_joined(self, connection: sqlite3.Connection, command: Statement | Unit[Any]) -> Any:
+        try:
+            is_open = connection.in_transaction
+        except sqlite3.Error as error:  # closed, or of another thread
+            raise translate(error, self._path) from error
+        if is_open:
+            return self._joining.execute(connection, command)
+        if command.writes:
+            self._begin_joined(connection)
+            return self._run(connection, command)
+        return session.execute(connection, command, self._path)  # type: ignore[arg-type]  # a Unit always writes
+
+    def _begin_joined(self, connection: sqlite3.Connection) -> None:
+        if connection.isolation_level is None:
+            raise TransactionMisused(_AUTOCOMMIT)
+        self._begin(connection)
+
+
+def _on_driver(pooled: Pooled, function: Callable[[sqlite3.Connection], T]) -> T:
+    """Call a function with the sqlite3 connection, in the thread that it belongs to."""
+    dbapi: object = pooled.dbapi_connection
+    if isinstance(dbapi, AdaptedConnection):
+        from queuert.adapters.sqlite.aiosqlite_provider import call
+
+        return dbapi.run_async(lambda driver: call(driver, function))
+    connection: Any = dbapi
+    return function(connection)
+
+
+if TYPE_CHECKING:
+    _: type[Driver] = SqliteDriver

@@ -1,0 +1,13 @@
+"""Jobs in the transactions of SQLAlchemy's sessions and connections: see docs/sqlalchemy.md.
+
+from queuert.sqlalchemy import connect
+
+async with connect(sessions, jobs=[Welcome]) as client:
+    async with sessions.begin() as session:
+        session.add(User(name="ada"))
+        await client.start(session, Welcome(user="ada"))
+"""
+
+from queuert.wiring.sqlalchemy import connect, connect_sync
+
+__all__ = ["connect", "connect_sync"]
