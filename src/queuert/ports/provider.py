@@ -98,6 +98,14 @@ class Enlisting(Protocol[Conn_contra]):
         ...
 
 
+class Threaded(Protocol):
+    """What a sync provider has beyond the rest, if its connections belong to threads and must be closed there."""
+
+    def in_thread(self) -> AbstractContextManager[None, None]:
+        """Stands around each plain `def` handler, in the thread that is started for it and ends with it."""
+        ...
+
+
 def run(provider: SyncProvider[Conn], connection: Conn | None, program: Program[T]) -> T:
     """Drive a program to its end. Errors of a command are raised inside the program, where it stands."""
     try:

@@ -8,7 +8,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 from queuert.client.client import Client
@@ -32,6 +32,10 @@ class Execution:
         self._sync_client = sync_client
         self._worker_id = worker_id
         self._loop = asyncio.get_running_loop()
+        # Some drivers have something to do where a thread begins and ends (see `queuert.ports.provider.Threaded`).
+        self._around_thread: Callable[[], AbstractContextManager[None, None]] = getattr(
+            client.state.sync_provider, "in_thread", nullcontext
+        )
 
     async def run(self, held: Held) -> Outcome:
         """The body of the attempt's task. Only what a handler's own task raises is caught: that is all it can be."""
@@ -137,7 +141,7 @@ class Execution:
 
         def work() -> None:
             try:
-                outcome = copied.run(body)
+                outcome = copied.run(self._inside_thread, body)
             except BaseException as error:
                 outcome = Raised(error)
             try:
@@ -147,6 +151,10 @@ class Execution:
 
         threading.Thread(target=work, name="queuert-handler", daemon=True).start()
         return await finished
+
+    def _inside_thread(self, body: Callable[[], Outcome]) -> Outcome:
+        with self._around_thread():
+            return body()
 
 
 class _BadResult(Exception):

@@ -1,0 +1,121 @@
+"""Django's connections: what we use of them, and the errors that explain why one cannot be used.
+
+Django has one for each thread and alias, `connections[alias]`; `django.db.connection` is a stand-in for that of the
+default alias. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any, Protocol, cast
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.connection import ConnectionProxy
+
+from queuert.errors import TransactionMisused, TransactionRequired
+
+
+class DjangoConnection(Protocol):
+    """What `connections["default"]` is; `tx.connection` in transactions and in plain `def` handlers."""
+
+    alias: str
+    vendor: str
+    in_atomic_block: bool
+
+    def cursor(self) -> Any: ...
+
+
+class Wrapper(DjangoConnection, Protocol):
+    """The rest of it, which is between Django and us."""
+
+    connection: Any
+    """The driver's own connection."""
+    settings_dict: dict[str, Any]
+    autocommit: bool
+    needs_rollback: bool
+    errors_occurred: bool
+    closed_in_transaction: bool
+    wrap_database_errors: Any
+    atomic_blocks: list[Any]
+    savepoint_ids: list[Any]
+    run_on_commit: list[tuple[Any, ...]]
+
+    def ensure_connection(self) -> None: ...
+
+    def close_if_health_check_failed(self) -> None: ...
+
+    def validate_thread_sharing(self) -> None: ...
+
+    def on_commit(self, func: Any, robust: bool = False) -> None: ...
+
+    def get_connection_params(self) -> dict[str, Any]: ...
+
+
+def own(alias: str) -> Wrapper:
+    """This thread's connection."""
+    refuse_event_loop()
+    return cast(Wrapper, connections[alias])
+
+
+def resolve(connection: object, alias: str) -> Wrapper:
+    """The connection that was given, if it is this thread's to the database that holds the jobs."""
+    refuse_event_loop()
+    given: Any = connection
+    if isinstance(given, ConnectionProxy):
+        given = connections[given.alias]
+    if not isinstance(given, BaseDatabaseWrapper):
+        raise TransactionMisused(
+            f"expected one of Django's connections, as in connections[{alias!r}], "
+            f"got {type(given).__module__}.{type(given).__qualname__}"
+        )
+    wrapper: Any = given
+    if wrapper.alias != alias:
+        raise TransactionMisused(
+            f"this connection is to the database {wrapper.alias!r}, but the jobs of this client live in {alias!r}: "
+            "a transaction is about one database"
+        )
+    if wrapper is not connections[alias]:
+        raise TransactionMisused(
+            f"this connection belongs to another thread: use connections[{alias!r}] anew in each thread"
+        )
+    return cast(Wrapper, wrapper)
+
+
+def require_atomic(wrapper: Wrapper, operation: str | None = None) -> None:
+    """An atomic block must be open, and not broken. `operation`: what the client was asked to do."""
+    if not wrapper.in_atomic_block:
+        reason = (
+            f"no transaction.atomic() block is open on the database {wrapper.alias!r}: put this call and your own "
+            "writes inside one, or set ATOMIC_REQUESTS"
+        )
+        if not wrapper.autocommit:
+            reason = f"autocommit is off for the database {wrapper.alias!r}: transaction.atomic() is what can be joined"
+        raise TransactionMisused(reason) if operation is None else TransactionRequired(operation, reason=reason)
+    if wrapper.closed_in_transaction or wrapper.connection is None:
+        raise TransactionMisused("this connection was closed, or lost, inside its atomic block, which is rolled back")
+    if wrapper.needs_rollback:
+        raise TransactionMisused(
+            "an error has broken the atomic block, which will be rolled back: nothing more can be done in it. "
+            "Put what may fail into a transaction.atomic() of its own, and let its error leave that block"
+        )
+
+
+def is_nested(wrapper: Wrapper) -> bool:
+    """Whether a block is open that is somebody's; the one that a TestCase puts around each test does not count."""
+    return wrapper.in_atomic_block and not (
+        wrapper.atomic_blocks and getattr(wrapper.atomic_blocks[-1], "_from_testcase", False)
+    )
+
+
+def refuse_event_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    if not os.environ.get("DJANGO_ALLOW_ASYNC_UNSAFE"):
+        raise TransactionMisused(
+            "Django's transactions cannot be used in async code: put the atomic block into a function, and call that "
+            "with `await sync_to_async(function)(…)`"
+        )

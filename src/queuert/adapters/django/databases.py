@@ -1,0 +1,136 @@
+"""What differs between the databases: how our statements are run on the driver's connection below Django's.
+
+Below, and not through Django's cursors, because these would rewrite placeholders, convert values and keep a log of
+every statement. An error counts for Django as one of its own would.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, Protocol
+
+from queuert.adapters.django.connection import Wrapper
+from queuert.errors import QueuertError, StorageError, TransactionMisused
+
+
+class DatabaseKind(Protocol):
+    """One of the databases that Django and we both know."""
+
+    def execute(self, wrapper: Wrapper, command: Any) -> Any:
+        """Carry out a command on an open connection, inside of an atomic block."""
+        ...
+
+    def is_single(self, command: Any) -> bool:
+        """Whether a command, standing alone, needs no transaction around it."""
+        ...
+
+    def check_before_commit(self, wrapper: Wrapper) -> None:
+        """Raise, if a COMMIT would not commit."""
+        ...
+
+    def check_settings(self, wrapper: Wrapper) -> None:
+        """Refuse settings under which transactions with jobs in them do not work."""
+        ...
+
+
+def kind_of(wrapper: Wrapper) -> DatabaseKind:
+    if wrapper.vendor == "postgresql":
+        return Postgres()
+    if wrapper.vendor == "sqlite":
+        return Sqlite()
+    raise StorageError(f"the database {wrapper.alias!r} is {wrapper.vendor}: jobs can live in PostgreSQL or SQLite")
+
+
+class Postgres:
+    def execute(self, wrapper: Wrapper, command: Any) -> Any:
+        import psycopg
+
+        from queuert.adapters.postgres.psycopg_common import INERROR, OwnCursor, query, status_of, translated
+
+        connection = wrapper.connection
+        cursor = OwnCursor(connection)
+        try:
+            # Whether to prepare statements is for Django's settings to say.
+            cursor.execute(query(command.text), command.values or None, binary=True)
+            return cursor.fetchall() if cursor.description is not None else []
+        except psycopg.Error as error:
+            wrapper.errors_occurred = True
+            if wrapper.in_atomic_block and status_of(connection) == INERROR:
+                wrapper.needs_rollback = True
+            found = translated(error, inside=wrapper.in_atomic_block)
+            if isinstance(found, QueuertError):
+                raise found from error
+            with wrapper.wrap_database_errors:
+                raise
+
+    def is_single(self, command: Any) -> bool:  # noqa: ARG002
+        return True
+
+    def check_before_commit(self, wrapper: Wrapper) -> None:
+        from queuert.adapters.postgres.psycopg_common import INERROR, status_of
+        from queuert.adapters.postgres.translating import SWALLOWED
+
+        if wrapper.needs_rollback or status_of(wrapper.connection) == INERROR:
+            raise TransactionMisused(SWALLOWED)
+
+    def check_settings(self, wrapper: Wrapper) -> None:
+        problem = postgres_problem()
+        if problem is not None:
+            raise StorageError(f"the database {wrapper.alias!r}: {problem}")
+
+
+class Sqlite:
+    def execute(self, wrapper: Wrapper, command: Any) -> Any:
+        from queuert.adapters.sqlite import session
+        from queuert.adapters.sqlite.unit import Unit, run_inside
+
+        path = str(wrapper.settings_dict["NAME"])
+        try:
+            if isinstance(command, Unit):
+                unit: Unit[Any] = command
+                return run_inside(wrapper.connection, unit, path)
+            return session.execute(wrapper.connection, command, path)
+        except QueuertError:
+            wrapper.errors_occurred = True
+            raise
+
+    def is_single(self, command: Any) -> bool:
+        from queuert.adapters.sqlite.unit import Unit
+
+        return not isinstance(command, Unit)
+
+    def check_before_commit(self, wrapper: Wrapper) -> None:
+        from queuert.adapters.sqlite import session
+
+        session.require_open(wrapper.connection)
+        if wrapper.needs_rollback:
+            raise TransactionMisused(
+                "an error broke the atomic block and was swallowed, so Django rolls it back: put what may fail into a "
+                "transaction.atomic() of its own, and let its error leave that block"
+            )
+
+    def check_settings(self, wrapper: Wrapper) -> None:
+        problem = sqlite_problem(wrapper.settings_dict)
+        if problem is not None:
+            raise StorageError(f"the database {wrapper.alias!r}: {problem}")
+
+
+def postgres_problem() -> str | None:
+    """Why Django's connections to PostgreSQL cannot be used; None if they can."""
+    with suppress(ImportError):
+        from django.db.backends.postgresql.psycopg_any import is_psycopg3
+
+        if is_psycopg3:
+            return None
+    return "Django must use psycopg 3, pip install 'queuert[django,psycopg]'"
+
+
+def sqlite_problem(settings_dict: dict[str, Any]) -> str | None:
+    """Why transactions on this SQLite database cannot have jobs in them; None if they can."""
+    mode = settings_dict.get("OPTIONS", {}).get("transaction_mode")
+    if str(mode).upper() in ("IMMEDIATE", "EXCLUSIVE"):
+        return None
+    return (
+        "SQLite transactions must take the write lock when they begin, or they fail whenever somebody else writes: "
+        'set "OPTIONS": {"transaction_mode": "IMMEDIATE"}'
+    )

@@ -1,0 +1,196 @@
+"""The sync provider: Django's connection of this thread, and `transaction.atomic` for every transaction.
+
+What stands alone runs on that connection too, and inside of the atomic block that may be open on it, as everything in
+Django does. Only writes are refused there: they would not be committed at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db import close_old_connections, connections, reset_queries, transaction
+from django.db.utils import Error as DjangoDatabaseError
+
+from queuert.adapters.django.connection import (
+    DjangoConnection,
+    Wrapper,
+    is_nested,
+    own,
+    require_atomic,
+    resolve,
+)
+from queuert.adapters.django.databases import DatabaseKind, kind_of
+from queuert.contexts import context
+from queuert.errors import ClientClosed, StorageError, StorageUnavailable, TransactionMisused, TransactionNested
+from queuert.ports.provider import AfterCommitWork, Enlisting, SyncProvider
+
+W = TypeVar("W", bound=AfterCommitWork)
+
+
+class DjangoProvider:
+    """Transactions on `connections[alias]`. Settings are looked at when it is first used, not before."""
+
+    def __init__(self, alias: str = "default") -> None:
+        self.alias = alias
+        self._closed = False
+
+    @cached_property
+    def _kind(self) -> DatabaseKind:
+        wrapper = own(self.alias)
+        kind = kind_of(wrapper)
+        kind.check_settings(wrapper)
+        return kind
+
+    @context
+    def transaction(self) -> Iterator[DjangoConnection]:
+        self._check_open()
+        wrapper = own(self.alias)
+        if is_nested(wrapper):
+            raise TransactionNested(
+                f"a transaction.atomic() block is open on the database {self.alias!r}: "
+                "give the connection itself as the transaction, as in client.start(connection, …)"
+            )
+        kind = self._kind
+        with self._atomic(wrapper, durable=True):
+            yield wrapper
+            _check_before_commit(kind, wrapper)
+
+    @context
+    def savepoint(self, connection: DjangoConnection) -> Iterator[None]:
+        wrapper = self._usable(connection)
+        with self._atomic(wrapper):
+            yield
+            _check_before_commit(self._kind, wrapper)
+
+    def execute(self, connection: DjangoConnection | None, command: Any) -> Any:
+        if connection is not None:
+            return self._kind.execute(self._usable(connection), command)
+        self._check_open()
+        wrapper, kind = own(self.alias), self._kind
+        if wrapper.in_atomic_block:
+            if command.writes and is_nested(wrapper):
+                raise TransactionNested(
+                    f"a transaction.atomic() block is open on the database {self.alias!r}, and this would be "
+                    "committed with it, not now: do it outside"
+                )
+            require_atomic(wrapper)
+            return kind.execute(wrapper, command)
+        if not kind.is_single(command):
+            with self._atomic(wrapper):
+                return kind.execute(wrapper, command)
+        self._connect(wrapper)
+        return kind.execute(wrapper, command)
+
+    def check(self, connection: DjangoConnection) -> None:
+        self._usable(connection)
+
+    def in_transaction(self, connection: DjangoConnection) -> bool:
+        return connection.in_atomic_block
+
+    def close(self) -> None:
+        """Connections are Django's, to open and to close."""
+        self._closed = True
+
+    def enlist(self, connection: DjangoConnection, operation: str, make: Callable[[], W]) -> W:
+        """By `on_commit`. Django forgets what was registered in a block that is rolled back.
+
+        So work is shared only by what stands in the same blocks, and Django's own list says whether it does.
+        """
+        self._check_open()
+        wrapper = resolve(connection, self.alias)
+        require_atomic(wrapper, operation)
+        _ = self._kind
+        blocks = set(wrapper.savepoint_ids)
+        if wrapper.run_on_commit:
+            registered, last = wrapper.run_on_commit[-1][:2]
+            if isinstance(last, _OnCommit) and last.provider is self and registered == blocks and not last.done:
+                shared: W = last.work
+                return shared
+        work = make()
+        wrapper.on_commit(_OnCommit(self, work), robust=True)
+        return work
+
+    @context
+    def in_thread(self) -> Iterator[None]:
+        """Around a handler in its thread, which ends with it: Django's connections must not outlive their thread."""
+        reset_queries()
+        close_old_connections()
+        try:
+            yield
+        finally:
+            connections.close_all()
+
+    def _usable(self, connection: DjangoConnection) -> Wrapper:
+        self._check_open()
+        wrapper = resolve(connection, self.alias)
+        require_atomic(wrapper)
+        _ = self._kind
+        return wrapper
+
+    @context
+    def _atomic(self, wrapper: Wrapper, *, durable: bool = False) -> Iterator[None]:
+        """`transaction.atomic`, with errors of its BEGIN and COMMIT said in our words."""
+        block: Any = transaction.atomic(using=wrapper.alias, durable=durable)
+        try:
+            block.__enter__()
+        except DjangoDatabaseError as error:
+            raise _translated(wrapper, error) from error
+        try:
+            yield
+        except BaseException as error:
+            block.__exit__(type(error), error, error.__traceback__)
+            raise
+        block.__exit__(None, None, None)
+
+    def _connect(self, wrapper: Wrapper) -> None:
+        try:
+            wrapper.close_if_health_check_failed()
+            wrapper.ensure_connection()
+        except DjangoDatabaseError as error:
+            raise _translated(wrapper, error) from error
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosed("Django provider")
+
+
+class _OnCommit:
+    """What Django calls after the commit."""
+
+    def __init__(self, provider: DjangoProvider, work: AfterCommitWork) -> None:
+        self.__qualname__ = "queuert"  # for Django's log
+        self.provider = provider
+        self.work: Any = work
+        self.done = False
+
+    def __call__(self) -> None:
+        self.done = True
+        self.work.flush()
+
+
+def _check_before_commit(kind: DatabaseKind, wrapper: Wrapper) -> None:
+    if wrapper.closed_in_transaction or wrapper.connection is None:
+        raise TransactionMisused("this connection was closed, or lost, inside its atomic block, which is rolled back")
+    kind.check_before_commit(wrapper)
+
+
+def _translated(wrapper: Wrapper, error: BaseException) -> StorageError:
+    """A connection that cannot be opened, or a transaction that cannot be begun."""
+    if wrapper.vendor == "sqlite":
+        import sqlite3
+
+        from queuert.adapters.sqlite.translating import translate
+
+        cause = error.__cause__
+        if isinstance(cause, sqlite3.Error):
+            found = translate(cause, str(wrapper.settings_dict["NAME"]))
+            if isinstance(found, StorageError):
+                return found
+    return StorageUnavailable(f"the database {wrapper.alias!r} cannot be reached: {error}")
+
+
+if TYPE_CHECKING:
+    _: type[SyncProvider[DjangoConnection]] = DjangoProvider
+    __: type[Enlisting[DjangoConnection]] = DjangoProvider

@@ -1,0 +1,16 @@
+"""The app."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from django.apps import AppConfig
+
+
+class QueuertConfig(AppConfig):
+    name = "queuert_django"
+    label = "queuert"
+    verbose_name = "Queuert"
+
+    def ready(self) -> None:
+        import_module("queuert_django.checks")  # registers them

@@ -1,0 +1,41 @@
+"""The `jobs.py` of the installed apps: job classes and handlers are found in there."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from django.apps import apps
+from django.utils.module_loading import module_has_submodule
+
+from queuert import Handlers
+from queuert.jobs.registry import JobsItem, JobTypes, Registry
+
+
+def job_modules() -> list[ModuleType]:
+    """The module `jobs` of each app that has one. An error inside of one is raised as it is."""
+    return [
+        import_module(f"{config.name}.jobs")
+        for config in apps.get_app_configs()
+        if module_has_submodule(config.module, "jobs")
+    ]
+
+
+def find_jobs() -> Registry:
+    """All job classes that are defined in these modules, and the `JobTypes` that stand in them."""
+    items: list[JobsItem] = []
+    for module in job_modules():
+        items.append(module)
+        items.extend(value for value in vars(module).values() if isinstance(value, JobTypes))
+    return Registry(items)
+
+
+def find_handlers() -> list[Handlers[Any]]:
+    """Each `Handlers` that stands in these modules, once."""
+    found: dict[int, Handlers[Any]] = {}
+    for module in job_modules():
+        for value in vars(module).values():
+            if isinstance(value, Handlers):
+                found[id(value)] = value  # pyright: ignore[reportUnknownArgumentType]
+    return list(found.values())

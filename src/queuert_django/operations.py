@@ -1,0 +1,82 @@
+"""Our migrations as an operation of Django's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.migrations.operations.base import Operation
+
+from queuert.adapters.django.provider import DjangoProvider
+from queuert.ports.provider import run
+from queuert_django.clients import operations_for
+from queuert_django.options import databases
+
+_CREATED = re.compile(
+    r"CREATE (?:OR REPLACE )?(?:UNLOGGED )?(TABLE|SEQUENCE|FUNCTION|TYPE)(?: IF NOT EXISTS)? ([\w\".]+)", re.IGNORECASE
+)
+_DROPPED = ("FUNCTION", "TABLE", "SEQUENCE", "TYPE")
+
+
+class QueuertSchema(Operation):
+    """Brings our tables, in the databases that the setting QUEUERT names, to this version or a later one.
+
+    Backwards it removes them, with all jobs. `versions`: by the vendor of the database.
+    """
+
+    reduces_to_sql = True
+    reversible = True
+    atomic = False
+
+    def __init__(self, versions: Mapping[str, int], *, first: bool = False) -> None:
+        self.versions = dict(versions)
+        self.first = first
+
+    def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
+        return (type(self).__name__, [self.versions], {"first": True} if self.first else {})
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        """There are no models: users see jobs through the client."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:  # noqa: ARG002
+        alias = schema_editor.connection.alias
+        if alias not in databases():
+            return
+        if schema_editor.collect_sql:
+            for statement in self._statements(schema_editor.connection):
+                schema_editor.execute(statement, params=None)
+            return
+        run(DjangoProvider(alias), None, operations_for(alias).migrate())
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:  # noqa: ARG002
+        connection = schema_editor.connection
+        if connection.alias not in databases() or not self.first:
+            return  # versions between the first and the last are not taken back: a newer schema serves older code
+        created: dict[str, list[str]] = {kind: [] for kind in _DROPPED}
+        for statement in self._statements(connection):
+            for kind, name in _CREATED.findall(statement):
+                created[kind.upper()].insert(0, name)
+        for kind, names in created.items():
+            for name in dict.fromkeys(names):
+                cascade = " CASCADE" if connection.vendor == "postgresql" else ""
+                schema_editor.execute(f"DROP {kind} IF EXISTS {name}{cascade}", params=None)
+
+    def describe(self) -> str:
+        return "Bring queuert's tables up to date"
+
+    def _statements(self, connection: Any) -> list[str]:
+        """What is run on an empty database, as far as it can be said beforehand."""
+        operations: Any = operations_for(connection.alias)
+        store = operations.store
+        if connection.vendor == "postgresql":
+            from queuert.adapters.postgres.store import migrations_for as postgres_migrations
+
+            versions = postgres_migrations(store.installation)
+            return [store("migrate.create").text, *(text for each in versions for text in each.statements)]
+        from queuert.adapters.sqlite.store import migrations_for as sqlite_migrations
+
+        return [
+            store("migrate.create").text,
+            *(text for each in sqlite_migrations(store.prefix) for text in each.statements),
+        ]

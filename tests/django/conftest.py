@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.django import added, postgres_settings, set_up, sqlite_settings
+from tests.support.postgres import server
+
+set_up()
+
+from django.core.management import call_command  # noqa: E402
+
+from queuert import SyncClient  # noqa: E402
+from queuert.adapters.django import DjangoConnection, DjangoProvider  # noqa: E402
+from queuert.adapters.in_process import SyncNoNotify  # noqa: E402
+from queuert.ports.state import SyncStateAdapter  # noqa: E402
+from queuert_django.clients import operations_for  # noqa: E402
+from queuert_django.discovery import find_jobs  # noqa: E402
+
+QUICK = "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF"
+
+
+@contextmanager
+def database(kind: str, directory: Path, **changes: Any) -> Generator[str]:
+    """The alias of a migrated database."""
+    if kind == "sqlite":
+        with added({**sqlite_settings(directory / "shop.db", init_command=QUICK), **changes}) as alias:
+            call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
+            yield alias
+    else:
+        with server().fresh() as url, added({**postgres_settings(url), **changes}) as alias:
+            call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
+            yield alias
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def kind(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def alias(kind: str, tmp_path: Path) -> Iterator[str]:
+    with database(kind, tmp_path) as alias:
+        yield alias
+
+
+class Recording(SyncNoNotify):
+    """What was announced: a list for each publication."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[list[str]] = []
+
+    def job_scheduled(self, types: Sequence[str]) -> None:
+        self.told.append(list(types))
+
+
+def recording_client(alias: str) -> tuple[SyncClient[DjangoConnection], list[list[str]]]:
+    notify = Recording()
+    state = SyncStateAdapter(operations_for(alias), DjangoProvider(alias))
+    return SyncClient(state, notify, find_jobs(), migrate=False), notify.told
