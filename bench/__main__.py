@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from bench import machine
+from bench.chart import svg
 from bench.measure import Entry
 from bench.process import ContenderFailed
 from bench.results import Result, RowResult, Run
@@ -42,7 +43,8 @@ def main() -> None:
     name = options.name or ("quick" if options.quick else "latest")
     run.save(RESULTS / f"{name}.json")
     (RESULTS / f"{name}.md").write_text(markdown(run), "utf-8")
-    console.print(f"\nWritten: bench/results/{name}.json and {name}.md")
+    (RESULTS / f"{name}.svg").write_text(svg(run), "utf-8")
+    console.print(f"\nWritten: bench/results/{name}.json, .md and .svg")
 
 
 def _options() -> argparse.Namespace:

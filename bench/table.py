@@ -1,44 +1,67 @@
-"""A run as Markdown."""
+"""A run as Markdown: a matrix of the rows in which others take part, and everything else line by line."""
 
 from __future__ import annotations
 
 from bench.results import Result, RowResult, Run
+from bench.roster import OURS, PLAIN
 from bench.targets import verdicts
+
+PEERS = ("pgqueuer", "graphile-worker", "pg-boss", "procrastinate")
 
 
 def markdown(run: Run) -> str:
-    """The machine, a table of all rows, and what was to be reached."""
-    judged = verdicts(run)
-    lines = [
-        f"{run.date[:10]}; {describe(run)}; medians of {run.rounds}.",
-        "",
-        "| work | measured | to reach |",
-        "| --- | --- | --- |",
-    ]
-    for row in run.rows:
-        wanted = "<br>".join(str(verdict) for verdict in judged if verdict.target.row == row.key)
-        lines.append(f"| {row.title}, {unit(row)} | {'<br>'.join(cell(row, one) for one in row.results)} | {wanted} |")
-    return "\n".join(lines) + "\n"
+    """Everything: the machine, what others do, what we do, what was to be reached, and who failed."""
+    parts = [caption(run), matrix(run), details(run), "What was to be reached:", targets(run)]
+    failed = [f"- {row.title}: {one.name}: {one.error}" for row in run.rows for one in row.results if one.error]
+    if failed:
+        parts += ["Not measured:", "\n".join(failed)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def describe(run: Run) -> str:
+def caption(run: Run) -> str:
     machine = run.machine
     return (
-        f"{machine['processor']}, {machine['cores']} cores, {machine['memory']}, {machine['system']}, "
-        f"Python {machine['python']}, PostgreSQL {run.server['version']} with fsync {run.server['fsync']} and "
-        f"synchronous_commit {run.server['synchronous_commit']}"
+        f"Measured on {run.date[:10]}, revision {machine['commit']}: {machine['processor']}, {machine['cores']} cores, "
+        f"{machine['memory']}, {machine['system']}, Python {machine['python']}, PostgreSQL {run.server['version']} "
+        f"with fsync {run.server['fsync']} and synchronous_commit {run.server['synchronous_commit']}; an fsync takes "
+        f"{machine['fsync']}. Medians of {run.rounds}."
     )
 
 
+def matrix(run: Run) -> str:
+    """The rows in which peers take part, a column for each; the last one is plain SQL at its best."""
+    shared = [row for row in run.rows if any(result.name in PEERS for result in row.results)]
+    names = [name for name in PEERS if any(result.name == name for row in shared for result in row.results)]
+    if not shared:
+        return ""
+    lines = [_line(["work", f"**{OURS}**", *names, PLAIN]), _line(["---"] + ["---:"] * (len(names) + 2))]
+    for row in shared:
+        by_name = {result.name: result for result in row.results}
+        cells = [f"**{_figures(row, by_name.get(OURS))}**", *(_figures(row, by_name.get(name)) for name in names)]
+        plain = [result for result in row.results if result.name.startswith(PLAIN)]
+        best = max(plain, key=lambda result: result.median(row.figures[0]) or 0, default=None)
+        lines.append(_line([f"{row.title}, {unit(row)}", *cells, _figures(row, best) if plain else ""]))
+    return "\n".join(lines)
+
+
+def details(run: Run) -> str:
+    """Every contender of every row, with its settings."""
+    lines = [_line(["work", "contender", "jobs", "measured"]), _line(["---", "---", "---:", "---:"])]
+    for row in run.rows:
+        for result in row.results:
+            who = f"{result.name} ({result.settings})" if result.settings else result.name
+            jobs = f"{result.jobs:,}" if result.jobs else ""
+            lines.append(_line([f"{row.title}, {unit(row)}", who, jobs, _figures(row, result)]))
+    return "\n".join(lines)
+
+
+def targets(run: Run) -> str:
+    titles = {row.key: row.title for row in run.rows}
+    return "\n".join(f"- {titles[verdict.target.row]}: {verdict}" for verdict in verdicts(run))
+
+
 def unit(row: RowResult) -> str:
-    return row.unit if row.figures == ["rate"] else f"{'/'.join(row.figures)} in {row.unit}"
-
-
-def cell(row: RowResult, result: Result) -> str:
-    if result.error is not None:
-        return f"{result.name}: failed ({escape(result.error)})"
-    figures = "/".join(number(result.median(figure)) for figure in row.figures)
-    return f"**{figures}** {result.name}" if result.name == "queuert" else f"{figures} {result.name}"
+    return row.unit if row.figures == ["rate"] else f"{' / '.join(row.figures)} in {row.unit}"
 
 
 def number(value: float | None) -> str:
@@ -47,6 +70,14 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def escape(text: str) -> str:
-    """What would end a table's cell."""
-    return text.replace("|", "\\|").replace("\n", " ")
+def _figures(row: RowResult, result: Result | None) -> str:
+    if result is None:
+        return ""
+    if result.error is not None:
+        return "failed"
+    return " / ".join(number(result.median(figure)) for figure in row.figures)
+
+
+def _line(cells: list[str]) -> str:
+    """Nothing in a cell may end it."""
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -1,13 +1,26 @@
 """What a run found is kept, compared, judged and shown as it was."""
 
 from pathlib import Path
+from xml.etree import ElementTree
 
+import pytest
+from bench.chart import svg
 from bench.compare import compare
+from bench.environments import ROOT
+from bench.publish import BEGIN, END, between_marks
 from bench.results import Result, RowResult, Run
-from bench.table import markdown
+from bench.table import details, markdown
 from bench.targets import TARGETS, verdicts
 
-MACHINE = {"processor": "a processor", "cores": "2", "memory": "8 GB", "system": "Linux", "python": "3.11"}
+MACHINE = {
+    "processor": "a processor",
+    "cores": "2",
+    "memory": "8 GB",
+    "system": "Linux",
+    "python": "3.11",
+    "commit": "abc",
+    "fsync": "1 ms",
+}
 SERVER = {"version": "18", "fsync": "on", "synchronous_commit": "on"}
 
 
@@ -76,15 +89,54 @@ def test_only_rows_that_were_run_are_judged() -> None:
 
 
 def test_the_table_shows_figures_errors_and_verdicts() -> None:
-    run = a_run(a_row("drain-1", a_result("queuert", 12_345.6), a_result("pgqueuer", error="no | such\nthing")))
+    results = [a_result("queuert", 12_345.6), a_result("pgqueuer", error="no | such\nthing")]
+    plain = [a_result("plain SQL, 100 at a time, 1 client", 10), a_result("plain SQL, 100 at a time, 4 clients", 20)]
+    run = a_run(a_row("drain-1", *results, *plain), a_row("chain", a_result("queuert", 5)))
 
     table = markdown(run)
 
-    assert table.startswith("2026-01-02; a processor, 2 cores, 8 GB, Linux")
-    assert "**12,346** queuert" in table
-    assert "pgqueuer: failed (no \\| such thing)" in table
-    assert "≥ 2 × pgqueuer: not measured" in table
-    assert len({line.replace("\\|", "").count("|") for line in table.splitlines()[2:]}) == 1, "a row of another width"
+    assert "a processor, 2 cores, 8 GB, Linux" in table
+    assert "| the work drain-1, jobs/s | **12,346** | failed | 20 |" in table
+    assert "| the work chain, jobs/s | queuert (as it comes) | 100 | 5 |" in table
+    assert "- the work drain-1: ≥ 2 × pgqueuer: not measured" in table
+    assert "pgqueuer: no | such" in table
+
+
+def test_a_table_of_a_run_without_peers_has_no_matrix() -> None:
+    assert "**queuert**" not in markdown(a_run(a_row("chain", a_result("queuert", 5))))
+
+
+def test_cells_hold_no_line_breaks_and_no_bars() -> None:
+    row = a_row("drain-1", a_result("queu|ert", 1))
+    row.title = "two\nlines"
+
+    (line,) = [line for line in details(a_run(row)).splitlines() if "two" in line]
+
+    assert line == "| two lines, jobs/s | queu\\|ert (as it comes) | 100 | 1 |"
+
+
+def test_the_chart_is_well_formed_and_has_a_bar_for_everyone_who_was_measured() -> None:
+    results = [a_result("queuert", 200), a_result("a < b & c", 100), a_result("pgqueuer", error="it broke")]
+    run = a_run(a_row("drain-1", *results), a_row("drain-2", a_result("queuert", error="it broke")))
+
+    drawing = ElementTree.fromstring(svg(run))
+
+    bars = drawing.findall("{http://www.w3.org/2000/svg}rect")
+    assert [(bar.get("class"), int(bar.get("width", "0"))) for bar in bars] == [("ours", 400), (None, 200)]
+    assert "a < b & c" in [text.text for text in drawing.findall("{http://www.w3.org/2000/svg}text")]
+
+
+def test_what_is_published_replaces_what_stood_between_the_marks() -> None:
+    page = f"above\n{BEGIN}\nold\n{END}\nbelow\n"
+
+    assert between_marks(page, "new") == f"above\n{BEGIN}\nnew\n{END}\nbelow\n"
+    with pytest.raises(SystemExit, match="there must be a line"):
+        between_marks("no marks", "new")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmark.md"])
+def test_the_pages_have_the_marks(page: str) -> None:
+    between_marks((ROOT / page).read_text("utf-8"), "new")
 
 
 def test_comparing_shows_the_ratio_of_what_both_have() -> None:
