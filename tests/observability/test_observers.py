@@ -60,7 +60,7 @@ async def test_everybody_is_told_and_one_that_raises_is_logged_once_per_kind(
     assert partial.created == [chain.id for chain in chains]
     errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert [record.name for record in errors] == ["queuert.observers"] * 2
-    assert [record.__dict__["event"] for record in errors] == ["job_created", "attempt_started"]
+    assert [record.__dict__["event_name"] for record in errors] == ["job_created", "attempt_started"]
     assert {record.__dict__["observer"] for record in errors} == {"Broken"}
 
 

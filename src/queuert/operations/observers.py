@@ -38,7 +38,7 @@ class Observers(Observer):
             self._reported.add(kind)
             logger.error(
                 "the observer %s failed at %s; further errors of this kind are not logged", who, event,
-                exc_info=error, extra={"observer": who, "event": event},
+                exc_info=error, extra={"observer": who, "event_name": event},
             )  # fmt: skip
 
 

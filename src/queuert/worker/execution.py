@@ -13,6 +13,7 @@ from typing import Any
 
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
+from queuert.current import current_job
 from queuert.errors import OwnershipLost, TransactionMisused
 from queuert.operations.settle import completion, settle
 from queuert.ports.provider import run
@@ -41,6 +42,7 @@ class Execution:
         """The body of the attempt's task. Only what a handler's own task raises is caught: that is all it can be."""
         if held.start_by is not None and time.monotonic() >= held.start_by:
             return Late()
+        current_job.set(held.row)  # never reset: the task's context ends with it
         plan = held.plan
         try:
             held.job = plan.job_type.decode_input(held.row.input, held.claimed.blockers)

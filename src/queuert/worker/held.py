@@ -20,6 +20,7 @@ class Held:
 
     __slots__ = (
         "claimed",
+        "claimed_at",
         "job",
         "lease_end",
         "phases",
@@ -51,7 +52,7 @@ class Held:
         self.suspended = False
         """The handler has awaited something (see `Phases`)."""
         # Counted from before the claim was sent: the lease cannot have begun earlier than that.
-        self.renewed_at = claimed_at
+        self.claimed_at = self.renewed_at = claimed_at
         self.lease_end = claimed_at + plan.lease
         self.start_by: float | None = None
         if row.deadline is not None and row.last_attempt_at is not None:

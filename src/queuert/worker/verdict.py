@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import Any
 
 from queuert.errors import InvalidArgument, OwnershipLost, Reschedule
@@ -67,7 +68,7 @@ class Verdicts:
         next_one = "that was the last one" if last else f"next one in {delay:.1f} s"
         failure.log(
             error, "attempt %d of job %s (%s) failed: %s, %s", row.attempt, row.id, row.type_name, code, next_one,
-            extra={**self.extra(held), "error_code": code},
+            extra={**self.extra(held), "duration": time.monotonic() - held.claimed_at, "error_code": code},
         )  # fmt: skip
         return Settlement(
             job_id=row.id,

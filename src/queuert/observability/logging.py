@@ -1,0 +1,106 @@
+"""Logs: every event as a record of stdlib `logging`, and the job that a handler's own records belong to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, MutableMapping
+from logging import DEBUG, ERROR, INFO, WARNING
+from typing import Any
+
+from queuert.current import current_job
+from queuert.ports.observer import Observer
+
+_CHAIN = "chain %(chain_id)s (%(chain_type)s)"
+_JOB = "job %(job_id)s (%(job_type)s)"
+_ATTEMPT = f"attempt %(attempt)d of {_JOB}"
+_ERROR = "%(error_type)s: %(error_message)s"
+
+MESSAGES: dict[str, tuple[int, str]] = {
+    "chain_created": (INFO, f"{_CHAIN} created"),
+    "chain_completed": (INFO, f"{_CHAIN} completed"),
+    "chain_failed": (WARNING, f"{_CHAIN} failed: %(error_code)s"),
+    "chain_expired": (WARNING, f"{_CHAIN} expired"),
+    "chain_cancelled": (INFO, f"{_CHAIN} cancelled"),
+    "chain_deleted": (INFO, f"{_CHAIN} deleted"),
+    "job_created": (DEBUG, f"{_JOB} created"),
+    "job_blocked": (DEBUG, f"{_JOB} waits for other chains"),
+    "job_unblocked": (DEBUG, f"{_JOB} waits no more"),
+    "job_triggered": (INFO, f"{_JOB} made due now"),
+    "job_retried": (INFO, f"{_JOB} given new attempts"),
+    "job_completed": (DEBUG, f"{_JOB} completed"),
+    "job_failed": (DEBUG, f"{_JOB} failed: %(error_code)s"),
+    "job_expired": (DEBUG, f"{_JOB} expired"),
+    "job_cancelled": (DEBUG, f"{_JOB} cancelled"),
+    "attempt_started": (DEBUG, f"{_ATTEMPT} started"),
+    "attempt_ended": (DEBUG, f"{_ATTEMPT} ended after %(duration).3f s"),
+    "attempt_completed": (DEBUG, f"{_ATTEMPT} completed"),
+    "attempt_rescheduled": (DEBUG, f"{_ATTEMPT} put the job back"),
+    "attempt_lease_renewed": (DEBUG, f"{_ATTEMPT}: lease renewed"),
+    "attempt_lease_lost": (WARNING, f"{_ATTEMPT}: the lease ended before it could be renewed"),
+    "attempt_taken_by_another_worker": (INFO, f"{_ATTEMPT}: the job was taken by another worker"),
+    "attempt_already_completed": (INFO, f"{_ATTEMPT}: the job had ended already"),
+    "attempt_cancelled": (INFO, f"{_ATTEMPT}: the job was cancelled"),
+    "attempt_deleted": (INFO, f"{_ATTEMPT}: the job was deleted"),
+    "state_error": (ERROR, f"the database failed at %(operation)s: {_ERROR}"),
+    "notify_error": (ERROR, f"the notification channel failed at %(operation)s: {_ERROR}"),
+}
+"""What `EventLog` says. The worker's own events, failed attempts and reaped jobs are not here: the worker logs those
+itself, with their tracebacks, whether anybody observes or not."""
+
+
+class EventLog(Observer):
+    """Logs events under `queuert.chain`, `queuert.job`, `queuert.attempt`, `queuert.state` and `queuert.notify`.
+
+    The event's arguments are the record's extras. Its name is `event_name`: `event` is where structlog has the message.
+    """
+
+    def __init__(self) -> None:
+        for event, (level, message) in MESSAGES.items():
+            logger = logging.getLogger(f"queuert.{event.partition('_')[0]}")
+            setattr(self, event, _log(logger, level, event, message))
+
+
+def _log(logger: logging.Logger, level: int, event: str, message: str) -> Callable[..., None]:
+    def log(**facts: Any) -> None:
+        if logger.isEnabledFor(level):
+            logger.log(level, message, facts, extra={"event_name": event, **facts})
+
+    return log
+
+
+JOB_FIELDS = ("job_id", "job_type", "chain_id", "attempt", "worker")
+
+
+def job_context() -> dict[str, Any]:
+    """The job that this code runs for: id, type, chain, attempt and worker. Empty outside of handlers."""
+    job = current_job.get()
+    if job is None:
+        return {}
+    return {
+        "job_id": job.id,
+        "job_type": job.type_name,
+        "chain_id": job.chain_id,
+        "attempt": job.attempt,
+        "worker": job.leased_by,
+    }
+
+
+class JobContext(logging.Filter):
+    """Gives each record the fields of `job_context`: put it on a logging handler. Outside of jobs they are None.
+
+    What a record says itself stays.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        context = job_context()
+        for field in JOB_FIELDS:
+            if field not in record.__dict__:
+                record.__dict__[field] = context.get(field)
+        return True
+
+
+def add_job_context(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """The same as a processor for structlog."""
+    for field, value in job_context().items():
+        event.setdefault(field, value)
+    return event
