@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import re
 from pathlib import Path
 
 from queuert import Observer
+from queuert.observability.logging import MESSAGES
 from queuert.ports.observer import EVENTS
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "observability.md").read_text("utf-8")
@@ -28,3 +30,9 @@ def test_every_event_is_listed_with_its_arguments() -> None:
         for event in EVENTS
     }
     assert listed == actual
+
+
+def test_every_level_of_the_event_log_is_listed() -> None:
+    assert rows("Levels of the event log") == {
+        event: logging.getLevelName(level) for event, (level, _) in MESSAGES.items()
+    }
