@@ -9,18 +9,19 @@ from uuid import uuid4
 
 import pytest
 from tests.conformance.postgres_harness import database, empty
+from tests.support.nats import nats_url
 from tests.support.redis import redis_url
 
 import queuert
 from queuert import Client, EntryJob, SyncClient, Transaction
 
 STATES = ("memory", "sqlite", "postgres")
-CHANNELS = ("in-process", "postgres", "redis", None)
-HINTS = ("in-process", "sqlite", "redis")
+CHANNELS = ("in-process", "postgres", "redis", "nats", None)
+HINTS = ("in-process", "sqlite", "redis", "nats")
 """Channels that keep wake hints."""
 
 PAIRS = [("sqlite", "sqlite"), *((state, notify) for state in STATES for notify in CHANNELS)]
-IN_TEST = [("memory", None), ("sqlite", "sqlite"), ("postgres", "postgres"), ("memory", "redis")]
+IN_TEST = [("memory", None), ("sqlite", "sqlite"), ("postgres", "postgres"), ("memory", "redis"), ("memory", "nats")]
 """`make test` has each database and each channel at least once; `make soak` runs every pair."""
 
 
@@ -70,6 +71,8 @@ def _channel(state: str, notify: str | None) -> dict[str, Any]:
     """What `connect` is told of the channel. On a broker, each setting has names of its own."""
     if notify == "redis":
         return {"notify": redis_url(), "notify_prefix": f"test-{uuid4()}"}
+    if notify == "nats":
+        return {"notify": nats_url(), "notify_prefix": f"test-{uuid4()}", "notify_bucket": "behaviour"}
     if notify == "postgres" and state != "postgres":
         return {"notify": database(), "notify_prefix": f"t{uuid4()}:"}
     return {"notify": notify}

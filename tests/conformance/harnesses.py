@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,7 +18,7 @@ from queuert.adapters.in_process import (
     SyncNoNotify,
 )
 from queuert.adapters.memory import MemoryStore, memory_state, sync_memory_state
-from queuert.adapters.sqlite import aiosqlite_state, sqlite_state, sync_sqlite_state
+from queuert.adapters.sqlite import SqliteHub, aiosqlite_state, sqlite_state, sync_sqlite_state
 from queuert.conformance import NotifyHarness, StateHarness
 from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
@@ -97,6 +98,27 @@ class InProcessHarness(NotifyHarness):
     def __init__(self) -> None:
         self.hub = InProcessHub()
         super().__init__(InProcessNotify(self.hub))
+
+    async def second(self) -> NotifyAdapter:
+        return InProcessNotify(self.hub)
+
+    async def sync_adapter(self) -> SyncNotifyAdapter:
+        return SyncInProcessNotify(self.hub)
+
+
+class SqliteHubHarness(NotifyHarness):
+    """The hub of a process that watches a file."""
+
+    def __init__(self) -> None:
+        self.directory = TemporaryDirectory()
+        path = Path(self.directory.name) / "jobs.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.execute("PRAGMA journal_mode = WAL")
+        self.hub = SqliteHub(path)
+        super().__init__(InProcessNotify(self.hub))
+
+    async def dispose(self) -> None:
+        self.directory.cleanup()
 
     async def second(self) -> NotifyAdapter:
         return InProcessNotify(self.hub)

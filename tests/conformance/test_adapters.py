@@ -10,6 +10,7 @@ import pydantic
 from tests.conformance.harnesses import (
     InProcessHarness,
     NoNotifyHarness,
+    SqliteHubHarness,
     aiosqlite_harness,
     async_memory,
     async_sqlite,
@@ -68,6 +69,7 @@ test_sync_sqlite = state_tests(sync_sqlite)
 test_aiosqlite = state_tests(aiosqlite_harness)
 
 test_in_process = notify_tests(InProcessHarness)
+test_sqlite_hub = notify_tests(SqliteHubHarness)
 test_no_notify = notify_tests(NoNotifyHarness)
 
 test_pydantic = codec_tests(pydantic_harness)

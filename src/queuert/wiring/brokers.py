@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
+from queuert.adapters.nats import nats_notify, sync_nats_notify
 from queuert.adapters.redis import redis_notify, sync_redis_notify
 from queuert.errors import InvalidArgument
 from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
@@ -21,19 +22,24 @@ class _Broker(NamedTuple):
 
 
 _REDIS = _Broker("redis", redis_notify, sync_redis_notify)
+_NATS = _Broker("nats", nats_notify, sync_nats_notify)
 _POSTGRES = _Broker(None, postgres.broker, postgres.sync_broker)
-_BROKERS = {"redis": _REDIS, "rediss": _REDIS, "unix": _REDIS, **dict.fromkeys(postgres.SCHEMES, _POSTGRES)}
+_BROKERS = {
+    **dict.fromkeys(("redis", "rediss", "unix"), _REDIS),
+    **dict.fromkeys(("nats", "tls"), _NATS),
+    **dict.fromkeys(postgres.SCHEMES, _POSTGRES),
+}
 
 
 def broker(options: ClientOptions) -> NotifyAdapter | None:
     """The adapter that `notify=` names by a URL; None if it is no URL."""
     found = _find(options)
-    return None if found is None else found.make(options.get("notify"), **_prefix(options))
+    return None if found is None else found.make(options.get("notify"), **_settings(options))
 
 
 def sync_broker(options: ClientOptions) -> SyncNotifyAdapter | None:
     found = _find(options)
-    return None if found is None else found.make_sync(options.get("notify"), **_prefix(options))
+    return None if found is None else found.make_sync(options.get("notify"), **_settings(options))
 
 
 def without(channel: object, options: ClientOptions) -> ClientOptions:
@@ -42,19 +48,22 @@ def without(channel: object, options: ClientOptions) -> ClientOptions:
         return options
     left: ClientOptions = {**options, "notify": None}
     left.pop("notify_prefix", None)
+    left.pop("notify_bucket", None)
     return left
 
 
 def _find(options: ClientOptions) -> _Broker | None:
     notify: object = options.get("notify")
     if not isinstance(notify, str) or "://" not in notify:
-        refuse(options, ("notify_prefix",), "is for brokers, like notify='redis://host'")
+        refuse(options, ("notify_prefix", "notify_bucket"), "is for brokers, like notify='redis://host'")
         return None
     scheme = notify.partition("://")[0]
     found = _BROKERS.get(scheme)
     if found is None:  # the rest of the URL is not shown: there may be a password in it
-        known = ", ".join(f"{name}://" for name in ("redis", "postgresql"))
+        known = ", ".join(f"{name}://" for name in ("redis", "nats", "postgresql"))
         raise InvalidArgument(f"notify='{scheme}://…' is no broker that is known here: use one of {known}")
+    if found is not _NATS:
+        refuse(options, ("notify_bucket",), "is for NATS")
     if found.package is not None:
         try:
             import_module(found.package)
@@ -65,5 +74,10 @@ def _find(options: ClientOptions) -> _Broker | None:
     return found
 
 
-def _prefix(options: ClientOptions) -> dict[str, str]:
-    return {"prefix": options["notify_prefix"]} if "notify_prefix" in options else {}
+def _settings(options: ClientOptions) -> dict[str, str]:
+    settings: dict[str, str] = {}
+    if "notify_prefix" in options:
+        settings["prefix"] = options["notify_prefix"]
+    if "notify_bucket" in options:
+        settings["bucket"] = options["notify_bucket"]
+    return settings

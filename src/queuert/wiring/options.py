@@ -25,10 +25,12 @@ class ClientOptions(TypedDict, total=False):
     """For types that msgspec does not know (see `Codec`)."""
     notify: str | None
     """How workers and waiters are woken early: by `"postgres"` or `"sqlite"`, where that is the database, or else
-    `"in-process"`; or through a broker, by its URL: `redis://host`, `postgresql://host/database`. None: they only
-    poll."""
+    `"in-process"`; or through a broker, by its URL: `redis://host`, `nats://host`,
+    `postgresql://host/database`. None: they only poll."""
     notify_prefix: str
     """Brokers: what channels and keys begin with (default: `queuert`). Databases that share a broker need one each."""
+    notify_bucket: str
+    """NATS: the key-value bucket of JetStream that keeps wake hints; made, if need be. Without one there are none."""
     poll_interval: Duration
     """How often `wait` looks for itself, in case a notification was lost (default: 1 s)."""
     migrate: bool
