@@ -131,7 +131,8 @@ async def test_the_users_connection_stays_open_and_keeps_only_his_subscriptions(
 
 
 async def test_the_users_connection_that_is_lost_and_comes_back(server: NatsServer) -> None:
-    connection = await nats.connect(server.url, reconnect_time_wait=0.05, max_reconnect_attempts=-1, error_cb=_quiet)  # type: ignore[arg-type]
+    options: Any = {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1, "error_cb": _quiet}
+    connection = await nats.connect(server.url, **options)
     adapter, ear = nats_notify(connection), Ear()
     await adapter.listen_chain_completed(ear)
     server.stop()
