@@ -8,6 +8,7 @@ async with connect(sessions, jobs=[Welcome]) as client:
         await client.start(session, Welcome(user="ada"))
 """
 
+from queuert.wiring.alembic import downgrade, upgrade
 from queuert.wiring.sqlalchemy import connect, connect_sync
 
-__all__ = ["connect", "connect_sync"]
+__all__ = ["connect", "connect_sync", "downgrade", "upgrade"]

@@ -52,6 +52,11 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
     return state, sync_within_process(target.hub)
 
 
+def sqlite_hub(path: str, prefix: str) -> SqliteHub:
+    """The one that all clients of these tables share, in this process."""
+    return shared(_sqlite_hubs, f"{Path(path).absolute()}#{prefix}", lambda: SqliteHub(path))
+
+
 class _Target:
     """A URL and the options that go with it, checked and taken apart."""
 
@@ -81,7 +86,7 @@ class _Target:
         self.hub: InProcessHub | None = None
         watched: SqliteHub | None = None
         if notify == "sqlite":
-            self.hub = watched = shared(_sqlite_hubs, f"{key}#{prefix}", lambda: SqliteHub(str(self.path)))
+            self.hub = watched = sqlite_hub(str(self.path), prefix)
         elif notify is not None:
             self.hub = hub_for(None if key is None else f"{key}#{prefix}")
         self.tables: dict[str, Any] = {"table_prefix": prefix, "busy_timeout": busy_timeout, "hub": watched}

@@ -29,6 +29,8 @@ from queuert.model import seconds
 from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
 from queuert.ports.provider import SyncProvider
 from queuert.ports.state import StateAdapter, StateOperations, SyncStateAdapter
+from queuert.wiring import brokers
+from queuert.wiring.embedded import sqlite_hub
 from queuert.wiring.options import (
     POSTGRES_ONLY,
     ClientOptions,
@@ -71,10 +73,12 @@ def connect(
     """
     settings = _settings(options)
     engine = async_engine_of(source)
-    target = Target(engine.sync_engine, options)
-    state = StateAdapter(target.operations(), target.async_provider(source, engine), _sync_provider(sync, options))
     registry = Registry(jobs, codecs=options.get("codecs", ()))
-    return Client(state, target.notify(state), registry, **settings)
+    channel = brokers.broker(options)
+    left = brokers.without(channel, options)
+    target = Target(engine.sync_engine, left)
+    state = StateAdapter(target.operations(), target.async_provider(source, engine), _sync_provider(sync, left))
+    return Client(state, channel or target.notify(state), registry, **settings)
 
 
 @overload
@@ -89,10 +93,11 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Cli
     """`connect` for sync sessions (given a `sessionmaker`) or connections (given an `Engine`)."""
     settings = _settings(options)
     engine = engine_of(source)
-    target = Target(engine, options)
-    state = SyncStateAdapter(target.operations(), target.sync_provider(source))
     registry = Registry(jobs, codecs=options.get("codecs", ()))
-    return SyncClient(state, target.sync_notify(), registry, **settings)
+    channel = brokers.sync_broker(options)
+    target = Target(engine, brokers.without(channel, options))
+    state = SyncStateAdapter(target.operations(), target.sync_provider(source))
+    return SyncClient(state, channel or target.sync_notify(), registry, **settings)
 
 
 class Target:
@@ -102,21 +107,23 @@ class Target:
         self.engine = engine
         self.prefix = options.get("table_prefix", DEFAULT_PREFIX)
         self.is_postgres = engine.dialect.name == "postgresql"
-        self._notify = options.get("notify", "postgres" if self.is_postgres else "in-process")
+        names = ("postgres" if self.is_postgres else "sqlite", "in-process", None)
+        self._notify = options.get("notify", names[0])
+        if self._notify not in names:
+            known = ", ".join(repr(name) for name in names if name)
+            raise InvalidArgument(f"here notify must be {known}, a broker's URL or None, got {self._notify!r}")
         self._listen_url = options.get("listen_url", _plain(engine.url))
         if self.is_postgres:
             refuse(options, ("busy_timeout",), "is for SQLite")
             refuse(options, ("prepare",), "is for the engine to say, in its connect_args")
             self.schema = options.get("schema", DEFAULT_SCHEMA)
-            self._key = f"{self._listen_url}#{self.schema}.{self.prefix}"
-            known: tuple[str | None, ...] = ("postgres", "in-process", None)
+            self._hub = hub_for(f"{self._listen_url}#{self.schema}.{self.prefix}")
         else:
             refuse(options, POSTGRES_ONLY, "is for PostgreSQL")
-            self.database = _sqlite_database(engine, options)
-            self._key = f"{Path(self.database.path).absolute()}#{self.prefix}"
-            known = ("in-process", None)
-        if self._notify not in known:
-            raise InvalidArgument(f"notify must be one of {known} for this database, got {self._notify!r}")
+            path = _sqlite_path(engine)
+            watched = sqlite_hub(path, self.prefix) if self._notify == "sqlite" else None
+            self._hub = watched or hub_for(f"{Path(path).absolute()}#{self.prefix}")
+            self.database = Database(path, seconds(options.get("busy_timeout", 5.0), "busy_timeout"), watched)
 
     def operations(self) -> StateOperations:
         return PostgresOperations(self.schema, self.prefix) if self.is_postgres else SqliteOperations(self.prefix)
@@ -154,7 +161,7 @@ class Target:
 
     def notify(self, state: StateAdapter[Any]) -> NotifyAdapter:
         if self._notify != "postgres":
-            return within_process(hub_for(self._key) if self._notify else None)
+            return within_process(self._hub if self._notify else None)
         from queuert.adapters.postgres.notify import PostgresNotify
 
         channels = Channels(default_prefix(self.schema, self.prefix))
@@ -166,7 +173,7 @@ class Target:
 
     def sync_notify(self) -> SyncNotifyAdapter:
         if self._notify != "postgres":
-            return sync_within_process(hub_for(self._key) if self._notify else None)
+            return sync_within_process(self._hub if self._notify else None)
         # With connections of its own: it is used at the moment of a commit, when the engine's may all be in use,
         # the one that commits among them.
         return sync_psycopg_notify(self._listen_url, schema=self.schema, table_prefix=self.prefix)
@@ -218,7 +225,7 @@ def _plain(url: URL) -> str:
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def _sqlite_database(engine: Engine, options: ClientOptions) -> Database:
+def _sqlite_path(engine: Engine) -> str:
     if engine.dialect.name != "sqlite":
         raise InvalidArgument(f"jobs live in PostgreSQL or SQLite, and this engine is for {engine.dialect.name}")
     path = engine.url.database
@@ -232,4 +239,4 @@ def _sqlite_database(engine: Engine, options: ClientOptions) -> Database:
             f"{type(engine.pool).__name__} gives one connection to several users at once, who would share one "
             "transaction: leave out poolclass=, or use QueuePool or NullPool"
         )
-    return Database(path, seconds(options.get("busy_timeout", 5.0), "busy_timeout"))
+    return path

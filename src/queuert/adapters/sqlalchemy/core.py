@@ -150,6 +150,20 @@ class Core:
         assert root is not None
         self._own[handle] = root
 
+    @context
+    def as_own(self, connection: Connection) -> Iterator[None]:
+        """In the block, the caller's transaction is used as if it were ours: he has put it into our hands."""
+        self.check(connection)
+        root = root_of(connection)
+        assert root is not None
+        with self.in_our_words(inside=True):
+            self._driver.begin_joined(connection.connection)
+        self._own[connection] = root
+        try:
+            yield
+        finally:
+            self._own.pop(connection, None)
+
     def commit(self, handle: Handle) -> None:
         """Commit, if the transaction is still the one that was begun; otherwise undo what is open, and say so."""
         root = root_of(handle)

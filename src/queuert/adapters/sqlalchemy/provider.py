@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Generic, Protocol, TypeVar
 
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import sessionmaker
 
 from queuert.adapters.postgres.command import PgStatement
@@ -95,6 +96,10 @@ class SqlAlchemyProvider(Generic[H]):
             return self._core.roll_back(handle)
         finally:
             handle.close()
+
+    def as_own(self, connection: Connection) -> AbstractContextManager[None, None]:
+        """A block in which the caller's transaction is used as if it were ours."""
+        return self._core.as_own(connection)
 
     def check_open(self) -> None:
         if self._closed:

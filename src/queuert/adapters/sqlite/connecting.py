@@ -60,7 +60,8 @@ class Database:
         try:
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
-            self._use_write_ahead_log(connection)
+            if patient:  # changing the mode may take waiting
+                self._use_write_ahead_log(connection)
             if read_only:
                 connection.execute("PRAGMA query_only = ON")
         except sqlite3.Error as error:
