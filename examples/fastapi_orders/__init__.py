@@ -1,0 +1,1 @@
+"""An order service with FastAPI, SQLAlchemy and a worker in the same process."""
