@@ -59,7 +59,8 @@ class Setting:
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
         # Without a channel, waiters must not make the tests slow.
         defaults: dict[str, Any] = {"poll_interval": 0.02, **({"busy_timeout": 30} if self.state == "sqlite" else {})}
-        return {**defaults, **self._channel, **options}
+        channel = {"notify": None} if options.get("notify", self) is None else self._channel
+        return {**defaults, **channel, **options}
 
     @property
     def poll_interval(self) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
@@ -41,6 +42,11 @@ async def crowd(stack: AsyncExitStack, setting: Setting, handlers: Handlers[Any]
     return everybody
 
 
+def asking(everybody: list[Points], before: list[Counter[str]]) -> int:
+    """How many of them have asked the database anything since."""
+    return sum(points.counts != counts for points, counts in zip(everybody, before, strict=True))
+
+
 async def test_a_few_jobs_do_not_wake_a_crowd(setting: Setting) -> None:
     if setting.notify not in HINTS:
         pytest.skip("this channel keeps no hints")
@@ -48,23 +54,101 @@ async def test_a_few_jobs_do_not_wake_a_crowd(setting: Setting) -> None:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(setting.connect([Step]))
         everybody = await crowd(stack, setting, handlers, 3600)
-        before = [points.counts["claim"] for points in everybody]
+        before = [points.counts.copy() for points in everybody]
         for round_number in range(1, 4):
             await start(client, 3)
             await eventually(partial(done, client, 3 * round_number))
-            asked = sum(points.counts["claim"] > count for points, count in zip(everybody, before, strict=True))
-            assert 1 <= asked <= 3 * round_number
+            assert 1 <= asking(everybody, before) <= 3 * round_number
         assert len(ran) == 9
 
 
-async def test_without_hints_every_job_still_runs_once(setting: Setting) -> None:
+async def test_without_hints_everybody_asks_and_every_job_still_runs_once(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
     handlers, ran = simple()
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(setting.connect([Step]))
-        await crowd(stack, setting, handlers, 3600 if setting.notify else 0.05)
+        if setting.notify in HINTS:
+            monkeypatch.setattr(type(client.notify), "consume_wake_hint", always)
+        everybody = await crowd(stack, setting, handlers, 3600 if setting.notify else 0.05)
+        before = [points.counts.copy() for points in everybody]
+        await start(client, 3)
+        await eventually(lambda: done(client, 3))
+        await eventually(lambda: asking(everybody, before) == len(everybody))
         await start(client, 40)
-        await eventually(lambda: done(client, 40))
-        assert sorted(ran) == list(range(40))
+        await eventually(lambda: done(client, 43))
+        assert sorted(ran) == sorted([*range(3), *range(40)])
+
+
+def has_run(ran: list[int], number: int) -> bool:
+    return len(ran) == number
+
+
+async def always(self: Any, type_name: str) -> bool:
+    return True
+
+
+async def test_a_hint_that_is_lost_delays_nobody_past_the_poll(setting: Setting) -> None:
+    """Somebody has taken it and died, or found that he may not claim: the others find the job when they poll."""
+    if setting.notify not in HINTS:
+        pytest.skip("this channel keeps no hints")
+    handlers, ran = simple()
+    async with (
+        setting.connect([Step]) as client,
+        setting.connect([Step], notify=None) as silent,
+        Worker(client, handlers, poll_interval=0.2),
+    ):
+        await client.notify.provide_wake_hints({"step": 1})
+        assert await client.notify.consume_wake_hint("step")
+        await start(silent)
+        await client.notify.job_scheduled(["step"])
+        await eventually(lambda: done(client, 1))
+        assert ran == [0]
+
+
+async def test_a_hint_that_is_lost_takes_nothing_from_the_next(setting: Setting) -> None:
+    """Whoever comes for the next job finds the one before, too; nobody polls."""
+    if setting.notify not in HINTS:
+        pytest.skip("this channel keeps no hints")
+    handlers, ran = simple()
+    points = Points()
+    async with (
+        watched(setting.connect([Step]), points) as client,
+        setting.connect([Step], notify=None) as silent,
+        Worker(client, handlers, poll_interval=3600),
+    ):
+        await eventually(lambda: points.counts["next_available_in.done"])
+        await client.notify.provide_wake_hints({"step": 1})
+        assert await client.notify.consume_wake_hint("step")
+        await start(silent)
+        await client.notify.job_scheduled(["step"])
+        await start(client)
+        await eventually(lambda: done(client, 2))
+        assert ran == [0, 0]
+
+
+async def test_a_capped_worker_that_takes_a_hint_delays_nobody_past_the_poll(setting: Setting) -> None:
+    """It has a slot, but not for this type."""
+    capped_handlers, gate = Handlers[Any](), Gate()
+
+    @capped_handlers.handles(Step, concurrency=1)
+    async def blocked(attempt: Attempt[Step]) -> int:
+        await gate()
+        return -1
+
+    handlers, ran = simple()
+    async with (
+        setting.connect([Step]) as client,
+        setting.connect([Step]) as other,
+        Worker(client, capped_handlers, concurrency=2, poll_interval=0.1),
+    ):
+        await start(client)
+        await gate.arrival()
+        async with Worker(other, handlers, poll_interval=0.1):
+            for number in range(1, 6):
+                await start(client)
+                await eventually(partial(has_run, ran, number))
+        gate.open()
 
 
 async def test_a_busy_worker_leaves_the_hint_to_others(setting: Setting) -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 from tests.support.servers import die_with_us, free_port, wait_until
 
 ELSEWHERE = "QUEUERT_TEST_REDIS_URL"
@@ -60,7 +62,7 @@ class RedisServer:
         wait_until(self._answers, process, self._log)
 
     def _answers(self) -> bool:
-        client = redis.Redis(host="127.0.0.1", port=self.port)
+        client = redis.Redis(host="127.0.0.1", port=self.port, retry=Retry(NoBackoff(), 0))
         try:
             return bool(client.ping())
         except redis.RedisError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,56 +11,10 @@ from typing import Any
 from tests.adapters.postgres.drivers import Watcher
 
 from queuert.adapters.postgres.adapter import asyncpg_notify, psycopg_notify
-from queuert.ports.notify import MISSED
-
-PATIENCE = 30.0
 
 ASYNC: dict[str, Callable[..., Any]] = {"psycopg": psycopg_notify, "asyncpg": asyncpg_notify}
 
 LISTENER = "application_name = 'queuert listener'"
-
-
-class Ear:
-    """A callback that remembers what it heard, on an event loop."""
-
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-        self._news = asyncio.Event()
-
-    def __call__(self, value: str) -> None:
-        self.heard.append(value)
-        self._news.set()
-
-    async def until(self, value: str, times: int = 1) -> None:
-        await self.until_so(lambda: self.heard.count(value) >= times)
-
-    async def until_so(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                self._news.clear()
-                await self._news.wait()
-
-    @property
-    def messages(self) -> list[str]:
-        """Without the word that some may have been missed."""
-        return [value for value in self.heard if value != MISSED]
-
-
-class ThreadEar:
-    """The same, for threads."""
-
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-        self._news = threading.Condition()
-
-    def __call__(self, value: str) -> None:
-        with self._news:
-            self.heard.append(value)
-            self._news.notify_all()
-
-    def until(self, value: str) -> None:
-        with self._news:
-            assert self._news.wait_for(lambda: value in self.heard, PATIENCE), self.heard
 
 
 def kill_listener(watch: Watcher) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from tests.adapters.postgres.drivers import Watcher
-from tests.adapters.postgres.ears import ASYNC, LISTENER, Ear, listener_tasks, silence
+from tests.adapters.postgres.ears import ASYNC, LISTENER, listener_tasks, silence
+from tests.support.ears import Ear
 
 from queuert.adapters.broadcast.messages import pack
 from queuert.adapters.postgres.adapter import psycopg_notify, sync_psycopg_notify

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from tests.adapters.postgres.drivers import Watcher
-from tests.adapters.postgres.ears import ASYNC, LISTENER, Ear, kill_listener, listener_tasks, silence
+from tests.adapters.postgres.ears import ASYNC, LISTENER, kill_listener, listener_tasks, silence
+from tests.support.ears import Ear
 from tests.support.jobs import Greet
 from tests.support.postgres import PostgresServer
 

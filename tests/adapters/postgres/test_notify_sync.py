@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from tests.adapters.postgres.drivers import Watcher
-from tests.adapters.postgres.ears import LISTENER, ThreadEar, kill_listener
+from tests.adapters.postgres.ears import LISTENER, kill_listener
+from tests.support.ears import ThreadEar
 from tests.support.jobs import Greet
 from tests.support.postgres import PostgresServer
 

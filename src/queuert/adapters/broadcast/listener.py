@@ -20,6 +20,10 @@ from queuert.errors import ClientClosed, NotifyUnavailable
 
 logger = logging.getLogger("queuert.notify")
 
+ASK_AGAIN = 0.25
+"""Seconds until a task that was cancelled is cancelled again. Before Python 3.12, `wait_for` in the code of others may
+keep a cancellation for itself."""
+
 OnMessage = Callable[[str, str | bytes], None]
 """Called with channel and payload, whatever they are."""
 OnLost = Callable[[], None]
@@ -38,7 +42,8 @@ class Link(Protocol):
 
 
 OpenLink = Callable[[OnMessage, OnLost], Awaitable[Link]]
-"""Connects, begins to listen, and calls these from then on. What it has opened when it fails, it closes."""
+"""Connects, begins to listen, and calls these from then on. What it has opened when it fails, it closes,
+and lets nobody cut that short."""
 
 
 class Listener:
@@ -68,8 +73,10 @@ class Listener:
 
     async def stopped(self) -> None:
         """Until all that was stopped has come to its end."""
-        if self._ending:
-            await asyncio.wait(self._ending)
+        while self._ending:
+            await asyncio.wait(set(self._ending), timeout=ASK_AGAIN)
+            for task in self._ending:
+                task.cancel()
 
 
 class _Life:

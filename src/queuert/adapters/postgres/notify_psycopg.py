@@ -13,6 +13,7 @@ import psycopg
 from psycopg import AsyncConnection
 
 from queuert.adapters.broadcast.listener import Link, OnLost, OnMessage, OpenLink
+from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.notify_messages import APPLICATION, Channels
 from queuert.adapters.postgres.psycopg_common import has_answered, query, read_messages, reraise, send_ping
 
@@ -25,7 +26,7 @@ def psycopg_link(url: str, channels: Channels) -> OpenLink:
             try:
                 await link.listen(channels.listen())
             except BaseException:
-                await link.close()
+                await finish(link.close())
                 raise
         except psycopg.Error as error:
             raise reraise(error, inside=False) from error

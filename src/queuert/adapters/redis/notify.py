@@ -14,6 +14,7 @@ from redis.exceptions import NoScriptError, RedisError
 from queuert.adapters.broadcast.listener import Link, OnLost, OnMessage, OpenLink
 from queuert.adapters.broadcast.messages import Topic, pack
 from queuert.adapters.broadcast.notify import BroadcastNotify
+from queuert.adapters.finishing import finish
 from queuert.adapters.redis.names import CONSUME, LONGEST_PAYLOAD, PROVIDE, Names, Script, from_url, text, unavailable
 from queuert.ports.notify import NotifyAdapter
 
@@ -75,7 +76,7 @@ def redis_link(client: Any, names: Names) -> OpenLink:
         try:
             await link.subscribe(list(names.topics))
         except BaseException as error:
-            await link.close()
+            await finish(link.close())
             if isinstance(error, RedisError | OSError):
                 raise unavailable(error) from error
             raise

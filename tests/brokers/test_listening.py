@@ -1,0 +1,262 @@
+"""Listeners through bad times, with each broker: they come back by themselves, and hear that they missed something."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from tests.support.brokers import Broker
+from tests.support.ears import Ear, ThreadEar
+from tests.support.proxy import Proxy
+
+from queuert import ClientClosed, NotifyUnavailable
+from queuert.adapters.broadcast import listener
+from queuert.adapters.broadcast.messages import TOPICS
+from queuert.ports.notify import MISSED
+
+
+def tasks() -> list[str]:
+    return [task.get_name() for task in asyncio.all_tasks() if task.get_name().startswith("queuert")]
+
+
+def threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("queuert")]
+
+
+async def test_a_broker_that_is_killed_and_restarted(broker: Broker) -> None:
+    adapter, ears = broker.adapter(), [Ear(), Ear(), Ear()]
+    for topic, ear in zip(TOPICS, ears, strict=True):
+        await getattr(adapter, f"listen_{topic}")(ear)
+    for number in range(2):
+        broker.stop()
+        with pytest.raises(NotifyUnavailable):
+            await adapter.job_scheduled(["down"])
+        broker.start()
+        for topic, ear in zip(TOPICS, ears, strict=True):
+            await ear.until(MISSED, times=number + 1)
+            await getattr(adapter, topic)([f"round {number}"])
+            await ear.until(f"round {number}")
+    assert all(ear.messages == ["round 0", "round 1"] for ear in ears)
+    assert await broker.listeners() == 1
+    await adapter.close()
+    assert not tasks()
+
+
+async def test_a_broker_that_is_killed_and_restarted_under_threads(broker: Broker) -> None:
+    adapter, ear = broker.sync_adapter(), ThreadEar()
+    adapter.listen_chain_completed(ear)
+    broker.stop()
+    with pytest.raises(NotifyUnavailable):
+        adapter.chain_completed(["down"])
+    broker.start()
+    await asyncio.to_thread(ear.until, MISSED)
+    adapter.chain_completed(["up"])
+    await asyncio.to_thread(ear.until, "up")
+    adapter.close()
+    assert not threads()
+
+
+async def test_who_comes_while_the_broker_is_away_is_told_so(broker: Broker) -> None:
+    broker.stop()
+    adapter, sync_adapter = broker.adapter(), broker.sync_adapter()
+    with pytest.raises(NotifyUnavailable):
+        await adapter.listen_job_scheduled(Ear())
+    with pytest.raises(NotifyUnavailable):
+        await asyncio.to_thread(sync_adapter.listen_chain_completed, ThreadEar())
+    assert not tasks()
+    assert not threads()
+    broker.start()
+    ear, thread_ear = Ear(), ThreadEar()
+    await adapter.listen_chain_completed(ear)
+    sync_adapter.listen_chain_completed(thread_ear)
+    await adapter.chain_completed(["a"])
+    await ear.until("a")
+    await asyncio.to_thread(thread_ear.until, "a")
+    sync_adapter.close()
+    await adapter.close()
+
+
+async def test_connections_that_are_cut(broker: Broker, network: Proxy) -> None:
+    adapter, ear = broker.adapter(network.port), Ear()
+    sync_adapter, thread_ear = broker.sync_adapter(network.port), ThreadEar()
+    await adapter.listen_chain_completed(ear)
+    await asyncio.to_thread(sync_adapter.listen_chain_completed, thread_ear)
+    network.cut()
+    await ear.until(MISSED)
+    await asyncio.to_thread(thread_ear.until, MISSED)
+    await broker.adapter_says("chain_completed", "again")
+    await ear.until("again")
+    await asyncio.to_thread(thread_ear.until, "again")
+    assert await broker.listeners() == 2
+    await asyncio.to_thread(sync_adapter.close)
+    await adapter.close()
+
+
+async def test_a_network_that_is_dead_is_noticed(
+    broker: Broker, network: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing says that the connection is dead; the server is asked, and does not answer."""
+    monkeypatch.setattr(listener, "PING_TIMEOUT", 0.1)
+    adapter, ear = broker.adapter(network.port), Ear()
+    adapter._listener._heartbeat = 0.05
+    await adapter.listen_job_scheduled(ear)
+    outcome = adapter._listener._life._outcome
+    network.freeze()
+    async with asyncio.timeout(30):
+        while adapter._listener._life._outcome is outcome:
+            await asyncio.sleep(0.005)
+    network.thaw()
+    await ear.until(MISSED)
+    await broker.adapter_says("job_scheduled", "again")
+    await ear.until("again")
+    await adapter.close()
+
+
+async def test_a_sign_of_life_disturbs_nothing(broker: Broker) -> None:
+    adapter, ear = broker.adapter(), Ear()
+    sync_adapter, thread_ear = broker.sync_adapter(), ThreadEar()
+    adapter._listener._heartbeat = sync_adapter._heartbeat = 0.001
+    await adapter.listen_chain_completed(ear)
+    sync_adapter.listen_chain_completed(thread_ear)
+    numbers = [str(number) for number in range(200)]
+    for number in numbers:
+        await adapter.chain_completed([number])
+    await ear.until("199")
+    await asyncio.to_thread(thread_ear.until, "199")
+    assert ear.heard == thread_ear.heard == numbers
+    sync_adapter.close()
+    await adapter.close()
+
+
+async def test_what_is_not_ours_is_passed_over(broker: Broker, caplog: pytest.LogCaptureFixture) -> None:
+    adapter, ear = broker.adapter(), Ear()
+    sync_adapter, thread_ear = broker.sync_adapter(), ThreadEar()
+    await adapter.listen_chain_completed(ear)
+    sync_adapter.listen_chain_completed(thread_ear)
+    strange = [b"", b"hello", b"\xff\xfe\x00", b"{}", b'"a"', b"[1]", b'["a"', b'[["a"]]', b"null", b"[" * 5000, b"[]"]
+    for payload in strange:
+        await broker.say("chain_completed", payload)
+    await broker.say("chain_completed", b'["", "ours after all"]')
+    await adapter.chain_completed(["ours"])
+    await ear.until("ours")
+    await asyncio.to_thread(thread_ear.until, "ours")
+    assert ear.heard == thread_ear.heard == ["ours after all", "ours"]
+    assert [record.getMessage().count("not ours") for record in caplog.records] == [1, 1]
+    sync_adapter.close()
+    await adapter.close()
+
+
+async def test_a_listener_that_cannot_keep_up(broker: Broker, network: Proxy) -> None:
+    """It hears everything in the end, or that it missed something; then it hears again."""
+    adapter, ear = broker.adapter(network.port), Ear()
+    await adapter.listen_chain_completed(ear)
+    publisher = broker.adapter()
+    network.freeze()
+    sent = 0
+    while await broker.listeners() and sent < 1000:  # the broker has had enough of it, or takes it all
+        await publisher.chain_completed([f"{sent}-{number}-{'x' * 50}" for number in range(1000)])
+        sent += 1
+    network.thaw()
+    await ear.until_so(lambda: MISSED in ear.heard or len(ear.heard) == 1000 * sent)
+    await publisher.chain_completed(["last"])
+    await ear.until("last")
+    await publisher.close()
+    await adapter.close()
+
+
+@pytest.mark.parametrize("how", ["one by one", "at once"])
+async def test_ten_thousand_listeners_share_one_connection(broker: Broker, how: str) -> None:
+    adapter = broker.adapter()
+    heard: list[str] = []
+    number = 10_000
+    if how == "at once":
+        disposes = await asyncio.gather(*(adapter.listen_chain_completed(heard.append) for _ in range(number)))
+    else:
+        disposes = [await adapter.listen_chain_completed(heard.append) for _ in range(number)]
+    assert await broker.listeners() == 1
+    last = Ear()
+    await adapter.listen_chain_completed(last)
+    await adapter.chain_completed(["a"])
+    await last.until("a")
+    assert heard == ["a"] * number
+    for dispose in disposes:
+        await dispose()
+    await adapter.close()
+    assert not tasks()
+
+
+async def test_close_while_a_subscription_is_in_flight(broker: Broker, network: Proxy) -> None:
+    network.freeze()
+    adapter = broker.adapter(network.port)
+    subscribing = [asyncio.create_task(adapter.listen_job_scheduled(Ear())) for _ in range(3)]
+    await network.connected.wait()
+    async with asyncio.timeout(10):
+        await adapter.close()
+    for result in await asyncio.gather(*subscribing, return_exceptions=True):
+        assert isinstance(result, ClientClosed)
+    assert not tasks()
+    network.thaw()
+    for _ in range(3):
+        await adapter.close()
+
+
+async def test_close_while_a_subscription_is_in_flight_in_a_thread(broker: Broker, network: Proxy) -> None:
+    network.freeze()
+    adapter = broker.sync_adapter(network.port)
+    subscribing = asyncio.create_task(asyncio.to_thread(adapter.listen_chain_completed, ThreadEar()))
+    await network.connected.wait()
+    closing = asyncio.create_task(asyncio.to_thread(adapter.close))
+    async with asyncio.timeout(20):
+        while not adapter._closed:
+            await asyncio.sleep(0.005)
+        network.thaw()
+        await closing
+        with pytest.raises((ClientClosed, NotifyUnavailable)):
+            await subscribing
+    assert not threads()
+    adapter.close()
+
+
+async def test_a_subscription_that_is_cancelled(broker: Broker, network: Proxy) -> None:
+    network.freeze()
+    adapter = broker.adapter(network.port)
+    subscribing = asyncio.create_task(adapter.listen_job_scheduled(Ear()))
+    await network.connected.wait()
+    subscribing.cancel()
+    await asyncio.gather(subscribing, return_exceptions=True)
+    network.thaw()
+    ear = Ear()
+    await adapter.listen_job_scheduled(ear)
+    await adapter.job_scheduled(["a"])
+    await ear.until("a")
+    await adapter.close()
+    assert not tasks()
+
+
+@pytest.mark.parametrize("when", ["up", "down"])
+async def test_after_close_nothing_is_done(broker: Broker, when: str) -> None:
+    """Closed twice, used and disposed of afterwards; also while the broker is away."""
+    adapter, sync_adapter = broker.adapter(), broker.sync_adapter()
+    dispose = await adapter.listen_chain_completed(Ear())
+    sync_dispose = sync_adapter.listen_chain_completed(ThreadEar())
+    if when == "down":
+        broker.stop()
+    async with asyncio.timeout(10):
+        for _ in range(2):
+            await adapter.close()
+            await asyncio.to_thread(sync_adapter.close)
+    await dispose()
+    sync_dispose()
+    calls: list[Any] = [adapter.listen_ownership_lost(Ear()), adapter.ownership_lost(["a"]), adapter.job_scheduled([])]
+    for call in [*calls, adapter.provide_wake_hints({"a": 1}), adapter.consume_wake_hint("a")]:
+        with pytest.raises(ClientClosed):
+            await call
+    for sync_call in (sync_adapter.chain_completed, sync_adapter.job_scheduled, sync_adapter.listen_chain_completed):
+        with pytest.raises(ClientClosed):
+            sync_call(["a"])
+    assert not tasks()
+    assert not threads()
+    if when == "up":
+        assert await broker.listeners() == 0
