@@ -98,10 +98,9 @@ def conninfo(wrapper: Wrapper) -> str:
 
 def _sync_notify(using: str, provider: DjangoProvider) -> SyncNotifyAdapter:
     if _wrapper(using).vendor == "postgresql":
-        from queuert.adapters.postgres.notify_sync import SyncPostgresNotify
+        from queuert_django.announcing import DjangoNotify
 
-        # After the commit Django's connection is free again: what is to be announced goes over it.
-        return SyncPostgresNotify(provider, _listen_url(using), _channels(using))
+        return DjangoNotify(provider, _listen_url(using), _channels(using))
     return sync_within_process(hub_for(_hub_key(using)))
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.matrix.handles import HANDLES, Handle
+from tests.matrix.more_handles import MORE
 from tests.support.jobs import Greet, Nothing, Rate
 
 
@@ -18,7 +19,7 @@ class Boom(Exception):
     """What the caller's code may raise."""
 
 
-@pytest.fixture(params=HANDLES, ids=repr)
+@pytest.fixture(params=[*HANDLES, *MORE], ids=repr)
 async def handle(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Handle]:
     chosen: Handle = request.param
     async with chosen.opened(tmp_path) as opened:

@@ -6,7 +6,7 @@ import threading
 
 from tests.django.shop.models import Order
 
-from queuert import Attempt, EntryJob, Handlers, Job, SyncAttempt
+from queuert import Attempt, Backoff, EntryJob, Handlers, Job, SyncAttempt
 from queuert_django import CloseOldConnections, DjangoConnection, get_client
 
 
@@ -39,7 +39,7 @@ def reserve(attempt: SyncAttempt[ReserveStock, DjangoConnection]) -> ChargeCard:
     return ChargeCard(number=attempt.job.number)
 
 
-@handlers.handles(ChargeCard, backoff=None)
+@handlers.handles(ChargeCard, backoff=Backoff(initial=0.001))
 def charge(attempt: SyncAttempt[ChargeCard, DjangoConnection]) -> str:
     threads.append(threading.current_thread())
     number = attempt.job.number
