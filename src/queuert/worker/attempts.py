@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
@@ -46,8 +47,13 @@ class Attempts:
         self._type_by_task: dict[asyncio.Task[Any], str] = {}
         self._engine_tasks: set[asyncio.Task[None]] = set()
         self._closed = False
+        self._waiting: deque[Held] = deque()
         self.held: dict[str, Held] = {}
         self.busy_slots = 0
+        self.ended = 0
+        """How many handlers have ended, ever."""
+        self.refill_at = 0
+        """With no more than this waiting for a slot, there is room for another claim."""
         self.all_ended = asyncio.Event()
         """No handler is running."""
         self.all_ended.set()
@@ -55,7 +61,22 @@ class Attempts:
     @property
     def unsettled(self) -> int:
         """How many have ended and wait to be settled."""
-        return len(self.held) - self.busy_slots
+        return len(self.held) - self.active
+
+    @property
+    def active(self) -> int:
+        """How many are running, or wait for a slot."""
+        return self.busy_slots + len(self._waiting)
+
+    @property
+    def waiting(self) -> int:
+        """How many were claimed ahead, and wait for a slot."""
+        return len(self._waiting)
+
+    @property
+    def waiting_since(self) -> float | None:
+        """When the first of them was claimed."""
+        return self._waiting[0].renewed_at if self._waiting else None
 
     # One job
 
@@ -64,7 +85,7 @@ class Attempts:
         plan = self._options.plans[row.type_name]
         held = Held(claimed, plan, claimed_at)
         before = self.held.get(row.id)
-        if before is not None and before.running:
+        if before is not None and before.active:
             # Its lease had ended, and the job has come back to us before we noticed.
             self.abort(before, "taken_by_another_worker")
         self.held[row.id] = held
@@ -74,20 +95,46 @@ class Attempts:
             self._settler.add(held, self._verdicts.expired(held))
         elif plan.max_attempts is not None and row.attempt > plan.max_attempts:
             self._settler.add(held, self._verdicts.exhausted(held))
+        elif self.busy_slots < self._options.concurrency:
+            self._start(held)
         else:
-            self.busy_slots += 1
-            self.all_ended.clear()
-            held.running = True
-            task = asyncio.create_task(self._execution.run(held))
-            held.task = task
-            self._type_by_task[task] = plan.name
-            if plan.timeout is not None:
-                held.timer = asyncio.get_running_loop().call_later(plan.timeout, self.abort, held, "timeout")
-            task.add_done_callback(lambda task: self._handler_ended(held, task))
+            held.waiting = True
+            self._waiting.append(held)
+
+    def _start(self, held: Held) -> None:
+        plan = held.plan
+        self.busy_slots += 1
+        self.all_ended.clear()
+        held.running = True
+        task = asyncio.create_task(self._execution.run(held))
+        held.task = task
+        self._type_by_task[task] = plan.name
+        if plan.timeout is not None:
+            held.timer = asyncio.get_running_loop().call_later(plan.timeout, self.abort, held, "timeout")
+        task.add_done_callback(lambda task: self._handler_ended(held, task))
+
+    def _start_waiting(self) -> None:
+        while self._waiting and self.busy_slots < self._options.concurrency:
+            held = self._waiting.popleft()
+            held.waiting = False
+            if held.signal.aborted:  # it is no longer ours, as far as we know; the fence decides
+                self._settler.add(held, self._verdicts.given_back(held))
+            else:
+                self._start(held)
+
+    def give_back_waiting(self) -> None:
+        """Let others have what was claimed ahead."""
+        while self._waiting:
+            held = self._waiting.popleft()
+            held.waiting = False
+            self._settler.add(held, self._verdicts.given_back(held))
 
     def _handler_ended(self, held: Held, task: asyncio.Task[Outcome]) -> None:
         held.running = False
+        self.ended += 1
         self.busy_slots -= 1
+        if self._waiting:
+            self._start_waiting()
         del self._type_by_task[task]
         if held.timer is not None:
             held.timer.cancel()
@@ -115,7 +162,7 @@ class Attempts:
             self._conclude(held, outcome)
         else:
             self._spawn(self._conclude_in_transaction(held, outcome, transaction))
-        if self._agenda.wants_claim:
+        if self._agenda.wants_claim and len(self._waiting) <= self.refill_at:
             self._agenda.event.set()
 
     async def _conclude_in_transaction(
@@ -223,7 +270,7 @@ class Attempts:
     def maybe_lost(self, job_id: str) -> None:
         """A hint, perhaps an old one: the database decides."""
         if job_id == MISSED:
-            suspects = [held.row.id for held in self.held.values() if held.running]
+            suspects = [held.row.id for held in self.held.values() if held.active]
         else:
             suspects = [job_id] if job_id in self.held else []
         if suspects:
@@ -239,7 +286,7 @@ class Attempts:
             return
         for held, row in zip(mine, rows, strict=True):
             reason = lost_reason(row, held.token)
-            if reason is not None and held.running:
+            if reason is not None and held.active:
                 self.abort(held, reason)
 
     def abort(self, held: Held, reason: AbortReason) -> None:

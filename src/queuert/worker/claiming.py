@@ -55,12 +55,14 @@ class ClaimPolicy:
         *,
         queues: Sequence[Queue | str] | None,
         concurrency: int,
+        prefetch: int,
         max_claim_batch: int | None,
         max_claim_per_worker: int | None,
         cluster_cap: int | None,
     ) -> None:
         self._worker_id = worker_id
         self.concurrency = concurrency
+        self._most_at_once = concurrency + prefetch
         self._max_batch = max_claim_batch
         self._max_held = max_claim_per_worker
         self._cluster_cap = cluster_cap
@@ -74,9 +76,12 @@ class ClaimPolicy:
         if not self.limited:
             self._fixed_queues = tuple(self._queue_limits({}))
 
-    def request(self, held: Collection[Held], busy_slots: int) -> ClaimRequest | None:
-        """A claim for the free slots, or None if there is no room."""
-        limit = self.concurrency - busy_slots
+    def request(self, held: Collection[Held], active: int, ahead: int) -> ClaimRequest | None:
+        """A claim for the free slots and as many `ahead`, or None if there is no room.
+
+        `active`: how many are running, or are claimed ahead already.
+        """
+        limit = self.concurrency + ahead - active
         if self._max_batch is not None:
             limit = min(limit, self._max_batch)
         if self._max_held is not None:
@@ -88,7 +93,7 @@ class ClaimPolicy:
 
     def _queue_limits(self, held: Mapping[str, int]) -> Iterable[QueueLimit]:
         # One more than can be claimed at all: a type without a limit of its own must not look as if it had reached one.
-        unlimited = self.concurrency + 1
+        unlimited = self._most_at_once + 1
         for queue, plans, members in self._queues:
             types = tuple(
                 TypeLimit(plan.name, room, plan.lease)

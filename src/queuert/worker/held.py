@@ -34,6 +34,7 @@ class Held:
         "task",
         "timer",
         "token",
+        "waiting",
     )
 
     def __init__(self, claimed: Claimed, plan: HandlerPlan, claimed_at: float) -> None:
@@ -49,6 +50,8 @@ class Held:
         self.phases: Phases | None = None
         self.running = False
         """Its handler occupies a slot."""
+        self.waiting = False
+        """It is claimed ahead: its handler starts when a slot is free."""
         self.suspended = False
         """The handler has awaited something (see `Phases`)."""
         # Counted from before the claim was sent: the lease cannot have begun earlier than that.
@@ -58,6 +61,11 @@ class Held:
         if row.deadline is not None and row.last_attempt_at is not None:
             # Both times are the database's; only their difference is laid on our own clock.
             self.start_by = time.monotonic() + (row.deadline - row.last_attempt_at).total_seconds()
+
+    @property
+    def active(self) -> bool:
+        """Its handler runs, or is still to start."""
+        return self.running or self.waiting
 
     def mark_suspended(self) -> None:
         self.suspended = True

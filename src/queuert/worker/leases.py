@@ -65,5 +65,5 @@ class LeaseKeeper:
         """Once the lease has ended unrenewed, another worker may have the job: the attempt must stop."""
         now = time.monotonic()
         for held in list(self._held.values()):
-            if held.running and now >= held.lease_end:
+            if held.active and now >= held.lease_end:
                 self._abort(held, "error")

@@ -14,6 +14,8 @@ from queuert.worker.handlers import HandlerPlan
 class WorkerOptions:
     plans: Mapping[str, HandlerPlan]
     policy: ClaimPolicy
+    concurrency: int
+    prefetch: int
     poll_interval: float
     recovery_backoff: Backoff
     shutdown_timeout: float

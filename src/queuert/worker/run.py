@@ -20,6 +20,7 @@ from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.leases import LeaseKeeper
 from queuert.worker.observed import attempts_of
 from queuert.worker.options import WorkerOptions
+from queuert.worker.prefetch import STALE, Prefetch
 from queuert.worker.wake import Wake
 from queuert.worker.watchdog import Watchdog
 
@@ -45,6 +46,12 @@ class WorkerRun(Generic[Conn]):
         self._attempts = attempts_of(worker_id, client, options, self._agenda)
         self._observer = client.engine.observers or Observer()
         """Told of the worker's own life; of its jobs' only if somebody listens (see `observed`)."""
+        self._prefetch = Prefetch(
+            options.concurrency,
+            # Where there are limits, what is claimed ahead would use up room in which others could run theirs.
+            0 if self._policy.limited else options.prefetch,
+            time.monotonic(),
+        )
         self._poll_at = 0.0
         self._reap_at = 0.0
         self._recovery = Recovery(options.recovery_backoff)
@@ -96,6 +103,7 @@ class WorkerRun(Generic[Conn]):
         timeout = self._options.shutdown_timeout
         self._stopping.set()
         self._agenda.event.set()
+        self._attempts.give_back_waiting()
         # A claim that is under way gives back what it gets, so from here on running handlers only become fewer.
         clean = await self._handlers_ended(timeout)
         if not clean:
@@ -177,6 +185,8 @@ class WorkerRun(Generic[Conn]):
         if not self._migrated:
             await self._client.migrate()
             self._migrated = True
+        if self._is_stale():
+            self._attempts.give_back_waiting()
         if self._agenda.wants_claim:
             await self._fill()
         await self._reap()
@@ -206,6 +216,9 @@ class WorkerRun(Generic[Conn]):
         until = min(self._poll_at, self._reap_at)
         if agenda.due_at is not None:
             until = min(until, agenda.due_at)
+        waiting_since = self._attempts.waiting_since
+        if waiting_since is not None:
+            until = min(until, waiting_since + STALE)
         if until > now and not self._stopping.is_set():
             await _wait_for(agenda.event, until - now)
         agenda.event.clear()
@@ -217,16 +230,23 @@ class WorkerRun(Generic[Conn]):
         return self._request() is not None
 
     def _request(self) -> ClaimRequest | None:
-        attempts = self._attempts
-        if attempts.unsettled >= MAX_UNSETTLED:
+        attempts, prefetch = self._attempts, self._prefetch
+        if attempts.unsettled >= MAX_UNSETTLED or attempts.waiting > prefetch.refill_at:
             return None
-        return self._policy.request(attempts.held.values(), attempts.busy_slots)
+        return self._policy.request(attempts.held.values(), attempts.active, prefetch.ahead)
+
+    def _is_stale(self) -> bool:
+        """Whether jobs that were claimed ahead have waited for too long: the handlers are slower than they were."""
+        waiting_since = self._attempts.waiting_since
+        return waiting_since is not None and time.monotonic() >= waiting_since + STALE
 
     async def _fill(self) -> None:
         request = self._request()
         if request is None:
             return
         claimed_at = time.monotonic()
+        self._prefetch.observe(self._attempts.ended, claimed_at)
+        self._attempts.refill_at = self._prefetch.refill_at
         # Before the claim: what is announced while it is under way must not be forgotten.
         self._agenda.wants_claim = False
         try:

@@ -46,6 +46,7 @@ class Worker:
         *,
         name: str | None = None,
         concurrency: int = 1,
+        prefetch: int = 1000,
         queues: Sequence[Queue | str] | None = None,
         max_claim_batch: int | None = None,
         max_claim_per_worker: int | None = None,
@@ -73,6 +74,8 @@ class Worker:
         ):
             if number is not None and (type(number) is not int or number < 1):
                 raise InvalidArgument(f"{what} must be a number of 1 or more, got {number!r}")
+        if type(prefetch) is not int or prefetch < 0:
+            raise InvalidArgument(f"prefetch must be 0 (off) or a positive number, got {prefetch!r}")
         check_cap(cluster_cap, "cluster_cap")
         check_backoff(recovery_backoff, "recovery_backoff")
         plans = resolve(registries, client.jobs, LeaseSettings(lease, renew_interval, backoff))
@@ -92,10 +95,13 @@ class Worker:
                 client.jobs,
                 queues=queues,
                 concurrency=concurrency,
+                prefetch=prefetch,
                 max_claim_batch=max_claim_batch,
                 max_claim_per_worker=max_claim_per_worker,
                 cluster_cap=cluster_cap,
             ),
+            concurrency=concurrency,
+            prefetch=prefetch,
             poll_interval=seconds(poll_interval, "poll_interval", minimum=0.001),
             recovery_backoff=recovery_backoff,
             shutdown_timeout=seconds(shutdown_timeout, "shutdown_timeout"),

@@ -1,0 +1,39 @@
+"""How many jobs to claim beyond the free slots, so that quick handlers need not wait for the next claim.
+
+What is claimed ahead is kept from other workers. So it is never more than is worked off in about `HOLD` seconds, at the
+speed that was seen last; nothing, unless every slot is used anew within that time; and what waits longer than `STALE`
+after all, behind a handler that takes its time, is given back.
+"""
+
+from __future__ import annotations
+
+HOLD = 0.1
+STALE = 0.3
+_LONG_ENOUGH = 0.002
+"""Seconds. In less the number of ended handlers says little about speed."""
+
+
+class Prefetch:
+    def __init__(self, slots: int, most: int, now: float) -> None:
+        self._slots = slots
+        self._most = most
+        self._since = now
+        self._ended = 0
+        self._rate = 0.0
+        self.ahead = 0
+        """So many may be held that have no slot yet."""
+
+    def observe(self, ended: int, now: float) -> None:
+        """`ended`: how many handlers have ended so far. The slower of the last two measurements counts."""
+        elapsed = now - self._since
+        if not self._most or elapsed < _LONG_ENOUGH:
+            return
+        rate = (ended - self._ended) / elapsed
+        within_hold = int(min(rate, self._rate) * HOLD)
+        self.ahead = min(within_hold, self._most) if within_hold >= self._slots else 0
+        self._since, self._ended, self._rate = now, ended, rate
+
+    @property
+    def refill_at(self) -> int:
+        """Claim again when no more than this are left: in one large step rather than in many small ones."""
+        return self.ahead // 2
