@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from queuert.adapters.postgres.rows import WIDTH, Row, blocker_of, job_of
+from queuert.adapters.postgres.rows import Row, Times, blocker_of, claimed_job, job_of, running
 from queuert.adapters.postgres.store import Store
 from queuert.model import BlockerRow, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 from queuert.ports.program import Program
@@ -49,8 +49,11 @@ def claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
         marks=_marks_of(store, types),
     )
     head = rows[0]
-    _remember(store, types, head[WIDTH + 3])
-    return ClaimResult([_claimed(row) for row in rows[1:]], more=head[WIDTH], next_in=head[WIDTH + 1])
+    marks, more, next_in, claimed_at = head[-4:]
+    _remember(store, types, marks)
+    times = Times()
+    alike = {limit.name: running(limit.name, request.worker, claimed_at, limit.lease) for limit, _ in limits}
+    return ClaimResult([_claimed(row, alike[row[1]], times) for row in rows[1:]], more=more, next_in=next_in)
 
 
 def _marks_of(store: Store, names: list[str]) -> str | None:
@@ -67,9 +70,9 @@ def _remember(store: Store, names: list[str], marks: str | None) -> None:
             store.marks.pop(name, None)
 
 
-def _claimed(row: Row) -> Claimed:
-    expired, blockers = row[WIDTH + 2], row[WIDTH + 3]
-    return Claimed(job_of(row[:WIDTH]), expired, () if blockers is None else _decode(blockers))
+def _claimed(row: Row, alike: JobRow, times: Times) -> Claimed:
+    expired, blockers = row[16], row[17]
+    return Claimed(claimed_job(row, alike, times), expired, () if blockers is None else _decode(blockers))
 
 
 def _decode(blockers: str) -> tuple[BlockerRow, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
 import msgspec
@@ -43,6 +43,7 @@ _COLUMNS: list[tuple[str, str, str]] = [
     ("chain_trace_context", "j.chain_trace_context", "text"),
 ]
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 WIDTH = len(_COLUMNS)
 _BLANK = JobRow(**dict.fromkeys(JobRow.__struct_fields__))  # type: ignore[arg-type]
 
@@ -105,6 +106,59 @@ def job_of(row: Row) -> JobRow:
         trace_context=trace_context,
         chain_trace_context=chain_trace_context,
     )
+
+
+def running(type_name: str, worker: str, since: datetime, lease: float) -> JobRow:
+    """What all jobs of a type that one claim has taken have in common."""
+    return replace(
+        _BLANK,
+        type_name=type_name,
+        chain_type=type_name,
+        status="running",
+        last_attempt_at=_utc(since),
+        leased_by=worker,
+        leased_until=_utc(since) + timedelta(seconds=lease),
+        blockers_left=0,
+    )
+
+
+class Times(dict[float, datetime]):
+    """Moments by the seconds since 1970. Jobs that were started together have theirs in common."""
+
+    def __missing__(self, epoch: float) -> datetime:
+        moment = self[epoch] = _EPOCH + timedelta(seconds=epoch)
+        return moment
+
+
+def claimed_job(row: Row, alike: JobRow, times: Times) -> JobRow:
+    """A job as a claim answers with it, made from what it has in common with others."""
+    (
+        job_id, _, chain_id, chain_type, chain_index, input_, priority, created_at, scheduled_at, attempt, token,
+        last_error, deadline, dedup_key, trace_context, chain_trace_context, _, _, _, _, _,
+    ) = row  # fmt: skip
+    job = replace(
+        alike,
+        id=job_id,
+        chain_id=chain_id or job_id,
+        chain_index=chain_index,
+        chain_type=chain_type,
+        input=input_.encode(),
+        priority=priority,
+        created_at=times[created_at],
+        scheduled_at=times[scheduled_at],
+        attempt=attempt,
+        token=token,
+    )
+    if last_error or deadline or dedup_key or trace_context or chain_trace_context:
+        return replace(
+            job,
+            last_error=_json(last_error),
+            deadline=_utc_or_none(deadline),
+            dedup_key=dedup_key,
+            trace_context=trace_context,
+            chain_trace_context=chain_trace_context,
+        )
+    return job
 
 
 def chain_of(row: Row) -> ChainRow:

@@ -12,15 +12,50 @@ from queuert.errors import InvalidArgument
 from queuert.model import Created, Deleted, JobRow, Settled, Settlement, Unblocked
 from queuert.ports.program import Program, atomically
 
+SEPARATOR = "\x1e"
+"""Between the outputs of several jobs: JSON has no control characters of its own."""
+
 
 def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
     if not settlements:
         return Settled([], [], [])
     if any(item.status == "pending" and item.token is None for item in settlements):
         raise InvalidArgument("only a claimed job can be put back: settle it with its token")
-    if len({item.job_id for item in settlements}) == len(settlements):
-        return (yield from _settle(store, settlements))
-    return (yield from atomically(_settle_in_turn(store, settlements)))
+    if len({item.job_id for item in settlements}) != len(settlements):
+        return (yield from atomically(_settle_in_turn(store, settlements)))
+    if all(_ends_chain(item) and item.worker == settlements[0].worker for item in settlements):
+        return (yield from _complete(store, settlements))
+    return (yield from _settle(store, settlements))
+
+
+def _ends_chain(item: Settlement) -> bool:
+    """Whether a claim has come to an output, and nothing else is to be stored."""
+    return (
+        item.status == "completed"
+        and item.token is not None
+        and item.output is not None
+        and item.continuation is None
+        and item.error is None
+    )
+
+
+def _complete(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
+    order = sorted(range(len(settlements)), key=lambda place: settlements[place].job_id)
+    rows: list[Row] = yield store(
+        "settle.complete",
+        ids=",".join([settlements[place].job_id for place in order]),
+        tokens=",".join([str(settlements[place].token) for place in order]),
+        outputs=SEPARATOR.join([(settlements[place].output or b"").decode() for place in order]),
+        worker=settlements[0].worker,
+    )
+    held = [True] * len(settlements)
+    unblocked: list[Unblocked] = []
+    for kind, place, job_id, type_name, ready in rows:
+        if kind == "lost":
+            held[order[place - 1]] = False
+        else:
+            unblocked.append(Unblocked(job_id, type_name, ready))
+    return Settled(held, [None] * len(settlements), unblocked)
 
 
 def _settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:

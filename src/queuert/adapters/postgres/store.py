@@ -21,7 +21,7 @@ _INDEXES = (
 _FUNCTIONS = (
     "lock_in_flight", "lock_jobs", "land", "launch", "lock_current", "check_edges", "count_edges", "add_edges",
     "unblock", "blockers_of", "read_jobs", "read_chains", "next_available_in", "insert_jobs", "take_key",
-    "create_or_raise", "create_jobs", "promote", "change_room", "marks", "claim", "renew", "reap", "settle",
+    "create_or_raise", "create_jobs", "promote", "change_room", "marks", "claim", "renew", "reap", "complete", "settle",
     "get_jobs_locked", "get_chains_locked", "trigger", "retry", "chains_to_delete", "delete_chains",
 )  # fmt: skip
 _BODY = re.compile(r"(\$body\$.*?\$body\$)", re.DOTALL)
@@ -104,9 +104,6 @@ class Installation(msgspec.Struct, frozen=True):
             "job_columns": rows.columns(),
             "job_types": rows.column_types(),
             "no_columns": rows.no_columns(),
-            "claimed_types": (
-                f"{rows.column_types()}, more boolean, next_in double precision, expired boolean, blockers text"
-            ),
             "chain_types": f"{rows.column_types('first_')}, {rows.column_types('current_')}",
             "no_chain_columns": f"{rows.no_columns()}, {rows.no_columns()}",
             "first_columns": first,

@@ -62,13 +62,20 @@ BEGIN
     );
 END $body$;
 
--- The first row is a head with `more`, `next_in` and, in the place of `blockers`, marks if there are any; the others are the jobs, in their order.
+-- The first row is a head with `more`, `next_in`, `claimed_at` and, in the place of `blockers`, marks if there are any; the others are the jobs, in their order, with what differs from job
+-- to job: the rest of a claimed job follows from these. `chain_id` is null for the first job of a chain. Times that every job has
+-- are numbers: drivers take ten times as long to read a timestamp.
 -- `p_queues[i]` is the position of the queue that the type `p_types[i]` belongs to. Members are given as pairs of queue and type.
 CREATE FUNCTION {claim}(
     p_worker text, p_limit integer, p_types text[], p_queues integer[], p_limits integer[], p_leases double precision[],
     p_queue_names text[], p_queue_priorities integer[], p_queue_caps integer[], p_member_queues integer[],
     p_member_types text[], p_cluster_cap integer, p_marks text
-) RETURNS TABLE ({claimed_types}) LANGUAGE plpgsql {steady} AS $body$
+) RETURNS TABLE (
+    id text, type_name text, chain_id text, chain_type text, chain_index integer, input text, priority integer,
+    created_at double precision, scheduled_at double precision, attempt integer, token bigint, last_error text, deadline timestamptz,
+    dedup_key text, trace_context text, chain_trace_context text, expired boolean, blockers text,
+    more boolean, next_in double precision, claimed_at timestamptz
+) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
@@ -108,6 +115,7 @@ DECLARE
     v_taken tid[] := '{}';
     v_found uuid[] := '{}';
     v_types integer[] := '{}';
+    v_tokens bigint[];
 BEGIN
     -- Caps: whoever is subject to one waits here for the others, one lock after the other in the order of their numbers (two names may
     -- have one number). Counted in a later statement, with a newer snapshot.
@@ -260,9 +268,10 @@ BEGIN
     IF cardinality(v_found) > 0 THEN
         -- Rows of `ready` are never updated, and these are ours: they are still where we found them.
         DELETE FROM {ready} WHERE ctid = ANY (v_taken);
+        v_tokens := ARRAY(SELECT nextval({token_name}) FROM unnest(v_found));
         INSERT INTO {running} (job_id, token, type_name, worker, leased_until, started_at)
-        SELECT f.id, nextval({token_name}), p_types[f.kind], p_worker, v_now + make_interval(secs => p_leases[f.kind]), v_now
-        FROM unnest(v_found, v_types) AS f (id, kind);
+        SELECT f.id, f.token, p_types[f.kind], p_worker, v_now + make_interval(secs => p_leases[f.kind]), v_now
+        FROM unnest(v_found, v_types, v_tokens) AS f (id, kind, token);
     END IF;
     IF v_marked AND NOT v_more THEN
         -- The rest from the beginning; if there is none, for the sake of the head alone.
@@ -279,18 +288,22 @@ BEGIN
             ) AS due;
         END IF;
         -- Many pages for few entries: they are dead. The limits are far above what living ones take.
-        RETURN QUERY SELECT {no_columns}, v_more, extract(epoch FROM v_next - v_now)::double precision, NULL::boolean,
+        RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
+            NULL::double precision, NULL::integer, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL, NULL, NULL::boolean,
             CASE WHEN v_marked OR v_pages > v_number * (20 + p_limit / 20)
-                THEN {marks}(p_types, v_mark_priority, v_mark_time, v_mark_id, v_since, v_until, v_now) END;
+                THEN {marks}(p_types, v_mark_priority, v_mark_time, v_mark_id, v_since, v_until, v_now) END,
+            v_more, extract(epoch FROM v_next - v_now)::double precision, v_now;
     END IF;
     IF cardinality(v_found) = 0 THEN
         RETURN;
     END IF;
     RETURN QUERY
-    SELECT {job_columns}, NULL::boolean, NULL::double precision, j.deadline IS NOT NULL AND j.deadline <= v_now,
-        CASE WHEN j.blocker_count > 0 THEN (SELECT json_agg(b.* ORDER BY b.place)::text FROM {blockers_of}(j.id) AS b) END
-    FROM unnest(v_found, v_types) AS f (id, kind)
-    JOIN {running} AS r ON r.job_id = f.id JOIN {job} AS j ON j.id = f.id
+    SELECT j.id::text, j.type_name, CASE WHEN j.chain_index > 0 THEN j.chain_id::text END, j.chain_type, j.chain_index, j.input::text,
+        j.priority, date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), j.attempt + 1, f.token, j.last_error::text, j.deadline, j.dedup_key,
+        j.trace_context, j.chain_trace_context, j.deadline IS NOT NULL AND j.deadline <= v_now,
+        CASE WHEN j.blocker_count > 0 THEN (SELECT json_agg(b.* ORDER BY b.place)::text FROM {blockers_of}(j.id) AS b) END,
+        NULL::boolean, NULL::double precision, NULL::timestamptz
+    FROM unnest(v_found, v_types, v_tokens) AS f (id, kind, token) JOIN {job} AS j ON j.id = f.id
     -- Not as they were found: one that a held one had crowded out at first comes to its place only here.
     ORDER BY p_queue_priorities[p_queues[f.kind]], j.priority, j.scheduled_at, j.id;
 END $body$;

@@ -1,4 +1,48 @@
--- settle.
+-- complete, settle.
+
+-- What almost every settlement is, made cheap: claims of one worker that end their chains. Answers with rows of kind 'lost' (the
+-- positions of claims that are over) and 'unblocked'. The ids come in ascending order: so are running rows locked, then jobs.
+CREATE FUNCTION {complete}(p_ids uuid[], p_tokens bigint[], p_outputs text[], p_worker text)
+RETURNS TABLE (kind text, place integer, id text, type_name text, ready boolean) LANGUAGE plpgsql {steady} AS $body$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz;
+    v_places integer[];
+    v_ids uuid[];
+    v_started timestamptz[];
+    v_outputs text[];
+    v_completed uuid[];
+BEGIN
+    -- Row by row in the order of the ids, whatever plan is made: each is looked up, and locked, in a subquery of its own.
+    SELECT array_agg(asked.n::integer), array_agg(r.job_id), array_agg(r.started_at), array_agg(asked.output)
+    INTO v_places, v_ids, v_started, v_outputs
+    FROM unnest(p_ids, p_tokens, p_outputs) WITH ORDINALITY AS asked (id, token, output, n)
+    CROSS JOIN LATERAL (
+        SELECT e.job_id, e.started_at FROM {running} AS e WHERE e.job_id = asked.id AND e.token = asked.token FOR UPDATE
+    ) AS r;
+    IF v_ids IS NULL OR cardinality(v_ids) < cardinality(p_ids) THEN
+        RETURN QUERY SELECT 'lost', n, NULL, NULL, NULL::boolean FROM generate_series(1, cardinality(p_ids)) AS n
+        WHERE n <> ALL (coalesce(v_places, '{}'));
+    END IF;
+    DELETE FROM {running} WHERE job_id = ANY (v_ids);
+    v_now := {clock};
+    WITH ended AS (
+        UPDATE {job} AS j SET
+            status = 'completed',
+            output = x.output::json,
+            completed_at = v_now,
+            completed_by = p_worker,
+            attempt = j.attempt + 1,
+            last_attempt_at = x.started_at
+        FROM unnest(v_ids, v_started, v_outputs) AS x (id, started_at, output)
+        WHERE j.id = x.id
+        RETURNING j.chain_id, j.dependents
+    )
+    SELECT array_agg(ended.chain_id) INTO v_completed FROM ended WHERE ended.dependents > 0;
+    IF v_completed IS NOT NULL THEN
+        RETURN QUERY SELECT 'unblocked', NULL::integer, u.job_id::text, u.type_name, u.ready FROM {unblock}(v_completed, v_now) AS u;
+    END IF;
+END $body$;
 
 -- Rows of kind 'held' (position), 'created' (the continuation), 'unblocked'; or one of kind 'problem', and then nothing is written. Locks: running rows by id; jobs and the current jobs of chains that continuations wait for; then dependents.
 -- Edges name the position of their job among the continuations, and that of the continuation that their chain comes to by this call.

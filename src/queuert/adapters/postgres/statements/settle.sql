@@ -1,5 +1,12 @@
 -- Ending jobs, putting them back, storing continuations, freeing dependents.
 
+-- Lists travel as one text each, which costs a tenth of an array's elements in every driver. No JSON text has a control character.
+-- write: complete
+SELECT kind, place, id, type_name, ready FROM {complete}(
+    string_to_array(:ids::text, ',')::uuid[], string_to_array(:tokens::text, ',')::bigint[],
+    string_to_array(:outputs::text, E'\x1e'), :worker::text
+);
+
 -- write: settle
 SELECT kind, place, id, type_name, status, ready, problem FROM {settle}(
     :ids::text[], :tokens::bigint[], :statuses::text[], :outputs::text[], :errors::text[], :at::timestamptz[],
