@@ -41,7 +41,7 @@ class CodecError(ValueError):
 class TypeCodec(Generic[T]):
     """Writes and reads values of one type. Built once: `TypeError` if the type cannot be stored as JSON."""
 
-    __slots__ = ("_decoder", "_encoder", "_expected", "_numbers", "_texts")
+    __slots__ = ("_decoder", "_encoder", "_expected", "_is_none", "_numbers", "_texts")
 
     def __init__(self, type_: type[T] | Any, hooks: Hooks) -> None:
         info = inspect.type_info(type_)
@@ -58,11 +58,14 @@ class TypeCodec(Generic[T]):
         if isinstance(info, inspect.DataclassType):
             self._expected = get_origin(info.cls) or info.cls
             fields = [(field.name, field.type) for field in info.fields]
+        self._is_none = isinstance(info, inspect.NoneType)
         self._texts = [name for name, part in fields if _is_text(part)]
         self._numbers = [name for name, part in fields if not _is_text(part) and _may_hide_nan(part)]
 
     def encode(self, value: T) -> bytes:
         """JSON, after checking that the value can be read back from it: `CodecError` if not."""
+        if value is None and self._is_none:
+            return b"null"
         try:
             if isinstance(value, self._expected):
                 _check_texts(value, self._texts)

@@ -46,6 +46,7 @@ class Attempts:
         self._settler = Settler(self._settle_group, self._on_settled, self._instead, options.recovery_backoff)
         self._type_by_task: dict[asyncio.Task[Any], str] = {}
         self._engine_tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
         self._closed = False
         self._waiting: deque[Held] = deque()
         self.held: dict[str, Held] = {}
@@ -76,7 +77,7 @@ class Attempts:
     @property
     def waiting_since(self) -> float | None:
         """When the first of them was claimed."""
-        return self._waiting[0].renewed_at if self._waiting else None
+        return self._waiting[0].claimed_at if self._waiting else None
 
     # One job
 
@@ -106,11 +107,11 @@ class Attempts:
         self.busy_slots += 1
         self.all_ended.clear()
         held.running = True
-        task = asyncio.create_task(self._execution.run(held))
+        task = self._loop.create_task(self._execution.run(held))
         held.task = task
         self._type_by_task[task] = plan.name
         if plan.timeout is not None:
-            held.timer = asyncio.get_running_loop().call_later(plan.timeout, self.abort, held, "timeout")
+            held.timer = self._loop.call_later(plan.timeout, self.abort, held, "timeout")
         task.add_done_callback(lambda task: self._handler_ended(held, task))
 
     def _start_waiting(self) -> None:

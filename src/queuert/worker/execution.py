@@ -169,6 +169,8 @@ class _BadResult(Exception):
 
 def refuse_awaitable(value: Any) -> Any:
     """A handler that returns a coroutine has forgotten an await; storing it would hide that."""
+    if value is None:  # inspect takes its time, and this is what most handlers return
+        return None
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()

@@ -54,6 +54,7 @@ class Held:
         """It is claimed ahead: its handler starts when a slot is free."""
         self.suspended = False
         """The handler has awaited something (see `Phases`)."""
+        self.claimed_at = claimed_at
         # Counted from before the claim was sent: the lease cannot have begun earlier than that.
         self.claimed_at = self.renewed_at = claimed_at
         self.lease_end = claimed_at + plan.lease
