@@ -37,7 +37,7 @@ async def test_statements_per_job(setting: Setting, monkeypatch: pytest.MonkeyPa
         before = statements.number
         await Worker(client, handlers, concurrency=200, poll_interval=setting.poll_interval).drain()
         assert ran == [20_000]
-        assert (statements.number - before) / 20_000 < 0.1
+        assert (statements.number - before) / 20_000 < 0.1, statements.number - before
 
 
 async def test_one_job_at_a_time(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,11 @@ def test_none_unless_every_slot_turns_over_meanwhile(slots: int, ahead: int) -> 
     assert after(slots, 1000, (100, HOLD), (100, HOLD)).ahead == ahead
 
 
+@pytest.mark.parametrize(("slots", "refill_at"), [(10, 250), (300, 200), (500, 0)])
+def test_the_next_claim_is_worth_its_round_trip(slots: int, refill_at: int) -> None:
+    assert after(slots, 1000, (500, 0.1), (500, 0.1)).refill_at == refill_at
+
+
 def test_an_idle_time_is_forgotten_fast() -> None:
     assert after(10, 1000, (500, 0.1), (500, 0.1), (10, 60.0)).ahead == 0
 

@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from queuert.ports.program import Atomic, Pause, Program
 
@@ -103,6 +103,17 @@ class Threaded(Protocol):
 
     def in_thread(self) -> AbstractContextManager[None, None]:
         """Stands around each plain `def` handler, in the thread that is started for it and ends with it."""
+        ...
+
+
+@runtime_checkable
+class Guarded(Protocol[Conn_contra]):
+    """What an async provider may offer besides: transactions of its own that notice by themselves, when they are to be
+    committed, that code inside has ended or broken them. Handlers then need no savepoint for that, which is two round
+    trips less."""
+
+    def check_inside(self, connection: Conn_contra) -> None:
+        """Raise if that has happened, as far as it can be told without asking the server."""
         ...
 
 

@@ -10,6 +10,7 @@ handler never awaits, so the first of the two decides.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, suppress
@@ -21,7 +22,7 @@ from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.contexts import async_context, context
 from queuert.errors import OwnershipLost, PhaseError, PrepareAfterAutoSetup, TransactionMisused
-from queuert.ports.provider import run
+from queuert.ports.provider import Guarded, run
 from queuert.transaction import Transaction
 from queuert.worker.abort import lost_reason
 from queuert.worker.held import Held
@@ -116,7 +117,7 @@ class AsyncPhases(Phases, Generic[Conn]):
     async def _user_code(self, phase: Phase) -> AsyncIterator[Transaction[Conn]]:
         try:
             tx = await self._open()
-            async with self._client.savepoint(tx):
+            async with self._guard(tx):
                 async with self.held.plan.onion.phase(phase, self._attempt, tx):
                     try:
                         yield tx
@@ -133,6 +134,18 @@ class AsyncPhases(Phases, Generic[Conn]):
         finally:
             self.end()
 
+    @async_context
+    async def _guard(self, tx: Transaction[Conn]) -> AsyncIterator[None]:
+        """Notices that user code has ended the transaction. An error needs no undoing here: it ends the attempt, and
+        the whole transaction with it."""
+        provider = self._client._provider
+        if isinstance(provider, Guarded):
+            yield
+            provider.check_inside(tx.connection)
+        else:
+            async with self._client.savepoint(tx):
+                yield
+
     async def _open(self) -> Transaction[Conn]:
         task = asyncio.current_task()
         if task not in self._inside:
@@ -140,7 +153,7 @@ class AsyncPhases(Phases, Generic[Conn]):
             self._client._nesting.enter(task)
             self._inside.add(task)
         if self.transaction is None:
-            self.transaction = AttemptTransaction(self._client, self.held)
+            self.transaction = AttemptTransaction(self._client, self.held, fresh=not self.held.suspended)
         return await self.transaction.open()
 
     async def _roll_back(self) -> None:
@@ -160,9 +173,11 @@ class AsyncPhases(Phases, Generic[Conn]):
 class AttemptTransaction(Generic[Conn]):
     """A transaction that lives in a task of its own, so that nothing that happens to the handler's task touches it."""
 
-    def __init__(self, client: Client[Conn], held: Held) -> None:
+    def __init__(self, client: Client[Conn], held: Held, *, fresh: bool) -> None:
+        """`fresh`: the attempt has only begun. Whether the job is still ours is then asked once, when it is settled."""
         self._client = client
         self._held = held
+        self._fresh = fresh
         self._opened: asyncio.Future[Transaction[Conn]] = asyncio.get_running_loop().create_future()
         self._verdict: asyncio.Future[Callable[[Transaction[Conn]], Awaitable[None]]] = (
             asyncio.get_running_loop().create_future()
@@ -195,7 +210,8 @@ class AttemptTransaction(Generic[Conn]):
     async def _hold(self) -> None:
         try:
             async with self._client.transaction() as tx:
-                await self._lock_job(tx)
+                if not self._fresh or time.monotonic() >= self._held.lease_end:
+                    await self._lock_job(tx)
                 self._opened.set_result(tx)
                 last = await self._verdict
                 await last(tx)

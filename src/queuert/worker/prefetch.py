@@ -36,4 +36,4 @@ class Prefetch:
     @property
     def refill_at(self) -> int:
         """Claim again when no more than this are left: in one large step rather than in many small ones."""
-        return self.ahead // 2
+        return max(0, min(self.ahead // 2, self.ahead - self._slots))

@@ -233,7 +233,9 @@ class WorkerRun(Generic[Conn]):
         attempts, prefetch = self._attempts, self._prefetch
         if attempts.unsettled >= MAX_UNSETTLED or attempts.waiting > prefetch.refill_at:
             return None
-        return self._policy.request(attempts.held.values(), attempts.active, prefetch.ahead)
+        # What is claimed ahead will soon be a result, too.
+        ahead = min(prefetch.ahead, max(0, MAX_UNSETTLED - attempts.unsettled))
+        return self._policy.request(attempts.held.values(), attempts.active, ahead)
 
     def _is_stale(self) -> bool:
         """Whether jobs that were claimed ahead have waited for too long: the handlers are slower than they were."""

@@ -200,7 +200,7 @@ async def test_a_slow_commit_runs_to_its_end(subject: Any, watch: Watcher, times
             await subject.execute(inside, insert(1))
 
     task = asyncio.create_task(work())
-    await watch.until("query LIKE 'COMMIT%' AND state = 'active'")
+    await watch.until("query LIKE '%COMMIT' AND state = 'active'")
     for _ in range(times):
         task.cancel()
         await asyncio.sleep(0)

@@ -80,7 +80,7 @@ class Subscriptions:
     def receive(self, channel: str, payload: str | bytes) -> None:
         """A message has come."""
         topic = self._topic_of_channel.get(channel)
-        if topic is None:
+        if topic is None or not self._callbacks[topic]:
             return
         try:
             values = _DECODER.decode(payload)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from queuert.adapters.broadcast.listener import Listener, OpenLink
-from queuert.adapters.broadcast.messages import Subscriptions, Topic
+from queuert.adapters.broadcast.messages import TOPICS, Subscriptions, Topic
+from queuert.adapters.broadcast.outbox import Outbox
 from queuert.adapters.broadcast.pauses import HEARTBEAT
 from queuert.adapters.finishing import finish
 from queuert.errors import ClientClosed
@@ -20,6 +22,7 @@ class BroadcastNotify(ABC):
         """`topics` by the name of their channel."""
         self._subscriptions = Subscriptions(topics)
         self._listener = Listener(open_link, self._subscriptions, heartbeat)
+        self._outboxes = {topic: Outbox(partial(self._send, topic)) for topic in TOPICS}
         self._closed = False
 
     @abstractmethod
@@ -69,7 +72,7 @@ class BroadcastNotify(ABC):
     async def _publish(self, topic: Topic, values: Sequence[str]) -> None:
         self._check_open()
         if values:
-            await self._send(topic, values)
+            await self._outboxes[topic].send(values)
 
     async def _listen(self, topic: Topic, callback: Callback) -> Dispose:
         self._check_open()

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
-from asyncpg.transaction import Transaction
+from asyncpg.transaction import Transaction, TransactionState
 
 from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.asyncpg_sources import Connection, Source, async_source
@@ -30,7 +30,7 @@ from queuert.adapters.postgres.translating import (
     unavailable,
 )
 from queuert.errors import ClientClosed, QueuertError, StorageUnavailable, TransactionMisused
-from queuert.ports.provider import AsyncProvider
+from queuert.ports.provider import AsyncProvider, Guarded
 
 Rows = list[tuple[Any, ...]]
 
@@ -38,6 +38,8 @@ DriverError = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalCl
 
 ATTEMPTS = 5
 """How often a statement that stands alone is tried, when deadlocks or serialization failures undo it."""
+
+GUARD = "queuert_guard"
 
 _names = (f"queuert_{number}" for number in itertools.count(1))
 
@@ -89,6 +91,13 @@ class AsyncpgProvider:
 
     def in_transaction(self, connection: Connection) -> bool:
         return is_open(connection)
+
+    def check_inside(self, connection: Connection) -> None:
+        """Transactions of our own carry a savepoint from BEGIN to COMMIT: see `Guarded`."""
+        if is_closed(connection):
+            raise unavailable("the connection was lost inside the transaction, which is rolled back")
+        if not is_open(connection):
+            raise TransactionMisused(ENDED_INSIDE)
 
     async def close(self) -> None:
         """Waits a little for connections that are in use; what is then still open is rolled back."""
@@ -200,15 +209,20 @@ async def say(connection: Connection, text: str) -> str:
 
 
 async def begin(connection: Connection) -> Transaction:
-    """Through asyncpg's own object: after a BEGIN of anybody else, it refuses the user's transaction blocks."""
+    """BEGIN, and a savepoint that is gone if somebody ends the transaction and begins another: one round trip.
+
+    asyncpg has to believe that its own object has done this: otherwise it refuses the user's transaction blocks.
+    """
     if is_closed(connection):  # it died on the way to us
         raise unavailable("the server has closed the connection")
     begun = connection.transaction(isolation="read_committed")
     try:
-        await begun.__aenter__()
+        await connection.execute(f"BEGIN ISOLATION LEVEL READ COMMITTED; SAVEPOINT {GUARD}")
     except DriverError as error:
-        forget(begun)
         raise reraise(error, inside=False) from error
+    its: Any = begun
+    its._state = TransactionState.STARTED
+    its._connection._top_xact = begun
     return begun
 
 
@@ -223,10 +237,13 @@ async def commit(connection: Connection, begun: Transaction) -> None:
             )
         raise TransactionMisused(ENDED_INSIDE)
     try:
-        answer = await connection.execute("COMMIT")
+        answer = await connection.execute(f"RELEASE {GUARD}; COMMIT")
     except DriverError as error:
         if is_lost(error):
             raise unavailable(error) from error
+        if is_open(connection):  # it is the guard that is gone, or cannot be reached
+            await roll_back(connection, begun)
+            raise TransactionMisused(SWALLOWED if sqlstate(error) == "25P02" else ENDED_INSIDE) from error
         raise  # a deferred constraint of the user's, for one
     finally:
         forget(begun)
@@ -359,3 +376,4 @@ def note_if_gone(connection: Connection, error: BaseException, *, intact: bool) 
 
 if TYPE_CHECKING:
     _: type[AsyncProvider[Connection]] = AsyncpgProvider
+    _guarded: type[Guarded[Connection]] = AsyncpgProvider

@@ -53,18 +53,21 @@ def async_source(
 
 
 class OwnConnection(_Base):
-    """A connection of our own pool. It is reset, which is a round trip, only after the user has had it."""
+    """A connection of our own pool.
+
+    It is reset, which is a round trip, only where that matters: before a statement of our own, if the user has had the
+    connection since the last time.
+    """
 
     was_handed_out = False
 
-    def hand_out(self) -> None:
-        self.was_handed_out = True
+    async def hand_out(self, *, to_user: bool) -> None:
+        if self.was_handed_out and not to_user:
+            await self.execute(super().get_reset_query())
+        self.was_handed_out = to_user
 
     def get_reset_query(self) -> str:
-        if not self.was_handed_out:
-            return ""
-        self.was_handed_out = False
-        return super().get_reset_query()
+        return ""
 
 
 class GivenPool:
@@ -112,8 +115,11 @@ class OwnPool:
             raise unavailable(f"no connection within {self._timeout:g} s") from error
         if self.configured:
             self.database = getattr(getattr(connection, "_params", None), "database", None)
-        if for_user:
-            connection.hand_out()  # type: ignore[attr-defined]  # a proxy passes it on
+        try:
+            await connection.hand_out(to_user=for_user)  # type: ignore[attr-defined]  # a proxy passes it on
+        except BaseException:
+            await release(pool, connection)
+            raise
         return connection
 
     async def give_back(self, connection: Connection) -> None:

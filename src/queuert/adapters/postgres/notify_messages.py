@@ -12,7 +12,11 @@ from queuert.adapters.broadcast.messages import TOPICS, Topic, pack
 from queuert.adapters.postgres.command import PgStatement
 from queuert.errors import InvalidArgument
 
-_PUBLISH = "SELECT pg_notify($1::text, payload) FROM unnest($2::text[]) AS payload"
+# What is announced is committed already, and a lost announcement does no harm: nobody has to wait for the disk.
+_PUBLISH = (
+    "SELECT pg_notify($1::text, payload) FROM unnest($2::text[]) AS payload, "
+    "set_config('synchronous_commit', 'off', true)"
+)
 
 LONGEST_PAYLOAD = 7500
 """Bytes. The server's limit is 7,999."""
