@@ -22,7 +22,7 @@ from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.contexts import async_context, context
 from queuert.errors import OwnershipLost, PhaseError, PrepareAfterAutoSetup, TransactionMisused
-from queuert.ports.provider import Guarded, run
+from queuert.ports.provider import run
 from queuert.transaction import Transaction
 from queuert.worker.abort import lost_reason
 from queuert.worker.held import Held
@@ -138,10 +138,10 @@ class AsyncPhases(Phases, Generic[Conn]):
     async def _guard(self, tx: Transaction[Conn]) -> AsyncIterator[None]:
         """Notices that user code has ended the transaction. An error needs no undoing here: it ends the attempt, and
         the whole transaction with it."""
-        provider = self._client._provider
-        if isinstance(provider, Guarded):
+        check_inside: Any = getattr(self._client._provider, "check_inside", None)  # see `Guarded`
+        if check_inside is not None:
             yield
-            provider.check_inside(tx.connection)
+            check_inside(tx.connection)
         else:
             async with self._client.savepoint(tx):
                 yield

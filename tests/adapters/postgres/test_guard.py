@@ -10,13 +10,14 @@ from tests.adapters.postgres.drivers import DRIVERS, Watcher
 
 from queuert import TransactionMisused
 from queuert.adapters.postgres.command import PgStatement
-from queuert.ports.provider import GuardedProvider
+from queuert.ports.provider import Guarded
 
 
 @pytest.fixture
 async def provider(database_url: str, watch: Watcher) -> Any:
-    found = DRIVERS[2].provider(database_url, max_size=1, timeout=5)
-    assert isinstance(found, GuardedProvider)
+    found: Any = DRIVERS[2].provider(database_url, max_size=1, timeout=5)
+    guarded: object = found
+    assert isinstance(guarded, Guarded)
     yield found
     await found.close()
 
