@@ -199,6 +199,13 @@ class Scene:
                     return
                 await asyncio.sleep(0.005)
 
+    async def waits_for(self, session: Session) -> int:
+        """Wait until somebody waits for a lock of this session; answers who."""
+        async with asyncio.timeout(PATIENCE):
+            while not (found := self.watch.others(f"{session.pid} = ANY (pg_blocking_pids(pid))")):
+                await asyncio.sleep(0.005)
+            return found[0]
+
     async def run(self, program: Program[T]) -> T:
         """On a connection of our own, committed at once."""
         return await run_async(self.provider, None, program)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -101,19 +102,45 @@ async def test_in_a_savepoint(provider: Any, watch: Watcher, ending: str) -> Non
     await works(provider)
 
 
-@pytest.mark.soak  # depends on which side the server or the driver notices first; to be forced
 async def test_in_the_middle_of_a_statement(driver: Driver, database_url: str, watch: Watcher) -> None:
     provider = driver.provider(database_url, max_size=1, timeout=5)
     if driver.is_sync:
         task = asyncio.create_task(asyncio.to_thread(provider.sync.execute, None, statement("SELECT pg_sleep(30)")))
     else:
         task = asyncio.create_task(provider.execute(None, statement("SELECT pg_sleep(30)")))
-    await watch.until("query LIKE '%pg_sleep(30)%' AND state = 'active'")
+    await watch.until("wait_event = 'PgSleep'")
     watch.terminate_others()
     with pytest.raises(StorageUnavailable, match=r"terminating connection|closed in the middle"):
         await task
     await works(provider)
     await provider.close()
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_while_the_driver_is_noticing_it(driver: Driver, provider: Any, watch: Watcher, steps: int) -> None:
+    """The server's farewell, and the end of the connection, are read in different steps of the event loop."""
+    await works(provider)
+    watch.terminate_others()  # the loop stands still meanwhile
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    with suppress(StorageUnavailable):  # no other error
+        assert await provider.execute(None, statement("SELECT 1 + $1::int", 1)) == [(2,)]
+    await works(provider)
+
+
+@pytest.mark.parametrize("steps", range(6))
+async def test_while_the_driver_is_noticing_it_in_a_transaction(
+    driver: Driver, provider: Any, watch: Watcher, steps: int
+) -> None:
+    with pytest.raises((StorageUnavailable, TransactionMisused), match=r"closed|reached|lost"):
+        async with provider.transaction() as inside:
+            await provider.execute(inside, insert(1))
+            watch.terminate_others()
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await provider.execute(inside, insert(2))
+    assert watch("SELECT n FROM t") == []
+    await works(provider)
 
 
 async def test_in_the_middle_of_a_commit(driver: Driver, provider: Any, watch: Watcher) -> None:

@@ -128,25 +128,28 @@ async def test_a_deadlock_in_the_users_transaction_is_the_drivers_error(scene: S
 
 
 @pytest.mark.parametrize("each_driver", ASYNC_DRIVERS, ids=str)  # a sync one would wait in our own thread
-@pytest.mark.soak  # depends on which side the server or the driver notices first; to be forced
 async def test_a_deadlock_of_our_own_statement_is_tried_again(scene: Scene, each_driver: Driver) -> None:
-    one, two = sorted(await scene.new("a", "a"))
+    """The server looks for a deadlock once, a while after a wait began: it must be ours that begins last."""
+    one, two, three = sorted(await scene.new("a", "a", "a"))
     name = scene.watch("SELECT current_database()")[0]
     scene.watch(f"ALTER DATABASE {name} SET deadlock_timeout = '10ms'")
     provider = each_driver.provider(scene.url, max_size=1)
-    other = await scene.session()
-    await other.connection.execute("SET deadlock_timeout = '60s'")
-    await other.begin()
-    await other.take_over(two)
-    # It locks the first and waits for the second; then the other one wants the first.
-    ours = scene.go(run_async(provider, None, scene.operations.settle([completed(one), completed(two)])))
-    async with asyncio.timeout(20):
-        while not scene.watch("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
-            await asyncio.sleep(0.005)
-    await other.take_over(one)
-    await other.settle(completed(two))
+    other, gate = await scene.sessions(2)
+    for session, chain in ((other, three), (gate, two)):
+        await session.connection.execute("SET deadlock_timeout = '60s'")
+        await session.begin()
+        await session.take_over(chain)
+    ours = scene.go(
+        run_async(provider, None, scene.operations.settle([completed(one), completed(three), completed(two)]))
+    )
+    await scene.waits_for(gate)  # with the first in its hands
+    wanted = scene.go(other.take_over(one))
+    await scene.blocked(other)
+    await gate.rollback()  # now it comes to the third
+    await wanted
+    await other.settle(completed(three))
     await other.commit()
-    assert (await ours).held == [True, False]
+    assert (await ours).held == [True, False, True]
     await provider.close()
     assert await scene.deadlocks() == 1
 

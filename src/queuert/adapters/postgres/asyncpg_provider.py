@@ -17,7 +17,7 @@ import asyncpg
 from asyncpg.transaction import Transaction, TransactionState
 
 from queuert.adapters.finishing import finish
-from queuert.adapters.postgres.asyncpg_sources import Connection, Source, async_source
+from queuert.adapters.postgres.asyncpg_sources import Connection, DriverError, Source, async_source
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.translating import (
     DEADLOCK_OR_SERIALIZATION,
@@ -33,8 +33,6 @@ from queuert.errors import ClientClosed, QueuertError, StorageUnavailable, Trans
 from queuert.ports.provider import AsyncProvider, Guarded
 
 Rows = list[tuple[Any, ...]]
-
-DriverError = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
 
 ATTEMPTS = 5
 """How often a statement that stands alone is tried, when deadlocks or serialization failures undo it."""
@@ -354,7 +352,8 @@ def is_lost(error: BaseException) -> bool:
     """Whether the error is about the connection, not about what was said over it."""
     if isinstance(error, asyncpg.PostgresError):
         return is_unavailable(error.sqlstate)
-    return isinstance(error, OSError | TimeoutError) or "clos" in str(error)
+    # An error inside asyncpg: the server's farewell came between two of its steps, and the connection's end not yet.
+    return isinstance(error, OSError | TimeoutError | asyncpg.InternalClientError) or "clos" in str(error)
 
 
 def reraise(error: BaseException, *, inside: bool) -> QueuertError:

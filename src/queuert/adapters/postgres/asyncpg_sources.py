@@ -20,6 +20,8 @@ else:
     Connection = Pool = Any
     _Base = asyncpg.Connection
 
+DriverError = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+
 GRACE = 5.0
 """Seconds that close() waits for connections that are in use."""
 
@@ -190,5 +192,5 @@ class OneConnection:
 async def release(pool: Pool, connection: Connection) -> None:
     try:
         await pool.release(connection)  # type: ignore[arg-type]
-    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError):
+    except DriverError:
         return  # it could not be reset: asyncpg has thrown it away
