@@ -10,10 +10,13 @@ from uuid import uuid4
 import pytest
 from tests.conformance.postgres_harness import database, empty
 from tests.support.nats import nats_url
+from tests.support.postgres import own_server
 from tests.support.redis import redis_url
 
 import queuert
 from queuert import Client, EntryJob, SyncClient, Transaction
+
+__all__ = ["own_server"]
 
 STATES = ("memory", "sqlite", "postgres")
 CHANNELS = ("in-process", "postgres", "redis", "nats", None)

@@ -17,3 +17,9 @@ def untraced() -> Generator[None, None, None]:
     sys.settrace(None)
     yield
     sys.settrace(trace)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Hypothesis refuses draws during which the state of `random` changes. psycopg's pool rolls dice in threads of its
+    own, for the age that a connection may reach: that is no part of any draw."""
+    item.add_marker(pytest.mark.filterwarnings("ignore:Do not use the `random` module inside strategies"))

@@ -7,8 +7,8 @@ from typing import Any
 import asyncpg
 
 from queuert.adapters.broadcast.listener import Link, OnLost, OnMessage, OpenLink
-from queuert.adapters.postgres.asyncpg_provider import DriverError, reraise
-from queuert.adapters.postgres.asyncpg_sources import Connection
+from queuert.adapters.postgres.asyncpg_provider import reraise
+from queuert.adapters.postgres.asyncpg_sources import Connection, DriverError
 from queuert.adapters.postgres.notify_messages import APPLICATION, Channels
 
 GOODBYE = 2.0
