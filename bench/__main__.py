@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,13 +37,16 @@ def main() -> None:
     ]
     if not chosen:
         raise SystemExit(f"there is no such row; there are: {', '.join(row.key for row in Plan().rows())}")
+    name = options.name or ("quick" if options.quick else "some" if options.only else "latest")
+
+    def keep(run: Run) -> None:
+        run.save(RESULTS / f"{name}.json")
+        (RESULTS / f"{name}.md").write_text(markdown(run), "utf-8")
+        (RESULTS / f"{name}.svg").write_text(svg(run), "utf-8")
+
     with server() as its:
-        run = asyncio.run(everything(its, chosen, options.rounds))
+        run = asyncio.run(everything(its, chosen, options.rounds, keep))
     _show(run)
-    name = options.name or ("quick" if options.quick else "latest")
-    run.save(RESULTS / f"{name}.json")
-    (RESULTS / f"{name}.md").write_text(markdown(run), "utf-8")
-    (RESULTS / f"{name}.svg").write_text(svg(run), "utf-8")
     console.print(f"\nWritten: bench/results/{name}.json, .md and .svg")
 
 
@@ -55,12 +58,17 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="a part of the jobs, to try things out")
-    parser.add_argument("--name", help="of the result files (default: latest, or quick)")
+    parser.add_argument("--name", help="of the result files (default: latest, quick, or some)")
     return parser.parse_args()
 
 
-async def everything(its: Server, chosen: Sequence[Row], rounds: int) -> Run:
-    """Measure all rows. A contender that fails stands in its row with its error, and the run goes on."""
+async def everything(
+    its: Server, chosen: Sequence[Row], rounds: int, keep: Callable[[Run], None] = lambda _: None
+) -> Run:
+    """Measure all rows; `keep` is called after each of them, lest an hour's work be lost.
+
+    A contender that fails stands in its row with its error, and the run goes on.
+    """
     found = Run(datetime.now(UTC).isoformat(timespec="seconds"), machine.describe(), await its.describe(), rounds, [])
     with _progress() as progress:
         total = sum(len(row.entries) * (1 if row.once else rounds) for row in chosen)
@@ -79,6 +87,7 @@ async def everything(its: Server, chosen: Sequence[Row], rounds: int) -> Run:
                     await _measure(its, entry, result, missing)
                     progress.advance(bar)
             await its.drop_kept()
+            keep(found)
     return found
 
 

@@ -49,7 +49,7 @@ def _panel(row: RowResult, top: int) -> tuple[list[str], int]:
     parts = [f'<text class="title" x="{MARGIN}" y="{top + 14}">{escape(f"{row.title}, {unit(row)}")}</text>']
     y = top + HEAD - 6
     for value, name in sorted(bars, reverse=True):
-        mark = ' class="ours"' if name == OURS else ""
+        mark = ' class="ours"' if name.startswith(OURS) else ""
         width = max(1, round(LONGEST * value / longest))
         middle = y + BAR - 5
         parts.append(f'<text{mark} x="{LABELS - 8}" y="{middle}" text-anchor="end">{escape(name)}</text>')

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-TIMEOUT = 300.0
-"""Seconds after which a process that says nothing is given up."""
+START, END = 120.0, 1800.0
+"""Seconds after which a process is given up that does not start, or end: a million jobs take a while."""
 
 
 class ContenderFailed(Exception):
@@ -77,7 +77,7 @@ class Process:
         return self._listening.done()
 
     async def ready(self) -> None:
-        await self._within(self._ready.wait())
+        await self._within(START, self._ready.wait())
         if self.ended:
             raise self._failure()
 
@@ -87,7 +87,7 @@ class Process:
 
     async def result(self) -> dict[str, Any]:
         """What it says at its end."""
-        await self._within(asyncio.shield(self._listening))
+        await self._within(END, asyncio.shield(self._listening))
         if self._process.returncode or self._result is None:
             raise self._failure()
         return self._result
@@ -101,11 +101,11 @@ class Process:
         """Megabytes in memory now."""
         return resident(self._process.pid)
 
-    async def _within(self, work: Any) -> None:
+    async def _within(self, seconds: float, work: Any) -> None:
         try:
-            await asyncio.wait_for(work, TIMEOUT)
+            await asyncio.wait_for(work, seconds)
         except TimeoutError:
-            raise ContenderFailed(f"no answer within {TIMEOUT:.0f} s") from None
+            raise ContenderFailed(f"no answer within {seconds:.0f} s") from None
 
     def _failure(self) -> ContenderFailed:
         self._stderr.seek(0)

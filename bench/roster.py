@@ -63,7 +63,7 @@ CONTENDERS = {
         Contender(PLAIN_SQLITE, "WAL, synchronous FULL", _here("plain_sqlite")),
         Contender(
             "pgqueuer",
-            "asyncpg, uvloop, batch 500",
+            "asyncpg with a pool of 4, uvloop, batch 500",
             _python("pgqueuer"),
             "SELECT EXISTS (SELECT FROM pgqueuer)",
         ),
@@ -75,7 +75,7 @@ CONTENDERS = {
         ),
         Contender(
             "pg-boss",
-            "two loops of fetch and complete, batch 500",
+            "four loops of fetch and complete, batch 500",
             _node("pg_boss.cjs"),
             "SELECT EXISTS (SELECT FROM pgboss.job WHERE name = 'bench' AND state < 'completed')",
         ),

@@ -33,7 +33,7 @@ class Plan:
         self.peers = QUICK if quick else PEERS
 
     def jobs(self, full: int, quick: int) -> int:
-        return max(100, round((quick if self.quick else full) * self.scale))
+        return max(50, round((quick if self.quick else full) * self.scale))
 
     def thousands(self, full: int, quick: int) -> int:
         return max(1, self.jobs(full, quick) // 1000) * 1000
@@ -46,13 +46,18 @@ class Plan:
         return [*compared, self.memory(), *ours, self.growth(), self.snapshot(), self.churn()]
 
     def drain_1(self) -> Row:
-        return Row("drain-1", "drain no-op jobs, one process", [*self._drains(1), *self._plain()])
+        entries = self._drains(1)
+        if not self.quick:
+            more = 300
+            label = f"{OURS}, concurrency {more}"
+            entries.append(Entry(OURS, drain, entries[0].jobs, options={"concurrency": more}, label=label))
+        return Row("drain-1", "drain no-op jobs, one process", [*entries, *self._plain()])
 
     def drain_2(self) -> Row:
         return Row("drain-2", "drain no-op jobs, two processes", self._drains(2))
 
     def _drains(self, processes: int) -> list[Entry]:
-        many = self.jobs(100_000, 30_000)
+        many = self.jobs(100_000, 20_000)
         slow = {"procrastinate": self.jobs(5_000, 1_000)}
         return [
             Entry(OURS, drain, many, processes=processes, settings="concurrency 100"),
@@ -61,7 +66,7 @@ class Plan:
 
     def _plain(self) -> list[Entry]:
         """The ceiling: jobs at a time, and clients."""
-        many, some = self.jobs(100_000, 30_000), self.jobs(20_000, 5_000)
+        many, some = self.jobs(100_000, 20_000), self.jobs(20_000, 5_000)
         found: list[Entry] = []
         for jobs, batch, clients in ((many, 100, 1), (many, 100, 4), (some, 1, 16)):
             label = f"{PLAIN}, {batch} at a time, {clients} client{'s' * (clients > 1)}"
@@ -75,13 +80,13 @@ class Plan:
         return Row("start-one", "start one at a time, each in its own transaction", entries)
 
     def start_bulk(self) -> Row:
-        jobs = self.thousands(100_000, 30_000)
+        jobs = self.thousands(100_000, 20_000)
         entries = [Entry(name, by_itself, jobs, work="start-bulk") for name in (OURS, *self.peers, PLAIN)]
         return Row("start-bulk", "start in bulk, 1,000 a transaction", entries)
 
     def pick_up(self) -> Row:
         """Between two jobs there is time for the worker to become idle again."""
-        jobs = self.jobs(300, 100)
+        jobs = self.jobs(300, 60)
         entries = [
             Entry(name, pick_up, jobs, work="pick-up", options={"pause": 0.03})
             for name in (OURS, *self.peers)

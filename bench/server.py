@@ -30,7 +30,7 @@ SETTINGS = {
     "shared_buffers": "512MB",
     "max_connections": "200",
     # No checkpoint in the middle of a measurement: dropping the database before it has made one.
-    "max_wal_size": "8GB",
+    "max_wal_size": "4GB",
     "checkpoint_timeout": "1h",
 }
 SHOWN = (*SETTINGS, "wal_level", "autovacuum", "jit")
@@ -100,7 +100,7 @@ async def connection(url: str) -> AsyncGenerator[Any]:
 def server() -> Generator[Server]:
     elsewhere = os.environ.get(ELSEWHERE)
     if elsewhere:
-        yield Server(elsewhere)
+        yield Server(elsewhere.replace("postgres://", "postgresql://", 1))
         return
     with embedded_postgres(SETTINGS) as url:
         yield Server(url)

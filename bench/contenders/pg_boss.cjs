@@ -5,7 +5,7 @@ const PgBoss = require("pg-boss");
 const { connection, monotonic, pause, payload, run } = require("./link.cjs");
 
 const BATCH = 500;
-const LOOPS = 2;
+const LOOPS = 4;
 const QUEUE = "bench";
 
 async function open(task) {

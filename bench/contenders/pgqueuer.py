@@ -1,4 +1,4 @@
-"""pgqueuer, as its documentation sets it up for throughput: asyncpg, uvloop, batches of 500."""
+"""pgqueuer at its best: asyncpg, uvloop, batches of 500, and a pool, so that claims and completions overlap."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import Any
 
 import asyncpg
 from pgqueuer import PgQueuer
-from pgqueuer.db import AsyncpgDriver
+from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
 from bench.contenders.link import Line, Task, run
 
 BATCH = 500
+CONNECTIONS = 4
 
 
 async def prepare(task: Task) -> None:
@@ -35,8 +36,8 @@ async def enqueue(queries: Queries, task: Task, start: int, number: int) -> None
 
 async def work(task: Task, line: Line) -> None:
     logging.getLogger("pgqueuer").setLevel(logging.WARNING)
-    connection = await asyncpg.connect(task.url)
-    app = PgQueuer(AsyncpgDriver(connection))
+    pool = await asyncpg.create_pool(task.url, min_size=CONNECTIONS, max_size=CONNECTIONS)
+    app = PgQueuer(AsyncpgPoolDriver(pool))
 
     if task.work == "pick-up":
 
@@ -56,7 +57,7 @@ async def work(task: Task, line: Line) -> None:
     await line.stopped(running)
     app.shutdown.set()
     await running
-    await connection.close()
+    await pool.close()
 
 
 async def measure(task: Task) -> dict[str, Any]:

@@ -1,8 +1,11 @@
 """A small run of our own contender, from end to end; and one that fails."""
 
+from dataclasses import replace
+
+import pytest
 from bench.__main__ import everything
 from bench.measure import Entry, Figures, by_itself, drain, pick_up
-from bench.roster import OURS, PLAIN
+from bench.roster import OURS, PLAIN, PLAIN_SQLITE
 from bench.rows import Plan, Row
 from bench.server import Server
 from tests.support.postgres import Databases
@@ -51,3 +54,16 @@ def test_rows_have_names_of_their_own_and_quick_ones_are_smaller() -> None:
         assert len(set(names)) == len(names), row.key
     sizes = {entry.name: entry.jobs for entry in full[0].entries}
     assert all(entry.jobs <= sizes[entry.name] for entry in quick[0].entries)
+
+
+@pytest.mark.soak
+async def test_every_row_can_be_run_with_what_needs_no_other_library(postgres: Databases) -> None:
+    ours = (OURS, PLAIN, PLAIN_SQLITE)
+    kept: list[int] = []
+    plan = Plan(scale=0.001).rows()
+    alone = [replace(row, entries=[entry for entry in row.entries if entry.contender in ours]) for row in plan]
+
+    run = await everything(Server(postgres.url), alone, rounds=1, keep=lambda found: kept.append(len(found.rows)))
+
+    assert [(row.key, result.error) for row in run.rows for result in row.results if result.error] == []
+    assert kept == list(range(1, len(alone) + 1))
