@@ -1,6 +1,7 @@
 """Every Python example in the README and the docs runs as it stands, in an empty directory.
 
-Those that need PostgreSQL find a database of their own in QUEUERT_DOCS_POSTGRES_URL.
+Those that need PostgreSQL find a database of their own in QUEUERT_DOCS_POSTGRES_URL, those that need Redis a server
+in QUEUERT_DOCS_REDIS_URL.
 """
 
 import ast
@@ -14,11 +15,13 @@ from pathlib import Path
 
 import pytest
 from tests.support.postgres import server
+from tests.support.redis import redis_url
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 
 POSTGRES = "QUEUERT_DOCS_POSTGRES_URL"
+REDIS = "QUEUERT_DOCS_REDIS_URL"
 
 FENCED = re.compile(
     r"^(?:<!-- *no-run: *(?P<reason>.+?) *-->\n)?```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL
@@ -69,7 +72,7 @@ def test_example_runs(example: Example, tmp_path: Path) -> None:
         finished = subprocess.run(
             [sys.executable, "-W", "error", script.name],
             cwd=tmp_path,
-            env={**os.environ, POSTGRES: url},
+            env={**os.environ, POSTGRES: url, REDIS: redis_url() if REDIS in example.code else ""},
             capture_output=True,
             text=True,
             timeout=100,
