@@ -29,7 +29,13 @@ AROUND = (
 
 BY_HANDLER = ("first", "in prepare", "between", "before the write", "after the write", "after complete")
 
-DURING = {"claim": "claim", "reap": "reap", "renew": "renew", "lock_jobs": "get_jobs_locked", "settle": "settle"}
+DURING = {
+    "claim": "claim",
+    "reap": "reap",
+    "renew": "renew",
+    "lock_jobs": "get_jobs_locked",
+    "settle": "queuert_complete",
+}
 """Statements in whose middle the connection ends: the points before them, and the functions that they call."""
 
 
