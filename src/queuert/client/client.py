@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, Self, overload
 
@@ -120,18 +120,25 @@ class Client(BaseClient[Conn]):
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction[Conn], None]:
         """Open a transaction; it commits at the end of the block, and is rolled back by an error."""
+        return self._begin(self._provider.transaction)
+
+    def _begin(
+        self, begin: Callable[[], AbstractAsyncContextManager[Conn, None]]
+    ) -> AbstractAsyncContextManager[Transaction[Conn], None]:
         opened = OpenBlock()
-        block = self._transaction(opened)
+        block = self._transaction(opened, begin)
         opened.is_that_of(block)
         return block
 
     @async_context
-    async def _transaction(self, opened: OpenBlock) -> AsyncIterator[Transaction[Conn]]:
+    async def _transaction(
+        self, opened: OpenBlock, begin: Callable[[], AbstractAsyncContextManager[Conn, None]]
+    ) -> AsyncIterator[Transaction[Conn]]:
         self._check_open()
         task = asyncio.current_task()
         self._nesting.enter(task, opened)
         try:
-            async with self._provider.transaction() as connection:
+            async with begin() as connection:
                 tx = Transaction(connection, self._provider, joined=False)
                 try:
                     yield tx

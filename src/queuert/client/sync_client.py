@@ -6,7 +6,7 @@ Written by tools/make_sync.py from client.py: change that file instead, and run 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any, Generic, Self, overload
 
@@ -120,18 +120,25 @@ class SyncClient(BaseClient[Conn]):
 
     def transaction(self) -> AbstractContextManager[Transaction[Conn], None]:
         """Open a transaction; it commits at the end of the block, and is rolled back by an error."""
+        return self._begin(self._provider.transaction)
+
+    def _begin(
+        self, begin: Callable[[], AbstractContextManager[Conn, None]]
+    ) -> AbstractContextManager[Transaction[Conn], None]:
         opened = OpenBlock()
-        block = self._transaction(opened)
+        block = self._transaction(opened, begin)
         opened.is_that_of(block)
         return block
 
     @context
-    def _transaction(self, opened: OpenBlock) -> Iterator[Transaction[Conn]]:
+    def _transaction(
+        self, opened: OpenBlock, begin: Callable[[], AbstractContextManager[Conn, None]]
+    ) -> Iterator[Transaction[Conn]]:
         self._check_open()
         thread = threading.get_ident()
         self._nesting.enter(thread, opened)
         try:
-            with self._provider.transaction() as connection:
+            with begin() as connection:
                 tx = Transaction(connection, self._provider, joined=False)
                 try:
                     yield tx

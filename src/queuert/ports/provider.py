@@ -108,9 +108,13 @@ class Threaded(Protocol):
 
 @runtime_checkable
 class Guarded(Protocol[Conn_contra]):
-    """What an async provider may offer besides: transactions of its own that notice by themselves, when they are to be
-    committed, that code inside has ended or broken them. Handlers then need no savepoint for that, which is two round
-    trips less."""
+    """What an async provider may offer besides: transactions that notice by themselves, when they are to be committed,
+    that code inside has ended or broken them. Handlers then need no savepoint for that, which is two round trips
+    less."""
+
+    def guarded_transaction(self) -> AbstractAsyncContextManager[Any, None]:
+        """`transaction`, with that guard."""
+        ...
 
     def check_inside(self, connection: Conn_contra) -> None:
         """Raise if that has happened, as far as it can be told without asking the server."""

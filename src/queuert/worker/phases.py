@@ -208,8 +208,9 @@ class AttemptTransaction(Generic[Conn]):
             await self._task
 
     async def _hold(self) -> None:
+        provider: Any = self._client._provider
         try:
-            async with self._client.transaction() as tx:
+            async with self._client._begin(getattr(provider, "guarded_transaction", provider.transaction)) as tx:
                 if not self._fresh or time.monotonic() >= self._held.lease_end:
                     await self._lock_job(tx)
                 self._opened.set_result(tx)

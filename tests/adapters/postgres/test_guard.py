@@ -28,14 +28,14 @@ def insert(number: int) -> PgStatement:
 
 async def usable(provider: Any) -> None:
     """The connection is back in the pool, outside of any transaction, and asyncpg believes so too."""
-    async with provider.transaction() as inside, inside.transaction():
+    async with provider.guarded_transaction() as inside, inside.transaction():
         await provider.execute(inside, insert(100))
 
 
 @pytest.mark.parametrize("words", ["COMMIT; BEGIN", "COMMIT AND CHAIN", "ROLLBACK; BEGIN", "ROLLBACK AND CHAIN"])
 async def test_ended_and_begun_again(provider: Any, watch: Watcher, words: str) -> None:
     with pytest.raises(TransactionMisused, match="ended by code inside"):
-        async with provider.transaction() as inside:
+        async with provider.guarded_transaction() as inside:
             await provider.execute(inside, insert(1))
             await inside.execute(words)
             provider.check_inside(inside)  # cannot tell: a transaction is open
@@ -47,7 +47,7 @@ async def test_ended_and_begun_again(provider: Any, watch: Watcher, words: str) 
 @pytest.mark.parametrize("word", ["COMMIT", "ROLLBACK"])
 async def test_ended(provider: Any, watch: Watcher, word: str) -> None:
     with pytest.raises(TransactionMisused, match="ended by code inside"):
-        async with provider.transaction() as inside:
+        async with provider.guarded_transaction() as inside:
             await provider.execute(inside, insert(1))
             await inside.execute(word)
             provider.check_inside(inside)
@@ -57,7 +57,7 @@ async def test_ended(provider: Any, watch: Watcher, word: str) -> None:
 
 async def test_an_error_that_was_swallowed(provider: Any, watch: Watcher) -> None:
     with pytest.raises(TransactionMisused, match="swallowed"):
-        async with provider.transaction() as inside:
+        async with provider.guarded_transaction() as inside:
             await provider.execute(inside, insert(1))
             with pytest.raises(asyncpg.DivisionByZeroError):
                 await inside.execute("SELECT 1/0")
@@ -67,7 +67,7 @@ async def test_an_error_that_was_swallowed(provider: Any, watch: Watcher) -> Non
 
 
 async def test_blocks_and_savepoints_of_the_users_own(provider: Any, watch: Watcher) -> None:
-    async with provider.transaction() as inside:
+    async with provider.guarded_transaction() as inside:
         async with inside.transaction():
             await provider.execute(inside, insert(1))
         with pytest.raises(asyncpg.DivisionByZeroError):
@@ -82,7 +82,7 @@ async def test_blocks_and_savepoints_of_the_users_own(provider: Any, watch: Watc
 
 async def test_begin_and_commit_are_one_round_trip_each(provider: Any) -> None:
     said: list[str] = []
-    async with provider.transaction() as inside:
+    async with provider.guarded_transaction() as inside:
         inside.add_query_logger(lambda record: said.append(record.query))
         await provider.execute(inside, insert(1))
     assert len(said) == 2, said

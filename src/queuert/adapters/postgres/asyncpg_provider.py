@@ -37,6 +37,7 @@ Rows = list[tuple[Any, ...]]
 ATTEMPTS = 5
 """How often a statement that stands alone is tried, when deadlocks or serialization failures undo it."""
 
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 GUARD = "queuert_guard"
 
 _names = (f"queuert_{number}" for number in itertools.count(1))
@@ -66,6 +67,9 @@ class AsyncpgProvider:
     def transaction(self) -> _Transaction:
         return _Transaction(self)
 
+    def guarded_transaction(self) -> _Transaction:
+        return _Transaction(self, GUARD)
+
     def savepoint(self, connection: Connection) -> _Savepoint:
         return _Savepoint(self, connection)
 
@@ -91,7 +95,7 @@ class AsyncpgProvider:
         return is_open(connection)
 
     def check_inside(self, connection: Connection) -> None:
-        """Transactions of our own carry a savepoint from BEGIN to COMMIT: see `Guarded`."""
+        """Guarded transactions carry a savepoint from BEGIN to COMMIT: see `Guarded`."""
         if is_closed(connection):
             raise unavailable("the connection was lost inside the transaction, which is rolled back")
         if not is_open(connection):
@@ -206,8 +210,8 @@ async def say(connection: Connection, text: str) -> str:
         raise reraise(error, inside=True) from error
 
 
-async def begin(connection: Connection) -> Transaction:
-    """BEGIN, and a savepoint that is gone if somebody ends the transaction and begins another: one round trip.
+async def begin(connection: Connection, guard: str | None = None) -> Transaction:
+    """BEGIN, and perhaps a savepoint, which is gone if somebody ends the transaction and begins another.
 
     asyncpg has to believe that its own object has done this: otherwise it refuses the user's transaction blocks.
     """
@@ -215,7 +219,7 @@ async def begin(connection: Connection) -> Transaction:
         raise unavailable("the server has closed the connection")
     begun = connection.transaction(isolation="read_committed")
     try:
-        await connection.execute(f"BEGIN ISOLATION LEVEL READ COMMITTED; SAVEPOINT {GUARD}")
+        await connection.execute(BEGIN if guard is None else f"{BEGIN}; SAVEPOINT {guard}")
     except DriverError as error:
         raise reraise(error, inside=False) from error
     its: Any = begun
@@ -224,7 +228,7 @@ async def begin(connection: Connection) -> Transaction:
     return begun
 
 
-async def commit(connection: Connection, begun: Transaction) -> None:
+async def commit(connection: Connection, begun: Transaction, guard: str | None = None) -> None:
     """COMMIT of a transaction that has failed rolls back without a word; only the answer tells. asyncpg drops it."""
     if not is_open(connection):
         lost = is_closed(connection)
@@ -235,7 +239,7 @@ async def commit(connection: Connection, begun: Transaction) -> None:
             )
         raise TransactionMisused(ENDED_INSIDE)
     try:
-        answer = await connection.execute(f"RELEASE {GUARD}; COMMIT")
+        answer = await connection.execute("COMMIT" if guard is None else f"RELEASE {guard}; COMMIT")
     except DriverError as error:
         if is_lost(error):
             raise unavailable(error) from error
@@ -273,15 +277,16 @@ def forget(begun: Transaction) -> None:
 class _Transaction:
     """A transaction on a connection of ours."""
 
-    def __init__(self, provider: AsyncpgProvider) -> None:
+    def __init__(self, provider: AsyncpgProvider, guard: str | None = None) -> None:
         self._provider = provider
+        self._guard = guard
 
     async def __aenter__(self) -> Connection:
         self._connection = await self._provider.take(for_user=True)
         begun: list[Transaction] = []
 
         async def start() -> None:
-            begun.append(await begin(self._connection))
+            begun.append(await begin(self._connection, self._guard))
 
         try:
             await finish(start())
@@ -298,7 +303,7 @@ class _Transaction:
     ) -> None:
         try:
             if error is None:
-                await finish(commit(self._connection, self._begun))
+                await finish(commit(self._connection, self._begun, self._guard))
             else:
                 intact = await finish(roll_back(self._connection, self._begun))
                 note_if_gone(self._connection, error, intact=intact)
