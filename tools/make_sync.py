@@ -28,6 +28,7 @@ REPLACEMENTS = [
         "Made by `queuert.connect_sync`; use it in a `with` block.",
     ),
     ("import asyncio\n", "import threading\n"),
+    ("AsyncIterator, Callable", "Callable, Iterator"),
     ("AsyncIterator", "Iterator"),
     ("AbstractAsyncContextManager", "AbstractContextManager"),
     ("async_context", "context"),
