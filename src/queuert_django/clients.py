@@ -11,9 +11,11 @@ from queuert import Client, SyncClient
 from queuert.adapters.django.connection import DjangoConnection, Wrapper
 from queuert.adapters.django.databases import kind_of
 from queuert.adapters.django.provider import DjangoProvider
+from queuert.adapters.in_process import InProcessHub
 from queuert.errors import InvalidArgument
 from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
 from queuert.ports.state import StateAdapter, StateOperations, SyncStateAdapter
+from queuert.wiring.embedded import sqlite_hub
 from queuert.wiring.options import hub_for, sync_within_process, within_process
 from queuert_django.discovery import find_jobs
 from queuert_django.options import options_of
@@ -63,7 +65,7 @@ def worker_client(using: str) -> Client[Any]:
 
         timeout = wrapper.settings_dict["OPTIONS"].get("timeout", 5.0)
         provider = AsyncSqliteProvider(Database(_file(wrapper), timeout))
-        notify = within_process(hub_for(_hub_key(using)))
+        notify = within_process(_hub(using))
     return Client(StateAdapter(operations_for(using), provider, sync), notify, find_jobs(), migrate=False)
 
 
@@ -101,7 +103,7 @@ def _sync_notify(using: str, provider: DjangoProvider) -> SyncNotifyAdapter:
         from queuert_django.announcing import DjangoNotify
 
         return DjangoNotify(provider, _listen_url(using), _channels(using))
-    return sync_within_process(hub_for(_hub_key(using)))
+    return sync_within_process(_hub(using))
 
 
 def _channels(using: str) -> Any:
@@ -115,16 +117,22 @@ def _listen_url(using: str) -> str:
     return options_of(using).get("listen_url") or conninfo(_wrapper(using))
 
 
-def _hub_key(using: str) -> str:
-    name = _wrapper(using).settings_dict["NAME"]
-    return f"{name}#{options_of(using).get('table_prefix', 'queuert_')}"
+def _hub(using: str) -> InProcessHub:
+    """A file's hub hears of other processes, too."""
+    prefix = options_of(using).get("table_prefix", "queuert_")
+    name = str(_wrapper(using).settings_dict["NAME"])
+    return sqlite_hub(name, prefix) if _is_file(name) else hub_for(f"{name}#{prefix}")
 
 
 def _file(wrapper: Wrapper) -> str:
     name = str(wrapper.settings_dict["NAME"])
-    if name == ":memory:" or name.startswith("file:"):
+    if not _is_file(name):
         raise InvalidArgument(f"a worker needs the database {wrapper.alias!r} to be a file, not {name!r}")
     return name
+
+
+def _is_file(name: str) -> bool:
+    return name != ":memory:" and not name.startswith("file:")
 
 
 def _wrapper(using: str) -> Wrapper:

@@ -14,9 +14,6 @@ from queuert import Client, QueuertError, Worker
 from queuert_django.clients import worker_client
 from queuert_django.discovery import find_handlers
 
-POLL_INTERVAL = {"postgresql": 5.0, "sqlite": 0.5}
-"""Seconds. PostgreSQL tells us of new jobs; of a file, other processes' jobs are found by looking."""
-
 
 class Command(BaseCommand):
     help = "Runs the handlers of queuert's jobs until SIGTERM or SIGINT."
@@ -26,7 +23,12 @@ class Command(BaseCommand):
         parser.add_argument("--database", default="default", help="the alias of the database with the jobs")
         parser.add_argument("--concurrency", type=int, default=10, help="jobs at a time (default: 10)")
         parser.add_argument("--queues", help="only these queues, by name, with commas between them (default: all)")
-        parser.add_argument("--poll-interval", type=float, help="seconds between looks at the database")
+        parser.add_argument(
+            "--poll-interval",
+            type=float,
+            default=5.0,
+            help="seconds after which it looks for jobs by itself (default: 5)",
+        )
         parser.add_argument("--name", help="what this worker's id begins with")
 
     def handle(self, *_: Any, **options: Any) -> None:
@@ -35,14 +37,14 @@ class Command(BaseCommand):
             raise CommandError(f"there is no database {alias!r} in DATABASES")
         try:
             client = worker_client(alias)
-            worker = self._worker(client, options, connections[alias].vendor)
+            worker = self._worker(client, options)
         except QueuertError as error:
             raise CommandError(str(error)) from error
         code = asyncio.run(self._run(client, worker))
         if code:
             sys.exit(code)
 
-    def _worker(self, client: Client[Any], options: dict[str, Any], vendor: str) -> Worker:
+    def _worker(self, client: Client[Any], options: dict[str, Any]) -> Worker:
         handlers = find_handlers()
         if not handlers:
             raise CommandError("no handlers were found: put `handlers = Handlers()` into the jobs.py of an app")
@@ -53,7 +55,7 @@ class Command(BaseCommand):
             name=options["name"],
             concurrency=options["concurrency"],
             queues=None if queues is None else [name.strip() for name in queues.split(",")],
-            poll_interval=options["poll_interval"] or POLL_INTERVAL[vendor],
+            poll_interval=options["poll_interval"],
         )
 
     async def _run(self, client: Client[Any], worker: Worker) -> int:
