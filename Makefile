@@ -25,10 +25,10 @@ unexport PYTHONPATH
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check format soak bench bench-quick clean
+.PHONY: help demo test test-sqlalchemy-2.0 check format soak bench bench-quick clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter, ARGS=... is handed on to pytest and the demo."
 
@@ -60,6 +60,11 @@ bench: $(DEV) ## Run the benchmark: all contenders, all rows
 
 bench-quick: $(DEV) ## Run the benchmark for two minutes: us, pgqueuer and plain SQL
 	@$(BIN)/python -m bench --quick $(ARGS)
+
+test-sqlalchemy-2.0: $(DEV) ## Run the tests of SQLAlchemy with its version 2.0
+	@$(BIN)/python -m pip install -qq --upgrade --target $(VENV)/sqlalchemy-2.0 "sqlalchemy[asyncio]>=2.0,<2.1"
+	PYTHONPATH=$(VENV)/sqlalchemy-2.0 $(BIN)/python -m pytest -m "not soak" tests/adapters/sqlalchemy tests/matrix \
+		tests/test_web_examples.py tests/conformance/test_sqlalchemy.py $(ARGS)
 
 clean: ## Remove the environment and everything generated
 	rm -rf $(VENV) .bench build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \

@@ -1,6 +1,6 @@
 """The typed contract: what a user writes is clean, what a user gets wrong is found, in both type checkers.
 
-The files in `tests/typing/` are checked as a user's project would be: outside the source tree, against the
+The pairs of files in `tests/typing/` are checked as a user's project would be: outside the source tree, against the
 installed package, with each checker at its strictest.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 CONTRACT = Path(__file__).resolve().parent / "typing"
+FILES = sorted(file.name for file in CONTRACT.glob("*.py"))
 MARKED = re.compile(r"# E: (?P<reason>.+)$")
 
 Findings = dict[int, list[str]]
@@ -46,7 +47,7 @@ def run(project: Path, *command: str) -> str:
 
 def run_mypy(project: Path) -> dict[str, Findings]:
     (project / "mypy.ini").write_text("[mypy]\nstrict = true\n")
-    report = run(project, "mypy", "--output=json", "usage_ok.py", "usage_bad.py")
+    report = run(project, "mypy", "--output=json", *FILES)
     found: dict[str, Findings] = {}
     for line in report.splitlines():
         finding: dict[str, Any] = json.loads(line)
@@ -56,10 +57,10 @@ def run_mypy(project: Path) -> dict[str, Findings]:
 
 
 def run_pyright(project: Path) -> dict[str, Findings]:
-    settings = {"typeCheckingMode": "strict", "include": ["usage_ok.py", "usage_bad.py"]}
+    settings = {"typeCheckingMode": "strict", "include": FILES}
     (project / "pyrightconfig.json").write_text(json.dumps(settings))
     report = json.loads(run(project, "pyright", "--outputjson", "--pythonpath", sys.executable))
-    assert report["summary"]["filesAnalyzed"] == 2
+    assert report["summary"]["filesAnalyzed"] == len(FILES)
     found: dict[str, Findings] = {}
     for finding in report["generalDiagnostics"]:
         line = finding["range"]["start"]["line"] + 1
@@ -69,14 +70,16 @@ def run_pyright(project: Path) -> dict[str, Findings]:
 
 @pytest.mark.parametrize("checker", [run_mypy, run_pyright], ids=["mypy", "pyright"])
 def test_typed_contract(checker: Checker, project: Path) -> None:
-    bad = (project / "usage_bad.py").read_text("utf-8").splitlines()
-    marked = {number: mark["reason"] for number, line in enumerate(bad, 1) if (mark := MARKED.search(line))}
-    assert marked
+    marked = {
+        (file, number): mark["reason"]
+        for file in FILES
+        for number, line in enumerate((project / file).read_text("utf-8").splitlines(), 1)
+        if (mark := MARKED.search(line))
+    }
+    assert {file for file, _ in marked} == {file for file in FILES if file.endswith("_bad.py")}
 
-    found = checker(project)
+    found = {(file, line): messages for file, lines in checker(project).items() for line, messages in lines.items()}
 
-    assert found.get("usage_ok.py", {}) == {}
-    errors = found.get("usage_bad.py", {})
-    missed = {line: reason for line, reason in marked.items() if line not in errors}
-    unexpected = {line: messages for line, messages in errors.items() if line not in marked}
+    missed = {place: reason for place, reason in marked.items() if place not in found}
+    unexpected = {place: messages for place, messages in found.items() if place not in marked}
     assert (missed, unexpected) == ({}, {})

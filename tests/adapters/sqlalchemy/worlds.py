@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
@@ -28,7 +28,7 @@ def with_driver(url: str, driver: str) -> str:
 
 
 @contextmanager
-def engine_for(url: str, driver: str = "psycopg", **options: Any) -> Iterator[Engine]:
+def engine_for(url: str, driver: str = "psycopg", **options: Any) -> Generator[Engine]:
     engine = create_engine(with_driver(url, driver), **options)
     try:
         yield engine
@@ -46,7 +46,7 @@ async def async_engine_for(url: str, driver: str = "psycopg", **options: Any) ->
 
 
 @contextmanager
-def client_for(source: Any) -> Iterator[tuple[SyncClient[Any], list[str]]]:
+def client_for(source: Any) -> Generator[tuple[SyncClient[Any], list[str]]]:
     """A client, and the types that it announces."""
     announced = Announced(Visible())  # type: ignore[arg-type]
     state: Any = connect_sync(source, jobs=[], notify=None).state
