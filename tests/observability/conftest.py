@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.behaviour.conftest import Setting
+from tests.observability.otel import Telemetry
 from tests.observability.recorder import Recorder
 
 DATABASES = [("memory", "in-process"), ("sqlite", "in-process"), ("postgres", "postgres")]
@@ -26,3 +28,10 @@ def sqlite(tmp_path: Path) -> Setting:
 @pytest.fixture
 def recorder() -> Recorder:
     return Recorder()
+
+
+@pytest.fixture
+def telemetry() -> Iterator[Telemetry]:
+    telemetry = Telemetry()
+    yield telemetry
+    telemetry.close()

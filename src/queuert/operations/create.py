@@ -21,6 +21,8 @@ def start(
 ) -> Program[list[Chain[Any]]]:
     """Start one chain per job, all or none. `extra` options go over those that the jobs carry."""
     new_jobs = [_first_job(engine, job, extra) for job in jobs]
+    if engine.observers is not None:
+        new_jobs = yield from engine.observations(hooks).creating(new_jobs)
     created = yield from engine.state.create_jobs(new_jobs)
     announce_created(engine, hooks, new_jobs, created)
     if engine.observers is not None:

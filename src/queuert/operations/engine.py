@@ -10,6 +10,7 @@ from queuert.operations.notifications import Notifications, Publisher
 from queuert.operations.observations import Observations
 from queuert.operations.observers import Observers
 from queuert.ports.state import StateOperations
+from queuert.ports.tracer import Tracer
 from queuert.transaction import Hooks
 
 
@@ -21,6 +22,10 @@ class Engine:
     generate_id: GenerateId = field(default=generate_uuid7)
     validate_id: ValidateId = field(default=validate_uuid)
     observers: Observers | None = None
+
+    @property
+    def tracer(self) -> Tracer | None:
+        return None if self.observers is None else self.observers.tracer
 
     def notifications(self, hooks: Hooks) -> Notifications:
         """The notifications that wait for the commit that `hooks` belong to."""

@@ -11,8 +11,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from queuert.jobs.chain import error_record
-from queuert.model import TERMINAL, ChainRow, Created, JobRow, NewJob, Settled, Settlement
+from queuert.model import TERMINAL, ChainRow, Created, JobRow, NewJob, Settled, Settlement, Unblocked
 from queuert.operations.observers import Observers
+from queuert.operations.tracing import Tracing
 from queuert.ports.program import Program
 from queuert.transaction import Step
 
@@ -41,6 +42,7 @@ class Observations:
         self._tell = observers
         self._state = state
         self._writes: list[Write] = []
+        self._traces = None if observers.tracer is None else Tracing(observers.tracer, state)
 
     def checkpoint(self) -> Callable[[], None]:
         length = len(self._writes)
@@ -62,6 +64,16 @@ class Observations:
         rows = yield from self._state.get_jobs([write.job_id for write in self._writes])
         self._writes = [write for write, row in zip(self._writes, rows, strict=True) if write.stands(row)]
 
+    # What is about to happen
+
+    def creating(self, new_jobs: list[NewJob]) -> Program[list[NewJob]]:
+        """The jobs, with the contexts of their traces."""
+        return new_jobs if self._traces is None else (yield from self._traces.created(new_jobs))
+
+    def settling(self, items: Sequence[Item]) -> Program[Sequence[Item]]:
+        """The settlements, their continuations with the contexts of their traces."""
+        return items if self._traces is None else (yield from self._traces.settled(items))
+
     # What happened
 
     def created(self, new_jobs: Sequence[NewJob], created: Sequence[Created]) -> None:
@@ -82,6 +94,8 @@ class Observations:
         if made.status == "blocked":
             blockers = [blocker.chain_id for blocker in new.blockers]
             later(events, self._tell.job_blocked, **facts, blocker_ids=blockers)
+        if self._traces is not None:
+            self._traces.job_created(events, new.id)
 
     def settled(self, items: Sequence[Item], settled: Settled) -> Program[None]:
         ended = [
@@ -100,7 +114,18 @@ class Observations:
                     self._job_created(events, settlement.continuation, created)
         for freed in settled.unblocked:
             later(events, self._tell.job_unblocked, job_id=freed.job_id, job_type=freed.type_name)
+        if self._traces is not None and settled.unblocked:
+            yield from self._resolved(self._traces, events, settled.unblocked, ended)
         self._writes.append(Write(ended[0].id, _has_ended, events))
+
+    def _resolved(
+        self, traces: Tracing, events: list[Callable[[], None]], unblocked: Sequence[Unblocked], ended: Sequence[JobRow]
+    ) -> Program[None]:
+        contexts = {row.chain_id: row.chain_trace_context for row in ended}
+        found = yield from traces.blockers([freed.job_id for freed in unblocked])
+        for freed, blockers in zip(unblocked, found, strict=True):
+            for blocker in blockers:
+                traces.blocker_resolved(events, freed.job_id, freed.type_name, blocker, contexts)
 
     def _times(self, ended: Sequence[JobRow]) -> Program[Times]:
         """When these jobs ended, and when their chains began: the database's clock knows."""
@@ -114,6 +139,8 @@ class Observations:
 
     def _ended(self, events: list[Callable[[], None]], row: JobRow, settlement: Settlement, times: Times) -> None:
         tell, job = self._tell, job_facts(row)
+        if self._traces is not None:
+            self._trace_end(self._traces, events, row, settlement)
         completed_at = times.get(row.id, _UNKNOWN)[1]
         job["duration"] = _between(row.created_at, completed_at)
         chain: dict[str, Any] = {"chain_id": row.chain_id, "chain_type": row.chain_type}
@@ -137,6 +164,16 @@ class Observations:
             later(events, tell.job_failed, **job, error_code=code)
             later(events, tell.chain_failed, **chain, error_code=code)
 
+    def _trace_end(
+        self, traces: Tracing, events: list[Callable[[], None]], row: JobRow, settlement: Settlement
+    ) -> None:
+        status = settlement.status
+        if status == "completed" and settlement.token is None:
+            traces.job_completed_by_hand(events, row, job_facts(row))
+        if settlement.continuation is None:
+            code = error_facts(settlement.error)["error_code"] if status == "failed" else None
+            traces.chain_ended(events, row, settlement, code)
+
     def triggered(self, jobs: Sequence[JobRow | None]) -> None:
         for job in jobs:
             if job is not None:
@@ -155,6 +192,8 @@ class Observations:
                 events, self._tell.chain_deleted,
                 chain_id=first.id, chain_type=first.type_name, status=chain.current.status,
             )  # fmt: skip
+            if self._traces is not None:
+                self._traces.chain_deleted(events, chain)
         if chains:
             self._writes.append(Write(chains[0].first.id, _is_gone, events))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from queuert.errors import InvalidArgument
 from queuert.ports.observer import EVENTS, Observer
+from queuert.ports.tracer import Tracer
 
 logger = logging.getLogger("queuert.observers")
 
@@ -17,6 +18,9 @@ class Observers(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._reported: set[tuple[str, str, type[Exception]]] = set()
+        tracers = (observer.tracer for observer in observers)
+        tracer = next((each for each in tracers if each is not None), None)
+        self.tracer = None if tracer is None else cast(Tracer, GuardedTracer(tracer, self._report))
         for event in EVENTS:
             listeners = [getattr(observer, event) for observer in observers if _overrides(observer, event)]
             setattr(self, event, self._to_all(event, listeners))
@@ -31,7 +35,7 @@ class Observers(Observer):
 
         return tell
 
-    def _report(self, event: str, listener: Callable[..., None], error: Exception) -> None:
+    def _report(self, event: str, listener: Callable[..., Any], error: Exception) -> None:
         who = type(getattr(listener, "__self__", listener)).__qualname__
         kind = (who, event, type(error))
         if kind not in self._reported:
@@ -40,6 +44,29 @@ class Observers(Observer):
                 "the observer %s failed at %s; further errors of this kind are not logged", who, event,
                 exc_info=error, extra={"observer": who, "event_name": event},
             )  # fmt: skip
+
+
+class GuardedTracer:
+    """A tracer whose errors go no further either. Where it fails, there is no span (None)."""
+
+    def __init__(self, tracer: Tracer, report: Callable[[str, Callable[..., Any], Exception], None]) -> None:
+        self._tracer = tracer
+        self._report = report
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._tracer, name)
+
+        def call(*spans: Any, **facts: Any) -> Any:
+            if spans == (None,):
+                return None
+            try:
+                return method(*spans, **facts)
+            except Exception as error:
+                self._report(name, method, error)
+                return None
+
+        setattr(self, name, call)
+        return call
 
 
 def _overrides(observer: Observer, event: str) -> bool:

@@ -37,6 +37,8 @@ def completion(engine: Engine, row: JobRow, result: Any, *, token: int | None, w
 
 def settle(engine: Engine, hooks: Hooks, items: Sequence[tuple[JobRow, Settlement]]) -> Program[Settled]:
     """Apply settlements, and buffer what others should hear of them. `items` pairs each with the job as it was read."""
+    if engine.observers is not None:
+        items = yield from engine.observations(hooks).settling(items)
     settled = yield from engine.state.settle([settlement for _, settlement in items])
     notifications = engine.notifications(hooks)
     for (row, settlement), held, created in zip(items, settled.held, settled.created, strict=True):

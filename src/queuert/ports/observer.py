@@ -14,9 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from queuert.ports.tracer import Tracer
+
 
 class Observer:
     """Hears of events. Every method does nothing until it is overridden."""
+
+    tracer: Tracer | None = None
+    """For observers that trace: see `queuert.ports.tracer`."""
 
     # Workers
 
@@ -210,5 +215,5 @@ class Observer:
         """The notification channel failed. `operation`: that of the notify port."""
 
 
-EVENTS: tuple[str, ...] = tuple(name for name in vars(Observer) if not name.startswith("_"))
+EVENTS: tuple[str, ...] = tuple(name for name, value in vars(Observer).items() if name[0] != "_" and callable(value))
 """The names of all events, in the order above."""

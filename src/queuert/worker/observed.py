@@ -30,9 +30,11 @@ def attempts_of(worker_id: str, client: Client[Any], options: WorkerOptions, age
 class Started:
     """An attempt whose handler was called."""
 
-    __slots__ = ("at", "told")
+    __slots__ = ("at", "end", "span", "told")
 
-    def __init__(self) -> None:
+    def __init__(self, span: Any) -> None:
+        self.span = span
+        self.end: dict[str, Any] = {"outcome": "unknown", "error_code": None, "error_type": None}
         self.at = time.monotonic()
         self.told = False
         """How it ended, or that it was lost, has been told."""
@@ -67,6 +69,7 @@ class ObservedAttempts(Attempts):
         super().__init__(worker_id, client, options, agenda)
         self._worker_id = worker_id
         self._tell = observers
+        self._tracer = observers.tracer
         self._started: dict[Held, Started] = {}
         self._execution = ObservedExecution(self._execution, client, worker_id, self._on_start)
         self._lost_events: dict[AbortReason, Callable[..., None]] = {
@@ -78,7 +81,10 @@ class ObservedAttempts(Attempts):
         }
 
     def _on_start(self, held: Held) -> None:
-        self._started[held] = Started()
+        span = None
+        if self._tracer is not None:
+            span = self._tracer.start_attempt(**self._facts(held), trace_context=held.row.trace_context)
+        self._started[held] = Started(span)
         self._tell.attempt_started(**self._facts(held), wait=waited(held))
 
     def _handler_ended(self, held: Held, task: Any) -> None:
@@ -86,6 +92,8 @@ class ObservedAttempts(Attempts):
         if started is not None:
             self._tell.attempt_ended(**self._facts(held), duration=started.duration)
         super()._handler_ended(held, task)
+        if self._closed and started is not None:
+            self._end_span(started)
 
     def _conclude(self, held: Held, outcome: Outcome) -> None:
         if isinstance(outcome, SettledInThread):
@@ -100,7 +108,9 @@ class ObservedAttempts(Attempts):
     def _forget(self, held: Held) -> None:
         started = self._started.pop(held, None)
         if started is not None and not started.told:
-            self._spawn(self._find_out(held))
+            self._spawn(self._find_out(held, started))
+        elif started is not None:
+            self._end_span(started)
         super()._forget(held)
 
     async def renew(self, leases: Sequence[Lease]) -> list[str]:
@@ -128,34 +138,43 @@ class ObservedAttempts(Attempts):
         facts = self._facts(held)
         facts["duration"] = started.duration
         if settlement.status == "completed":
+            started.end["outcome"] = "completed"
             self._tell.attempt_completed(**facts)
         elif settlement.error is None:
+            started.end["outcome"] = "rescheduled"
             self._tell.attempt_rescheduled(**facts)
         else:
-            retry_in = _retry_in(held.row, settlement)
-            self._tell.attempt_failed(**facts, **error_facts(settlement.error), retry_in=retry_in)
+            error, retry_in = error_facts(settlement.error), _retry_in(held.row, settlement)
+            started.end = {"outcome": "failed", "error_code": error["error_code"], "error_type": error["error_type"]}
+            self._tell.attempt_failed(**facts, **error, retry_in=retry_in)
 
     def _tell_completed(self, held: Held) -> None:
         started = self._started.get(held)
         if started is not None:
             started.told = True
+            started.end["outcome"] = "completed"
             self._tell.attempt_completed(**self._facts(held), duration=started.duration)
 
     def _tell_lost(self, held: Held, started: Started, reason: AbortReason | None) -> None:
         event = None if reason is None else self._lost_events.get(reason)
         if event is not None:
             started.told = reason != "error"  # a lease that ended may still be settled, if nobody took the job
+            started.end["outcome"] = reason
             event(**self._facts(held))
 
-    async def _find_out(self, held: Held) -> None:
+    async def _find_out(self, held: Held, started: Started) -> None:
         """The result had no effect, or the job was found to be somebody else's: why?"""
         try:
             (row,) = await self._client._run((self._engine.state.get_jobs([held.row.id]), None))
+            self._tell_lost(held, started, lost_reason(row, held.token))
         except Exception:
             return  # the database's fault has been told of
-        reason = lost_reason(row, held.token)
-        if reason is not None:
-            self._lost_events[reason](**self._facts(held))
+        finally:
+            self._end_span(started)
+
+    def _end_span(self, started: Started) -> None:
+        if self._tracer is not None:
+            self._tracer.end_attempt(started.span, **started.end)
 
     def _facts(self, held: Held) -> dict[str, Any]:
         return {**job_facts(held.row), "attempt": held.row.attempt, "worker": self._worker_id}

@@ -13,16 +13,18 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
+from queuert.client.base import BaseClient
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.contexts import async_context, context
 from queuert.errors import OwnershipLost, PhaseError, PrepareAfterAutoSetup, TransactionMisused
 from queuert.ports.provider import run
+from queuert.ports.tracer import Tracer
 from queuert.transaction import Transaction
 from queuert.worker.abort import lost_reason
 from queuert.worker.held import Held
@@ -33,6 +35,20 @@ if TYPE_CHECKING:
 Conn = TypeVar("Conn", default=Any)
 Mode = Literal["atomic", "staged"]
 Phase = Literal["prepare", "complete"]
+
+
+_NO_SPAN: AbstractContextManager[None] = nullcontext()
+
+
+@context
+def _span(tracer: Tracer, phase: Phase) -> Iterator[None]:
+    span = tracer.start_phase(phase=phase)
+    try:
+        yield
+    except BaseException as error:
+        tracer.end_phase(span, error_type=type(error).__qualname__)
+        raise
+    tracer.end_phase(span, error_type=None)
 
 
 class Phases:
@@ -60,6 +76,11 @@ class Phases:
             self.mode = "staged" if self.held.suspended else "atomic"
         self.current = phase
         self.done.add(phase)
+
+    def span(self, phase: Phase, client: BaseClient[Any] | None) -> AbstractContextManager[None]:
+        """The phase as a tracer sees it."""
+        tracer = None if client is None else client.engine.tracer
+        return _NO_SPAN if tracer is None else _span(tracer, phase)
 
     def fail(self, error: BaseException) -> None:
         """An error inside a phase fails the attempt, also if the handler swallows it."""
@@ -95,23 +116,25 @@ class AsyncPhases(Phases, Generic[Conn]):
 
     @async_context
     async def prepare(self, mode: Mode) -> AsyncIterator[Transaction[Conn]]:
-        self.begin("prepare", mode)
-        async with self._user_code("prepare") as tx:
-            yield tx
-        transaction = self._hand_over() if mode == "staged" else None
-        if transaction is not None:
-            try:
-                # Shielded: a cancelled handler must not leave a commit half-way.
-                await asyncio.shield(transaction.commit())
-            except BaseException as error:
-                self.fail(error)
-                raise
+        with self.span("prepare", self._client):
+            self.begin("prepare", mode)
+            async with self._user_code("prepare") as tx:
+                yield tx
+            transaction = self._hand_over() if mode == "staged" else None
+            if transaction is not None:
+                try:
+                    # Shielded: a cancelled handler must not leave a commit half-way.
+                    await asyncio.shield(transaction.commit())
+                except BaseException as error:
+                    self.fail(error)
+                    raise
 
     @async_context
     async def complete(self) -> AsyncIterator[Transaction[Conn]]:
-        self.begin("complete")
-        async with self._user_code("complete") as tx:
-            yield tx
+        with self.span("complete", self._client):
+            self.begin("complete")
+            async with self._user_code("complete") as tx:
+                yield tx
 
     @async_context
     async def _user_code(self, phase: Phase) -> AsyncIterator[Transaction[Conn]]:
@@ -265,21 +288,23 @@ class SyncPhases(Phases, Generic[Conn]):
 
     @context
     def prepare(self, mode: Mode, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:
-        self.begin("prepare", mode)
-        with self._user_code("prepare", attempt) as tx:
-            yield tx
-        if mode == "staged":
-            try:
-                self.commit()
-            except BaseException as error:
-                self.fail(error)
-                raise
+        with self.span("prepare", self._client):
+            self.begin("prepare", mode)
+            with self._user_code("prepare", attempt) as tx:
+                yield tx
+            if mode == "staged":
+                try:
+                    self.commit()
+                except BaseException as error:
+                    self.fail(error)
+                    raise
 
     @context
     def complete(self, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:
-        self.begin("complete")
-        with self._user_code("complete", attempt) as tx:
-            yield tx
+        with self.span("complete", self._client):
+            self.begin("complete")
+            with self._user_code("complete", attempt) as tx:
+                yield tx
 
     @context
     def _user_code(self, phase: Phase, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:

@@ -1,0 +1,103 @@
+"""What is stored, as gauges: `client.stats()`, read now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol, Self
+
+from opentelemetry import metrics
+from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
+
+from queuert.model import Duration, TypeStats, seconds
+from queuert.observability.otel import attributes as names
+
+logger = logging.getLogger("queuert.observers")
+
+JOBS = "queuert.jobs"
+OLDEST_READY_AGE = "queuert.jobs.oldest_ready_age"
+GAUGES: dict[str, tuple[str, str]] = {
+    JOBS: ("{job}", "jobs that are blocked, pending, running or failed"),
+    OLDEST_READY_AGE: ("s", "how long the longest-waiting job that is ready has waited"),
+}
+STATUSES = ("blocked", "pending", "running", "failed")
+
+
+class AsyncStats(Protocol):
+    async def stats(self) -> list[TypeStats]: ...
+
+
+class SyncStats(Protocol):
+    def stats(self) -> list[TypeStats]: ...
+
+
+class StatsGauges:
+    """Exports `client.stats()` as observable gauges, for the length of a block.
+
+    `async with` for an async client, which is asked every `interval`; collecting then costs nothing. `with` for a sync
+    client, which is asked at each collection.
+    """
+
+    def __init__(
+        self,
+        client: AsyncStats | SyncStats,
+        *,
+        interval: Duration = 15.0,
+        meter_provider: MeterProvider | None = None,
+    ) -> None:
+        self._client: Any = client
+        self._interval = seconds(interval, "interval", minimum=0.001)
+        self._read: Callable[[], Sequence[TypeStats]] | None = None
+        self._task: asyncio.Task[None] | None = None
+        meter = metrics.get_meter("queuert", meter_provider=meter_provider)
+        for name, observe in ((JOBS, self._jobs), (OLDEST_READY_AGE, self._ages)):
+            unit, text = GAUGES[name]
+            meter.create_observable_gauge(name, [observe], unit, text)
+
+    def __enter__(self) -> Self:
+        self._read = self._client.stats
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._read = None
+
+    async def __aenter__(self) -> Self:
+        latest: list[TypeStats] = await self._client.stats()
+        self._read = lambda: latest
+        self._task = asyncio.create_task(self._refresh(), name="queuert-stats")
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._read = None
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _refresh(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
+                latest: list[TypeStats] = await self._client.stats()
+            except Exception:
+                logger.exception("reading the state gauges failed, trying again in %g s", self._interval)
+                self._read = list  # no figures rather than old ones
+            else:
+                self._read = _constant(latest)
+
+    def _jobs(self, _options: CallbackOptions) -> Iterable[Observation]:
+        for each in self._stats():
+            for status in STATUSES:
+                attributes = {names.JOB_TYPE: each.type_name, names.JOB_STATUS: status}
+                yield Observation(getattr(each, status), attributes)
+
+    def _ages(self, _options: CallbackOptions) -> Iterable[Observation]:
+        for each in self._stats():
+            yield Observation(each.oldest_ready_age or 0.0, {names.JOB_TYPE: each.type_name})
+
+    def _stats(self) -> Sequence[TypeStats]:
+        return [] if self._read is None else self._read()
+
+
+def _constant(latest: Sequence[TypeStats]) -> Callable[[], Sequence[TypeStats]]:
+    return lambda: latest
