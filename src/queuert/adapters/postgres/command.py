@@ -18,6 +18,9 @@ import msgspec
 
 from queuert.sql.statement import Text, load_statements
 
+SEPARATOR = "\x1e"
+"""Between JSON texts that travel as one: they have no control characters of their own."""
+
 
 class PgStatement(msgspec.Struct, frozen=True):
     """SQL and its values. The answer is a list of tuples."""

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from queuert.adapters.postgres.command import SEPARATOR
 from queuert.adapters.postgres.reading import get_chains
 from queuert.adapters.postgres.rows import Row, raise_problem
 from queuert.adapters.postgres.store import Store
-from queuert.model import BlockerRef, ChainRow, Created, Dedup, NewJob, seconds
+from queuert.model import NOW, BlockerRef, ChainRow, Created, Dedup, NewJob, seconds
 from queuert.ports.program import Program
 
 
 def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
     if not jobs:
         return []
+    if all(_is_plain(job, jobs[0]) for job in jobs):
+        return (yield from _begin_chains(store, jobs))
     keyed = any(job.dedup is not None for job in jobs)
     rows: list[Row] = yield store(
         "create_jobs.create",
@@ -56,6 +59,36 @@ def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         again.get(place) or _created(job, stored.get(job.id), chains.get(holders.get(place, "")))
         for place, job in enumerate(jobs, 1)
     ]
+
+
+def _is_plain(job: NewJob, first: NewJob) -> bool:
+    """Whether it begins a chain and is to run at once, with nothing special about it but its input."""
+    return (
+        job.type_name == first.type_name
+        and job.priority == first.priority
+        and job.schedule is NOW
+        and job.chain_id == job.id
+        and job.chain_type == job.type_name
+        and job.chain_index == 0
+        and not job.blockers
+        and job.dedup is None
+        and job.deadline is None
+        and job.trace_context is None
+        and job.chain_trace_context is None
+    )
+
+
+def _begin_chains(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
+    ((problem,),) = yield store(
+        "create_jobs.begin",
+        ids=",".join([job.id for job in jobs]),
+        type=jobs[0].type_name,
+        priority=jobs[0].priority,
+        inputs=SEPARATOR.join([job.input.decode() for job in jobs]),
+    )
+    if problem is not None:
+        raise_problem(problem)
+    return [Created(job.id, job.id, "pending", ready=True) for job in jobs]
 
 
 def deadline_after(job: NewJob) -> float | None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from queuert.adapters.postgres.command import SEPARATOR
 from queuert.adapters.postgres.creating import deadline_after, edges_of
 from queuert.adapters.postgres.rows import Row, chain_of, job_of, raise_problem
 from queuert.adapters.postgres.store import Store
 from queuert.errors import InvalidArgument
 from queuert.model import Created, Deleted, JobRow, Settled, Settlement, Unblocked
 from queuert.ports.program import Program, atomically
-
-SEPARATOR = "\x1e"
-"""Between the outputs of several jobs: JSON has no control characters of its own."""
 
 
 def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:

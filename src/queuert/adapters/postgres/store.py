@@ -21,7 +21,8 @@ _INDEXES = (
 _FUNCTIONS = (
     "lock_in_flight", "lock_jobs", "land", "launch", "lock_current", "check_edges", "count_edges", "add_edges",
     "unblock", "blockers_of", "read_jobs", "read_chains", "next_available_in", "insert_jobs", "take_key",
-    "create_or_raise", "create_jobs", "promote", "change_room", "marks", "claim", "renew", "reap", "complete", "settle",
+    "create_or_raise", "create_jobs", "begin_chains",
+    "promote", "change_room", "marks", "claim", "renew", "reap", "complete", "settle",
     "get_jobs_locked", "get_chains_locked", "trigger", "retry", "chains_to_delete", "delete_chains",
 )  # fmt: skip
 _BODY = re.compile(r"(\$body\$.*?\$body\$)", re.DOTALL)

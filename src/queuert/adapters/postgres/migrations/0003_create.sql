@@ -226,3 +226,37 @@ EXCEPTION
         END IF;
         RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem, NULL::integer;
 END $body$;
+
+-- What almost every start is, made cheap: first jobs of one type and priority, due now, with neither keys nor edges. Answers with the
+-- problem, if there is one, and then nothing is written. Without a sub-transaction: an id that exists is passed over, and what was
+-- written beside it is taken back.
+CREATE FUNCTION {begin_chains}(p_ids uuid[], p_type text, p_priority integer, p_inputs text[]) RETURNS text
+LANGUAGE plpgsql {steady} AS $body$
+DECLARE
+    v_now timestamptz := {clock};
+    v_stored uuid[];
+BEGIN
+    WITH new AS (
+        INSERT INTO {job} AS j (id, type_name, chain_id, chain_type, chain_index, input, status, priority, created_at, scheduled_at)
+        SELECT n.id, p_type, n.id, p_type, 0, n.input::json, 'pending', p_priority, v_now, v_now
+        FROM unnest(p_ids, p_inputs) AS n (id, input)
+        ON CONFLICT (id) DO NOTHING
+        RETURNING j.id
+    )
+    SELECT array_agg(new.id) INTO v_stored FROM new;
+    IF v_stored IS NULL OR cardinality(v_stored) < cardinality(p_ids) THEN
+        DELETE FROM {job} WHERE id = ANY (v_stored);
+        RETURN (
+            SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id)
+            FROM (
+                SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
+                FROM unnest(p_ids) WITH ORDINALITY AS new (id, n)
+            ) AS asked
+            LEFT JOIN {job} AS j ON j.id = asked.id
+            WHERE asked.time > 1 OR j.id IS NOT NULL
+            ORDER BY asked.n LIMIT 1
+        );
+    END IF;
+    INSERT INTO {ready} (type_name, priority, scheduled_at, id) SELECT p_type, p_priority, v_now, n.id FROM unnest(p_ids) AS n (id);
+    RETURN NULL;
+END $body$;

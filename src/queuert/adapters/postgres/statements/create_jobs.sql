@@ -1,5 +1,11 @@
 -- Storing jobs. Locks: rows of `key` by type and key, then the current jobs of blocking chains by id.
 
+-- Lists travel as one text each, which costs a tenth of an array's elements in every driver. No JSON text has a control character.
+-- write: begin
+SELECT {begin_chains}(
+    string_to_array(:ids::text, ',')::uuid[], :type::text, :priority::integer, string_to_array(:inputs::text, E'\x1e')
+);
+
 -- write: create
 SELECT id, status, ready, existing, problem, place FROM {create_jobs}(
     :ids::text[], :types::text[], :chains::text[], :chain_types::text[], :indexes::integer[], :inputs::text[],
