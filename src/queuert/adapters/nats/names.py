@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from queuert.adapters.broadcast.messages import TOPICS, Topic
 from queuert.errors import InvalidArgument, NotifyUnavailable
@@ -32,6 +33,10 @@ class Names:
         self._prefix = prefix
         self.subjects: dict[Topic, str] = {topic: f"{prefix}.{topic}" for topic in TOPICS}
         self.topics: dict[str, Topic] = {name: topic for topic, name in self.subjects.items()}
+
+    def echo(self) -> str:
+        """A subject that nobody else uses."""
+        return f"{self._prefix}.echo.{uuid4().hex}"
 
     def key(self, type_name: str) -> str:
         """A key is a subject in disguise: dots divide it, and few characters are allowed. The others become `=2E`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +12,12 @@ from nats.errors import Error
 from queuert.adapters.broadcast.listener import Link, OnLost, OnMessage, OpenLink
 from queuert.adapters.broadcast.messages import TOPICS, Topic, pack
 from queuert.adapters.broadcast.notify import BroadcastNotify
-from queuert.adapters.broadcast.pauses import PING_TIMEOUT
-from queuert.adapters.nats.connection import Connection
+from queuert.adapters.broadcast.pauses import CONNECT_TIMEOUT
+from queuert.adapters.finishing import finish
+from queuert.adapters.nats.connection import Connection, until_lost
 from queuert.adapters.nats.hints import Hints
 from queuert.adapters.nats.names import LONGEST_PAYLOAD, Names, unavailable
 from queuert.ports.notify import NotifyAdapter
-
-LOOK = 0.25
-"""Seconds between two looks whether the library has connected anew. It tells only the one who made the connection."""
 
 
 class NatsNotify(BroadcastNotify):
@@ -31,8 +29,7 @@ class NatsNotify(BroadcastNotify):
     def __init__(
         self, connection: Connection, names: Names, bucket: str | None, *, listens: Sequence[Topic] = TOPICS
     ) -> None:
-        subjects = [names.subjects[topic] for topic in listens]
-        super().__init__(nats_link(connection, subjects), names.topics)
+        super().__init__(nats_link(connection, names, listens), names.topics)
         self._connection = connection
         self._names = names
         self._hints = None if bucket is None else Hints(connection, names, bucket)
@@ -58,19 +55,20 @@ class NatsNotify(BroadcastNotify):
         await self._connection.close()
 
 
-def nats_link(connection: Connection, subjects: Sequence[str]) -> OpenLink:
+def nats_link(connection: Connection, names: Names, listens: Sequence[Topic]) -> OpenLink:
     async def open_link(on_message: OnMessage, on_lost: OnLost) -> Link:
         async def receive(message: Any) -> None:
             on_message(message.subject, message.data)
 
-        client = await connection.client(patient=True)
-        link = NatsLink(client, on_lost)
+        client = await connection.connected(CONNECT_TIMEOUT)
+        link = NatsLink(client, names.echo(), on_lost)
         try:
-            for subject in subjects:
-                link.subscriptions.append(await client.subscribe(subject, cb=receive))
-            await link.ping()  # the answer comes after the subscriptions have been taken in
+            await link.begin()
+            for topic in listens:
+                await link.subscribe(names.subjects[topic], receive)
+            await link.ping()  # if this comes back, the subscriptions before it have been taken in, too
         except BaseException as error:
-            await link.close()
+            await finish(link.close())
             if isinstance(error, Error | OSError | TimeoutError):
                 raise unavailable(error) from error
             raise
@@ -83,25 +81,39 @@ class NatsLink:
     """Subscriptions on a connection. The library would renew them when it connects anew, and say nothing of what was
     missed: so a connection that has been lost counts as lost, and the next link subscribes anew."""
 
-    def __init__(self, client: Any, on_lost: OnLost) -> None:
-        self.subscriptions: list[Any] = []
+    def __init__(self, client: Any, echo: str, on_lost: OnLost) -> None:
         self._client = client
+        self._subscriptions: list[Any] = []
+        self._echo = echo
+        """A subject of our own."""
+        self._heard = asyncio.Event()
         self._on_lost = on_lost
         self._watch = asyncio.create_task(self._until_lost(), name="queuert-nats-watch")
 
+    async def begin(self) -> None:
+        await self.subscribe(self._echo, self._hear)
+
+    async def subscribe(self, subject: str, callback: Callable[[Any], Awaitable[None]]) -> None:
+        self._subscriptions.append(await self._client.subscribe(subject, cb=callback))
+
     async def ping(self) -> None:
-        await self._client.flush(PING_TIMEOUT)
+        """Say something, and hear it. The client's own `flush` must not be given up: when the answer comes after all,
+        the client stumbles over it and reads no more."""
+        self._heard.clear()
+        await self._client.publish(self._echo)
+        await self._heard.wait()
+
+    async def _hear(self, _: Any) -> None:
+        self._heard.set()
 
     async def _until_lost(self) -> None:
-        connects = self._client.stats["reconnects"]
-        while self._client.is_connected and self._client.stats["reconnects"] == connects:  # noqa: ASYNC110
-            await asyncio.sleep(LOOK)
+        await until_lost(self._client)
         self._on_lost()
 
     async def close(self) -> None:
         self._watch.cancel()
         await asyncio.wait([self._watch])
-        for subscription in self.subscriptions:
+        for subscription in self._subscriptions:
             with suppress(Error, OSError):  # the connection is gone, and the subscription with it
                 await subscription.unsubscribe()
 
