@@ -31,8 +31,9 @@ async def test_a_broker_that_is_killed_and_restarted(broker: Broker) -> None:
         await getattr(adapter, f"listen_{topic}")(ear)
     for number in range(2):
         broker.stop()
-        with pytest.raises(NotifyUnavailable):
-            await adapter.job_scheduled(["down"])
+        if not broker.keeps:
+            with pytest.raises(NotifyUnavailable):
+                await adapter.job_scheduled(["down"])
         broker.start()
         for topic, ear in zip(TOPICS, ears, strict=True):
             await ear.until(MISSED, times=number + 1)
@@ -48,8 +49,9 @@ async def test_a_broker_that_is_killed_and_restarted_under_threads(broker: Broke
     adapter, ear = broker.sync_adapter(), ThreadEar()
     adapter.listen_chain_completed(ear)
     broker.stop()
-    with pytest.raises(NotifyUnavailable):
-        adapter.chain_completed(["down"])
+    if not broker.keeps:
+        with pytest.raises(NotifyUnavailable):
+            adapter.chain_completed(["down"])
     broker.start()
     await asyncio.to_thread(ear.until, MISSED)
     adapter.chain_completed(["up"])
@@ -66,7 +68,7 @@ async def test_who_comes_while_the_broker_is_away_is_told_so(broker: Broker) -> 
     with pytest.raises(NotifyUnavailable):
         await asyncio.to_thread(sync_adapter.listen_chain_completed, ThreadEar())
     assert not tasks()
-    assert not threads()
+    assert threads() in ([], ["queuert-nats"]), "where the library needs an event loop, it stays until close()"
     broker.start()
     ear, thread_ear = Ear(), ThreadEar()
     await adapter.listen_chain_completed(ear)

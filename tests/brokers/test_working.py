@@ -40,7 +40,7 @@ class Scene:
 
     def _options(self, port: int | None) -> Any:
         url = self._broker.url_of(port or self._broker.port)
-        return {"jobs": [Step], "notify": url, "notify_prefix": PREFIX, "poll_interval": HOUR}
+        return {"jobs": [Step], "notify": url, "notify_prefix": PREFIX, "poll_interval": HOUR, **self._broker.options}
 
     @asynccontextmanager
     async def worker(self, port: int | None = None, **options: Any) -> AsyncGenerator[Client[Any]]:

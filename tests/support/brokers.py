@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, ClassVar
+from urllib.request import urlopen
 
+import nats
 import redis
+from tests.support.nats import NatsServer
 from tests.support.redis import RedisServer
+from tests.support.servers import free_port
 
 from queuert.adapters.broadcast.messages import Topic
+from queuert.adapters.nats import nats_notify, sync_nats_notify
 from queuert.adapters.redis import redis_notify, sync_redis_notify
 
 PREFIX = "faults"
@@ -17,6 +24,12 @@ PREFIX = "faults"
 class Broker(ABC):
     hints: bool
     """Whether it keeps wake hints."""
+
+    keeps = False
+    """Whether what is published while it is away is kept, and delivered when it is back."""
+
+    options: ClassVar[dict[str, Any]] = {}
+    """What `connect` is told beside its URL."""
 
     port: int
 
@@ -98,4 +111,57 @@ class RedisBroker(Broker):
             return len(client.client_list(_type="pubsub"))
 
 
-BROKERS: dict[str, type[Broker]] = {"redis": RedisBroker}
+class NatsBroker(Broker):
+    """With wake hints."""
+
+    hints = True
+    keeps = True
+    options: ClassVar[dict[str, Any]] = {"notify_bucket": "faults"}
+
+    def __init__(self) -> None:
+        self._monitor = free_port()
+        # Whoever does not keep up is left behind early.
+        limits = ["max_pending: 1MB", 'write_deadline: "1s"', f'http: "127.0.0.1:{self._monitor}"']
+        self._server = NatsServer(limits)
+        self.port = self._server.port
+
+    def url_of(self, port: int) -> str:
+        return f"nats://127.0.0.1:{port}"
+
+    def start(self) -> None:
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def remove(self) -> None:
+        self._server.remove()
+
+    def adapter(self, port: int | None = None) -> Any:
+        return nats_notify(self.url_of(port or self.port), prefix=PREFIX, bucket="faults")
+
+    def sync_adapter(self, port: int | None = None) -> Any:
+        return sync_nats_notify(self.url_of(port or self.port), prefix=PREFIX, bucket="faults")
+
+    async def say(self, topic: Topic, payload: bytes) -> None:
+        client = await nats.connect(self.url)
+        await client.publish(f"{PREFIX}.{topic}", payload)
+        await client.flush()
+        await client.close()
+
+    async def listeners(self) -> int:
+        """Who has just gone may still be listed: it is counted until it stays the same."""
+        before, now = -1, self._count()
+        while before != now:
+            await asyncio.sleep(0.05)
+            before, now = now, self._count()
+        return now
+
+    def _count(self) -> int:
+        with urlopen(f"http://127.0.0.1:{self._monitor}/connz?subs=1") as answer:
+            connections = json.load(answer)["connections"]
+        topics = [each.get("subscriptions_list", ()) for each in connections]
+        return sum(any(subject.startswith(PREFIX) for subject in subjects) for subjects in topics)
+
+
+BROKERS: dict[str, type[Broker]] = {"redis": RedisBroker, "nats": NatsBroker}
