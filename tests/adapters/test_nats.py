@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -306,6 +308,37 @@ def test_a_callback_may_end_its_own_subscription_and_more(prefix: str) -> None:
         thread.join(PATIENCE)
     assert not loop_threads()
     disposals[0]()
+
+
+FORKING = """
+import os, sys, warnings
+from queuert import NotifyUnavailable
+from queuert.adapters.nats import sync_nats_notify
+
+before = sync_nats_notify(sys.argv[1])
+before.job_scheduled(["a"])
+warnings.simplefilter("ignore")
+child = os.fork()
+if child == 0:
+    try:
+        before.job_scheduled(["a"])
+    except NotifyUnavailable:
+        anew = sync_nats_notify(sys.argv[1])
+        anew.job_scheduled(["a"])
+        anew.close()
+        before.close()
+        os._exit(7)
+    os._exit(1)
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+before.job_scheduled(["a"])
+before.close()
+sys.exit(code)
+"""
+
+
+def test_a_forked_child_has_a_thread_of_its_own() -> None:
+    """And the parent's connection stays the parent's."""
+    assert subprocess.run([sys.executable, "-c", FORKING, nats_url()], timeout=60).returncode == 7
 
 
 class Greet(EntryJob[str], name="greet"):
