@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +9,9 @@ from django.db.migrations.operations.base import Operation
 
 from queuert.adapters.django.provider import DjangoProvider
 from queuert.ports.provider import run
+from queuert.sql.migrate import undone
 from queuert_django.clients import operations_for
 from queuert_django.options import databases
-
-_CREATED = re.compile(
-    r"CREATE (?:OR REPLACE )?(?:UNLOGGED )?(TABLE|SEQUENCE|FUNCTION|TYPE)(?: IF NOT EXISTS)? ([\w\".]+)", re.IGNORECASE
-)
-_DROPPED = ("FUNCTION", "TABLE", "SEQUENCE", "TYPE")
 
 
 class QueuertSchema(Operation):
@@ -53,14 +48,8 @@ class QueuertSchema(Operation):
         connection = schema_editor.connection
         if connection.alias not in databases() or not self.first:
             return  # versions between the first and the last are not taken back: a newer schema serves older code
-        created: dict[str, list[str]] = {kind: [] for kind in _DROPPED}
-        for statement in self._statements(connection):
-            for kind, name in _CREATED.findall(statement):
-                created[kind.upper()].insert(0, name)
-        for kind, names in created.items():
-            for name in dict.fromkeys(names):
-                cascade = " CASCADE" if connection.vendor == "postgresql" else ""
-                schema_editor.execute(f"DROP {kind} IF EXISTS {name}{cascade}", params=None)
+        for statement in undone(self._statements(connection), cascade=connection.vendor == "postgresql"):
+            schema_editor.execute(statement, params=None)
 
     def describe(self) -> str:
         return "Bring queuert's tables up to date"

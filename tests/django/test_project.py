@@ -113,7 +113,7 @@ def test_a_test_database_has_our_tables(kind: str, tmp_path: Path) -> None:
     with database(kind, tmp_path) as alias:
         connection = connections[alias]
         name = connection.settings_dict["NAME"]
-        connection.creation.create_test_db(verbosity=0, autoclobber=True, serialize=False)
+        connection.creation.create_test_db(verbosity=0, autoclobber=True)
         try:
             assert connection.settings_dict["NAME"] != name
             with transaction.atomic(using=alias):

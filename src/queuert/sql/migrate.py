@@ -7,7 +7,8 @@ that start together do not disturb each other, and one that was killed leaves wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +16,8 @@ import msgspec
 from queuert.errors import SchemaTooNew
 from queuert.ports.program import Program, atomically
 from queuert.sql.statement import Statement, Text, sql_files, strip_comments, substitute
+
+_CREATED = re.compile(r"^CREATE (TABLE|SEQUENCE|FUNCTION) (?:IF NOT EXISTS )?([^\s(]+)", re.MULTILINE)
 
 
 class Migration(msgspec.Struct, frozen=True):
@@ -37,6 +40,12 @@ def load_migrations(package: str, replacements: Mapping[str, str]) -> list[Migra
         statements = tuple(part.strip() for part in script.split(";\n") if part.strip())
         found.append(Migration(int(number), name, statements))
     return found
+
+
+def undone(statements: Iterable[str], *, cascade: bool) -> list[str]:
+    """The statements that drop what these have created, last first."""
+    created = dict.fromkeys(found for statement in statements for found in _CREATED.findall(statement))
+    return [f"DROP {kind} IF EXISTS {name}{' CASCADE' if cascade else ''}" for kind, name in reversed(created)]
 
 
 def migrate(migrations: Sequence[Migration], texts: Mapping[str, Text], **recorded: Any) -> Program[list[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from sqlalchemy import Connection, text
@@ -14,10 +13,10 @@ from queuert.adapters.postgres.store import migrations_for as postgres_migration
 from queuert.adapters.sqlite.store import migrations_for as sqlite_migrations
 from queuert.errors import InvalidArgument
 from queuert.ports.provider import run
+from queuert.sql.migrate import undone
 from queuert.wiring.options import ClientOptions
 from queuert.wiring.sqlalchemy import Target
 
-_CREATED = re.compile(r"^CREATE (TABLE|SEQUENCE|FUNCTION) (?:IF NOT EXISTS )?([^\s(]+)", re.MULTILINE)
 _OFFLINE = (
     "there is no connection: alembic runs offline (--sql), and our migrations must see which of them the database has "
     "already. Run the revision online"
@@ -49,10 +48,9 @@ def downgrade(connection: Connection, **tables: Unpack[ClientOptions]) -> None:
     else:
         scripts = sqlite_migrations(target.prefix)
         version = f"{target.prefix}migration"
-    created = [found for script in scripts for each in script.statements for found in _CREATED.findall(each)]
-    cascade = " CASCADE" if target.is_postgres else ""
-    for kind, name in [*reversed(dict.fromkeys(created)), ("TABLE", version)]:
-        connection.execute(text(f"DROP {kind} IF EXISTS {name}{cascade}"))
+    statements = [f"CREATE TABLE {version}", *(each for script in scripts for each in script.statements)]
+    for statement in undone(statements, cascade=target.is_postgres):
+        connection.execute(text(statement))
 
 
 def _target(connection: object, tables: ClientOptions) -> Target:
