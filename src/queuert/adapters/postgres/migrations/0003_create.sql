@@ -146,8 +146,8 @@ BEGIN
         SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
         FROM unnest(v_ids, v_store) WITH ORDINALITY AS new (id, store, n) WHERE new.store
     ) AS asked
-    LEFT JOIN {job} AS j ON j.id = asked.id
-    WHERE asked.time > 1 OR j.id IS NOT NULL
+    -- OFFSET: each id is looked up, whatever the tables looked like when this was planned.
+    WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
     ORDER BY asked.n LIMIT 1;
     IF cardinality(p_edge_places) > 0 THEN
         FOR v_item IN
@@ -252,8 +252,8 @@ BEGIN
                 SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
                 FROM unnest(p_ids) WITH ORDINALITY AS new (id, n)
             ) AS asked
-            LEFT JOIN {job} AS j ON j.id = asked.id
-            WHERE asked.time > 1 OR j.id IS NOT NULL
+            -- OFFSET: each id is looked up, whatever the tables looked like when this was planned.
+            WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
             ORDER BY asked.n LIMIT 1
         );
     END IF;

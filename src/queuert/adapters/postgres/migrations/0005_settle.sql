@@ -160,8 +160,8 @@ BEGIN
             SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
             FROM unnest(v_next_ids, v_next_held) WITH ORDINALITY AS new (id, held, n) WHERE new.held
         ) AS asked
-        LEFT JOIN {job} AS j ON j.id = asked.id
-        WHERE asked.time > 1 OR j.id IS NOT NULL
+        -- OFFSET: each id is looked up, whatever the tables looked like when this was planned.
+        WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
         ORDER BY asked.n LIMIT 1;
         IF v_problem IS NULL AND cardinality(v_edge_jobs) > 0 THEN
             v_problem := {check_edges}(v_edge_jobs, v_edge_own, v_edge_chains, v_edge_types, '{}');
