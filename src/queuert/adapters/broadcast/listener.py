@@ -87,6 +87,7 @@ class _Life:
         self._subscriptions = subscriptions
         self._heartbeat = heartbeat
         self._pauses = Pauses()
+        self._ended = False
         self._wanted = asyncio.Event()
         self._outcome = self._new_outcome()
         """Of the attempt to connect that comes next, or is under way; done as long as we are connected."""
@@ -97,6 +98,7 @@ class _Life:
         await asyncio.shield(self._outcome)
 
     def end(self) -> None:
+        self._ended = True
         self.task.cancel()
         if not self._outcome.done():
             self._outcome.set_exception(ClientClosed("notify adapter"))
@@ -109,11 +111,15 @@ class _Life:
             try:
                 link = await self._open(lost)
             except Exception as error:
+                if self._ended:
+                    return
                 self._failed(error)
                 await self._pause(0.0)
                 continue
             since = monotonic()
             try:
+                if self._ended:  # the code of others has kept the cancellation for itself
+                    return
                 self._outcome.set_result(None)
                 if before:
                     logger.info("listening for notifications again")
