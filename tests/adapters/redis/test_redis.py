@@ -16,6 +16,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from tests.support.ears import Ear, ThreadEar
 from tests.support.redis import RedisServer, redis_url
+from tests.support.servers import free_port
 
 from queuert import InvalidArgument, NotifyUnavailable
 from queuert.adapters.redis import redis_notify, sync_redis_notify
@@ -202,7 +203,10 @@ async def test_a_client_of_ours_is_closed(own_server: RedisServer) -> None:
 @pytest.fixture
 def cluster() -> Iterator[RedisServer]:
     """One node that has all slots: keys that do not belong together are refused as by many."""
-    node = RedisServer(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"])
+    port = free_port()
+    while port + 10_000 > 65_535:  # nodes talk to each other on that one
+        port = free_port()
+    node = RedisServer(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"], port=port)
     with redis.Redis.from_url(node.url, decode_responses=True) as client:
         client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
         info: Any = client.execute_command("CLUSTER INFO")
