@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from inspect import isawaitable
 from typing import Any
 
 from tests.behaviour.programs.talking import say
@@ -52,7 +53,9 @@ def ledger_handlers(point: str, points: Points) -> Handlers[Any]:
             points.at(point, forever)
         async with attempt.complete() as tx:
             await reach("before the write")
-            tx.connection.execute("INSERT INTO ledger (number) VALUES (?)", (number,))
+            written = tx.connection.execute(f"INSERT INTO ledger (number) VALUES ({number})")
+            if isawaitable(written):  # sqlite3 has nothing to wait for
+                await written
             await reach("after the write")
         await reach("after complete")
         return number

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from queuert.adapters.postgres.command import SEPARATOR
-from queuert.adapters.postgres.reading import get_chains
-from queuert.adapters.postgres.rows import Row, raise_problem
+from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
 from queuert.adapters.postgres.store import Store
 from queuert.model import NOW, BlockerRef, ChainRow, Created, Dedup, NewJob, seconds
 from queuert.ports.program import Program
@@ -20,7 +19,7 @@ def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         return (yield from _begin_chains(store, jobs))
     keyed = any(job.dedup is not None for job in jobs)
     rows: list[Row] = yield store(
-        "create_jobs.create",
+        "create_jobs.create_keyed" if keyed else "create_jobs.create",
         ids=[job.id for job in jobs],
         types=[job.type_name for job in jobs],
         chains=[job.chain_id for job in jobs],
@@ -44,20 +43,15 @@ def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         raise_problem(rows[0][4])
     stored = {row[0]: row for row in rows if row[3] is None}
     # By the job's place in the call: the chain that has its key.
-    holders: dict[int, str] = {row[5]: row[3] for row in rows if row[3] is not None}
-    chains: dict[str, ChainRow | None] = {}
-    if holders:
-        existing = list(dict.fromkeys(holders.values()))
-        chains = dict(zip(existing, (yield from get_chains(store, existing)), strict=True))
-    gone = [place for place, holder in sorted(holders.items()) if chains[holder] is None]
+    holders = {row[5]: None if row[6] is None else chain_of(row[6:]) for row in rows if row[3] is not None}
+    gone = [place for place, holder in sorted(holders.items()) if holder is None]
     again: dict[int, Created] = {}
     if gone:
         # Somebody has deleted the chain that held the key since we found it: its key is free.
         made = yield from create_jobs(store, [jobs[place - 1] for place in gone])
         again = dict(zip(gone, made, strict=True))
     return [
-        again.get(place) or _created(job, stored.get(job.id), chains.get(holders.get(place, "")))
-        for place, job in enumerate(jobs, 1)
+        again.get(place) or _created(job, stored.get(job.id), holders.get(place)) for place, job in enumerate(jobs, 1)
     ]
 
 

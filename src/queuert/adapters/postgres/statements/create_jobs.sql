@@ -14,3 +14,16 @@ SELECT id, status, ready, existing, problem, place FROM {create_jobs}(
     :keys::text[], :key_any::boolean[], :key_windows::double precision[], :key_excludes::text[],
     :edge_places::integer[], :edge_chains::text[], :edge_types::text[], :edge_within::integer[], :edge_traces::text[]
 );
+
+-- The same, and the chains that were found under their keys.
+-- write: create_keyed
+SELECT made.id, made.status, made.ready, made.existing, made.problem, made.place, chain.* FROM {create_jobs}(
+    :ids::text[], :types::text[], :chains::text[], :chain_types::text[], :indexes::integer[], :inputs::text[],
+    :priorities::integer[], :at::timestamptz[], :after::double precision[], :deadline_at::timestamptz[],
+    :deadline_after::double precision[], :traces::text[], :chain_traces::text[],
+    :keys::text[], :key_any::boolean[], :key_windows::double precision[], :key_excludes::text[],
+    :edge_places::integer[], :edge_chains::text[], :edge_types::text[], :edge_within::integer[], :edge_traces::text[]
+) AS made
+LEFT JOIN LATERAL (
+    SELECT found.* FROM {read_chains}(ARRAY[made.existing]) AS found WHERE made.existing IS NOT NULL
+) AS chain ON true;
