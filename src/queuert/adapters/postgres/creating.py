@@ -43,7 +43,9 @@ def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         raise_problem(rows[0][4])
     stored = {row[0]: row for row in rows if row[3] is None}
     # By the job's place in the call: the chain that has its key.
-    holders = {row[5]: None if row[6] is None else chain_of(row[6:]) for row in rows if row[3] is not None}
+    holders: dict[int, ChainRow | None] = {
+        row[5]: None if row[6] is None else chain_of(row[6:]) for row in rows if row[3] is not None
+    }
     gone = [place for place, holder in sorted(holders.items()) if holder is None]
     again: dict[int, Created] = {}
     if gone:
