@@ -27,6 +27,20 @@ PAIRS = [("sqlite", "sqlite"), *((state, notify) for state in STATES for notify 
 IN_TEST = [("memory", None), ("sqlite", "sqlite"), ("postgres", "postgres"), ("memory", "redis"), ("memory", "nats")]
 """`make test` has each database and each channel at least once; `make soak` runs every pair."""
 
+BROKERS = ("redis", "nats")
+WHERE_CHANNELS_MATTER = (
+    "test_abort", "test_chains", "test_blockers", "test_ownership", "test_processing", "test_reaper", "test_resilience",
+    "test_running_changes", "test_scheduling", "test_shutdown", "test_wait", "test_wake_hints",
+)  # fmt: skip
+"""The suites that `make test` runs with a broker; the others with one in `make soak`."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        pair = getattr(item, "callspec", None) and item.callspec.params.get("setting")  # type: ignore[attr-defined]
+        if pair and pair[1] in BROKERS and item.path.stem not in WHERE_CHANNELS_MATTER:
+            item.add_marker(pytest.mark.soak)
+
 
 class Entry(EntryJob[None], name="ledger-entry"):
     """A line in a ledger that commits or rolls back with the transaction it is written in, on every adapter.

@@ -38,8 +38,9 @@ def asyncpg_harness() -> StateHarness:
 
 
 test_psycopg = state_tests(psycopg_harness)
-test_sync_psycopg = state_tests(sync_psycopg_harness)
-test_asyncpg = state_tests(asyncpg_harness)
+# Pooling is the server's affair: one driver in `make test`, all three in `make soak`.
+test_sync_psycopg = pytest.mark.soak(state_tests(sync_psycopg_harness))
+test_asyncpg = pytest.mark.soak(state_tests(asyncpg_harness))
 
 
 @pytest.mark.parametrize("state", [psycopg_state, asyncpg_state])
