@@ -27,7 +27,7 @@ _MODULES: dict[Driver, tuple[str, ...]] = {"psycopg": ("psycopg", "psycopg_pool"
 def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAdapter]:
     target = _Target(url, options)
     driver = target.named_driver or _installed_driver()
-    _require(driver)
+    require(driver)
     if driver == "psycopg":
         make_state: Any = adapter.psycopg_state
         make_notify: Any = adapter.psycopg_notify
@@ -43,7 +43,7 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
     target = _Target(url, options)
     if target.named_driver == "asyncpg":
         raise InvalidArgument("asyncpg has no sync connections: connect_sync() takes postgresql+psycopg://")
-    _require("psycopg")
+    require("psycopg")
     state = adapter.sync_psycopg_state(target.url, **target.tables, prepare=target.prepare)
     if target.notify == "postgres":
         provider: Any = state.provider
@@ -54,14 +54,14 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
 def broker(url: str, *, prefix: str | None = None) -> NotifyAdapter:
     """PostgreSQL for the notifications of another database."""
     plain, driver = _plain(url, "notify"), SCHEMES[url.partition(":")[0]] or _installed_driver()
-    _require(driver)
+    require(driver)
     make: Any = adapter.psycopg_notify if driver == "psycopg" else adapter.asyncpg_notify
     made: NotifyAdapter = make(plain, channel_prefix=prefix)
     return made
 
 
 def sync_broker(url: str, *, prefix: str | None = None) -> SyncNotifyAdapter:
-    _require("psycopg")
+    require("psycopg")
     return adapter.sync_psycopg_notify(_plain(url, "notify"), channel_prefix=prefix)
 
 
@@ -116,7 +116,7 @@ def _installed_driver() -> Driver:
     return "psycopg"
 
 
-def _require(driver: Driver) -> None:
+def require(driver: Driver) -> None:
     try:
         _import(driver)
     except ImportError as error:

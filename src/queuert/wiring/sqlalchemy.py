@@ -41,6 +41,7 @@ from queuert.wiring.options import (
     sync_within_process,
     within_process,
 )
+from queuert.wiring.postgres import require
 
 AS = TypeVar("AS", bound=AsyncSession)
 S = TypeVar("S", bound=Session)
@@ -174,6 +175,7 @@ class Target:
     def sync_notify(self) -> SyncNotifyAdapter:
         if self._notify != "postgres":
             return sync_within_process(self._hub if self._notify else None)
+        require("psycopg")
         # With connections of its own: it is used at the moment of a commit, when the engine's may all be in use,
         # the one that commits among them.
         return sync_psycopg_notify(self._listen_url, schema=self.schema, table_prefix=self.prefix)

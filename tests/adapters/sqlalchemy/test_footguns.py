@@ -94,6 +94,8 @@ async def test_an_async_connection_that_is_closed(tmp_path: Path) -> None:
             await client.start(connection, Greet())
         with pytest.raises(TransactionRequired, match="this connection is closed"):
             await client.start(connection, Greet())
+        with pytest.raises(TransactionMisused, match="never awaited"):
+            await client.start(engine.connect(), Greet())
 
 
 def test_a_connection_of_another_database(

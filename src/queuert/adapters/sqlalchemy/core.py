@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import URL, Connection, Engine, NestedTransaction
 from sqlalchemy.engine import TwoPhaseTransaction
-from sqlalchemy.exc import DBAPIError, InvalidRequestError, OperationalError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError, OperationalError, PendingRollbackError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, SessionTransaction
 from sqlalchemy.pool import PoolProxiedConnection as Pooled
@@ -27,6 +27,9 @@ Nested = SessionTransaction | NestedTransaction
 
 ATTEMPTS = 5
 """How often a statement that stands alone is tried, when deadlocks or serialization failures undo it."""
+
+_LOST = "8s2b"
+"""SQLAlchemy's code of the error that follows when a connection was lost in a transaction."""
 
 NOT_BEGUN = (
     "no transaction is open on this {}: it was closed, or has committed, or not begun yet. Nobody would commit what is "
@@ -103,6 +106,7 @@ class Core:
                 return self._driver.run(connection.connection, command)
             return self._driver.run_joined(connection.connection, command, stranger=stranger)
         except QueuertError:
+            self._drop_if_lost(connection)
             raise
         except Exception as error:
             if sqlstate(error) not in DEADLOCK_OR_SERIALIZATION:
@@ -122,11 +126,20 @@ class Core:
         """On a connection of ours, committed at once."""
         with self.in_our_words(inside=False):
             connection.execution_options(isolation_level="AUTOCOMMIT")
-            if command.alone or self._is_read_committed(connection):
-                return self._driver.run(connection.connection, command)
-            connection.execution_options(isolation_level="READ COMMITTED")
-            with connection.begin():
-                return self._driver.run(connection.connection, command)
+            try:
+                if command.alone or self._is_read_committed(connection):
+                    return self._driver.run(connection.connection, command)
+                connection.execution_options(isolation_level="READ COMMITTED")
+                with connection.begin():
+                    return self._driver.run(connection.connection, command)
+            except QueuertError:
+                self._drop_if_lost(connection)
+                raise
+
+    def _drop_if_lost(self, connection: Connection) -> None:
+        """So that the pool does not hand it out again."""
+        if not connection.invalidated and self._driver.is_lost(connection.connection):
+            connection.invalidate()
 
     def _is_read_committed(self, connection: Connection) -> bool:
         if self._reads_committed is None:
@@ -245,6 +258,10 @@ class Core:
             raise
         except PoolTimeout as error:
             raise StorageUnavailable(f"no connection of the engine's pool became free: {error}") from error
+        except PendingRollbackError as error:
+            if error.code != _LOST:
+                raise TransactionMisused(SWALLOWED) from error
+            raise StorageUnavailable("the connection was lost inside the transaction, which is rolled back") from error
         except OSError as error:
             raise StorageUnavailable(f"the database cannot be reached: {error}") from error
         except InvalidRequestError as error:

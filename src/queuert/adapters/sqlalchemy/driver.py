@@ -31,6 +31,10 @@ class Driver(Protocol):
         """The caller's transaction is about to get a savepoint: see to it that the driver has begun it."""
         ...
 
+    def is_lost(self, pooled: Pooled) -> bool:
+        """Whether the connection is gone, which SQLAlchemy does not see in statements that pass it by."""
+        ...
+
     def check_before_commit(self, pooled: Pooled) -> None:
         """`TransactionMisused` if a statement has failed and its error was swallowed."""
         ...

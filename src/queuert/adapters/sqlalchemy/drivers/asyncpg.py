@@ -52,6 +52,10 @@ class AsyncpgDriver:
     def begin_joined(self, pooled: Pooled) -> None:
         """SAVEPOINT is a statement, and begins the transaction."""
 
+    def is_lost(self, pooled: Pooled) -> bool:
+        connection: Any = pooled.driver_connection
+        return is_closed(connection)
+
     def check_before_commit(self, pooled: Pooled) -> None:
         """asyncpg keeps to itself whether a statement has failed: one that cannot fail finds out."""
         connection: Any = pooled.driver_connection

@@ -47,6 +47,10 @@ class PsycopgDriver:
     def begin_joined(self, pooled: Pooled) -> None:
         """SAVEPOINT is a statement, and begins the transaction."""
 
+    def is_lost(self, pooled: Pooled) -> bool:
+        connection: Any = pooled.driver_connection
+        return bool(connection.closed)
+
     def check_before_commit(self, pooled: Pooled) -> None:
         connection: Any = pooled.driver_connection
         if status_of(connection) != IDLE:  # else nothing was said in the transaction

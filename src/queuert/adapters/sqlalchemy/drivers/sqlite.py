@@ -62,6 +62,9 @@ class SqliteDriver:
 
         _on_driver(pooled, begin)
 
+    def is_lost(self, pooled: Pooled) -> bool:  # noqa: ARG002
+        return False
+
     def check_before_commit(self, pooled: Pooled) -> None:
         """A statement that fails leaves the transaction as it was."""
         _on_driver(pooled, session.require_open)
