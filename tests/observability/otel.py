@@ -70,10 +70,14 @@ class Telemetry:
         return found
 
     def metric_names(self) -> set[str]:
+        return set(self.attributes())
+
+    def attributes(self) -> dict[str, set[str]]:
+        """Metric → the names of the attributes that its points have."""
         data = self.reader.get_metrics_data()
         assert data is not None
         return {
-            metric.name
+            metric.name: {name for point in metric.data.data_points for name in point.attributes or {}}
             for resource in data.resource_metrics
             for scope in resource.scope_metrics
             for metric in scope.metrics
