@@ -120,6 +120,25 @@ async def test_a_whole_workload_in_bad_weather(setting: Setting, seed: int) -> N
     assert not tasks()
 
 
+@pytest.mark.parametrize("point", ["reap", "next_available_in"])
+async def test_what_fails_for_ever_keeps_no_job_from_running(setting: Setting, point: str) -> None:
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        return attempt.job.number
+
+    points = Points()
+    async with watched(setting.connect([Step]), points) as client:
+        points.fail_times(point, 10_000)
+        async with Worker(client, handlers, poll_interval=0.02, recovery_backoff=SOON):
+            await eventually(lambda: points.counts[point] >= 2)
+            for number in (1, 2):
+                await start(client, 1)
+                await eventually(lambda number=number: done(client, number))
+        points.mend(point)
+
+
 @pytest.mark.parametrize("point", ["claim", "claim.done", "reap", "next_available_in", "settle", "renew"])
 async def test_each_place_of_the_loop_recovers(setting: Setting, point: str) -> None:
     handlers, points = Handlers[Any](), Points()

@@ -166,6 +166,8 @@ class WorkerRun(Generic[Conn]):
                 await self._turn()
                 self._recovery.reset()
             except Exception as error:
+                # What was announced meanwhile has not been read: one thing that fails must not keep jobs from running.
+                self._agenda.wants_claim = True
                 delay = self._recovery.next_delay()
                 logger.exception(
                     "worker %s: a turn of the main loop failed, trying again in %.1f s", self._worker_id, delay,
