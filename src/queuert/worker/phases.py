@@ -176,7 +176,9 @@ class AsyncPhases(Phases, Generic[Conn]):
             self._client._nesting.enter(task)
             self._inside.add(task)
         if self.transaction is None:
-            self.transaction = AttemptTransaction(self._client, self.held, fresh=not self.held.suspended)
+            # A transaction that user code will hold open for as long as it likes keeps its job locked from the start.
+            held_open = self.current == "prepare" and self.mode == "atomic"
+            self.transaction = AttemptTransaction(self._client, self.held, look=held_open or self.held.suspended)
         return await self.transaction.open()
 
     async def _roll_back(self) -> None:
@@ -196,11 +198,12 @@ class AsyncPhases(Phases, Generic[Conn]):
 class AttemptTransaction(Generic[Conn]):
     """A transaction that lives in a task of its own, so that nothing that happens to the handler's task touches it."""
 
-    def __init__(self, client: Client[Conn], held: Held, *, fresh: bool) -> None:
-        """`fresh`: the attempt has only begun. Whether the job is still ours is then asked once, when it is settled."""
+    def __init__(self, client: Client[Conn], held: Held, *, look: bool) -> None:
+        """`look`: see first whether the job is still ours, and lock it. The settlement asks for the token in any case,
+        and an attempt that has only just begun has no reason to ask twice."""
         self._client = client
         self._held = held
-        self._fresh = fresh
+        self._look = look
         self._opened: asyncio.Future[Transaction[Conn]] = asyncio.get_running_loop().create_future()
         self._verdict: asyncio.Future[Callable[[Transaction[Conn]], Awaitable[None]]] = (
             asyncio.get_running_loop().create_future()
@@ -234,7 +237,7 @@ class AttemptTransaction(Generic[Conn]):
         provider: Any = self._client._provider
         try:
             async with self._client._begin(getattr(provider, "guarded_transaction", provider.transaction)) as tx:
-                if not self._fresh or time.monotonic() >= self._held.lease_end:
+                if self._look or time.monotonic() >= self._held.lease_end:
                     await self._lock_job(tx)
                 self._opened.set_result(tx)
                 last = await self._verdict
