@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from tests.support.jobs import JOBS, After, Charge, Greet, Receipt, Reserve, Sen
 
 from queuert import Attempt, Chain, ChainFailed, Client, Handlers, JobError, Reschedule, SyncAttempt, Worker
 from queuert.model import Settlement, When
+from queuert.operations import publishing
 
 handlers: Handlers[Any] = Handlers()
 
@@ -374,6 +376,22 @@ async def test_errors_of_the_adapters_are_told_with_the_operation(sqlite: Settin
         "error_type": "ConnectionError",
         "error_message": "no channel",
     }
+
+
+async def test_a_channel_that_hangs_is_told_of(
+    sqlite: Setting, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "PATIENCE", 0.01)
+    async with sqlite.connect([Step], observers=[recorder]) as client:
+
+        async def hang(_: Any) -> None:
+            await asyncio.Event().wait()
+
+        client._publisher._publisher.job_scheduled = hang  # type: ignore[method-assign]
+        await start(client)
+
+    error = recorder.one("notify_error")
+    assert (error["operation"], error["error_type"]) == ("job_scheduled", "NotifyUnavailable")
 
 
 def fail_once(target: Any, name: str, error: Exception, *, is_async: bool = False) -> None:

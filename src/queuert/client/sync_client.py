@@ -34,6 +34,7 @@ from queuert.jobs.job import EntryJob, Job
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import Registry
 from queuert.model import Duration, Page, Status, TypeStats
+from queuert.operations.notifications import Publisher
 from queuert.operations.observers import all_of
 from queuert.operations.publishing import SyncBoundedPublisher
 from queuert.operations.take_over import TakenOver
@@ -73,10 +74,11 @@ class SyncClient(BaseClient[Conn]):
         observers: Sequence[Observer] = (),
     ) -> None:
         told = all_of(observers)
-        if told is not None:
-            state, notify = watched(state, notify, told)
         self._publisher = SyncBoundedPublisher(notify)
-        super().__init__(state.operations, state.provider, self._publisher, jobs, generate_id, validate_id, told)
+        publisher: Publisher = self._publisher
+        if told is not None:
+            state, notify, publisher = watched(state, notify, publisher, told)
+        super().__init__(state.operations, state.provider, publisher, jobs, generate_id, validate_id, told)
         self.state = state
         self.notify = notify
         self._provider = state.provider

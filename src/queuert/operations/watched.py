@@ -19,10 +19,11 @@ from queuert.ports.state import SyncStateAdapter
 T = TypeVar("T")
 S = TypeVar("S")
 N = TypeVar("N")
+P = TypeVar("P")
 Report = Callable[[str, Exception], None]
 
 
-def watched(state: S, notify: N, observers: Observers) -> tuple[S, N]:
+def watched(state: S, notify: N, publisher: P, observers: Observers) -> tuple[S, N, P]:
     """The adapters of a client, sync or async, such that observers hear of their errors."""
 
     def state_failed(operation: str, error: Exception) -> None:
@@ -40,7 +41,8 @@ def watched(state: S, notify: N, observers: Observers) -> tuple[S, N]:
         if seen.sync_provider is not None:
             seen.sync_provider = WatchedSyncProvider(seen.sync_provider, state_failed)
     channel: Any = WatchedNotify(notify, notify_failed)
-    return seen, channel
+    publishing: Any = WatchedNotify(publisher, notify_failed)
+    return seen, channel, publishing
 
 
 def _facts(error: Exception) -> dict[str, str]:
