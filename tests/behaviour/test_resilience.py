@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any
 
 import pytest
@@ -135,7 +136,7 @@ async def test_what_fails_for_ever_keeps_no_job_from_running(setting: Setting, p
             await eventually(lambda: points.counts[point] >= 2)
             for number in (1, 2):
                 await start(client, 1)
-                await eventually(lambda number=number: done(client, number))
+                await eventually(partial(done, client, number))
         points.mend(point)
 
 
