@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -98,3 +100,9 @@ async def test_with_no_observer_none_of_this_is_called(setting: Setting, monkeyp
             assert await client.wait(chain, timeout=30) == "Hello"
         async with client.transaction() as tx:
             await client.delete(tx, chain)
+
+
+def test_opentelemetry_is_imported_only_when_it_is_used() -> None:
+    script = "import sys, queuert, queuert.observability.logging; print('opentelemetry' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout == "False\n"
