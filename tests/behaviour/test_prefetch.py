@@ -17,10 +17,14 @@ from queuert.worker import prefetch, run
 def ahead(monkeypatch: pytest.MonkeyPatch) -> int:
     """Every worker that may claim ahead believes from its start that its handlers are quick enough for five more."""
 
-    def observe(self: prefetch.Prefetch, ended: int, now: float) -> None:
-        self.ahead = min(5, self._most)
+    create = prefetch.Prefetch.__init__
 
-    monkeypatch.setattr(prefetch.Prefetch, "observe", observe)
+    def believe(self: prefetch.Prefetch, slots: int, most: int, now: float) -> None:
+        create(self, slots, most, now)
+        self.ahead = min(5, most)
+
+    monkeypatch.setattr(prefetch.Prefetch, "__init__", believe)
+    monkeypatch.setattr(prefetch.Prefetch, "observe", lambda *_: None)
     monkeypatch.setattr(run, "STALE", 3600.0)
     return 5
 
@@ -44,8 +48,8 @@ async def held(client: Any, number: int) -> None:
     await eventually(are_held)
 
 
-async def two_claims(client: Any, worker: Worker) -> None:
-    """The first claim is for the slots alone: nothing is known of the handlers' speed yet."""
+async def one_running(client: Any, worker: Worker) -> None:
+    """One job is running, so that what comes now is claimed ahead."""
     await start(client, 1)
     await worker.start()
     await held(client, 1)
@@ -55,7 +59,7 @@ async def test_they_run_in_their_order(setting: Setting, ahead: int) -> None:
     handlers, gate, ran = gated()
     async with setting.connect([Step]) as client:
         worker = Worker(client, handlers, poll_interval=setting.poll_interval)
-        await two_claims(client, worker)
+        await one_running(client, worker)
         await start(client, 10)
         await held(client, 1 + ahead)
         assert ran == [0]
@@ -69,7 +73,7 @@ async def test_a_stop_gives_them_back_untouched(setting: Setting, ahead: int) ->
     handlers, gate, ran = gated()
     async with setting.connect([Step]) as client:
         worker = Worker(client, handlers, poll_interval=setting.poll_interval)
-        await two_claims(client, worker)
+        await one_running(client, worker)
         chains = await start(client, 10)
         await held(client, 1 + ahead)
         stopping = asyncio.create_task(worker.stop())
@@ -90,7 +94,7 @@ async def test_behind_a_slow_handler_they_are_given_back(
     other_gate.open()
     async with setting.connect([Step]) as client:
         slow = Worker(client, handlers, poll_interval=setting.poll_interval)
-        await two_claims(client, slow)
+        await one_running(client, slow)
         await start(client, ahead)
         await held(client, 1 + ahead)
         async with Worker(client, others, poll_interval=0.02, prefetch=0):
@@ -108,7 +112,7 @@ async def test_what_is_lost_meanwhile_does_not_run(setting: Setting, ahead: int)
     handlers, gate, ran = gated()
     async with setting.connect([Step]) as client:
         worker = Worker(client, handlers, poll_interval=setting.poll_interval, lease=0.4, renew_interval=0.02)
-        await two_claims(client, worker)
+        await one_running(client, worker)
         chains = await start(client, ahead)
         await held(client, 1 + ahead)
         async with client.transaction() as tx:
@@ -131,7 +135,7 @@ async def test_not_at_all(setting: Setting, ahead: int, options: dict[str, Any])
     handlers, gate, _ = gated()
     async with setting.connect([Step]) as client:
         worker = Worker(client, handlers, concurrency=2, poll_interval=setting.poll_interval, **options)
-        await two_claims(client, worker)
+        await one_running(client, worker)
         await start(client, 10)
         await held(client, 2)
         gate.open()

@@ -50,5 +50,15 @@ def test_an_idle_time_is_forgotten_fast() -> None:
     assert after(10, 1000, (500, 0.1), (500, 0.1), (10, 60.0)).ahead == 0
 
 
+def test_after_a_stall_two_good_moments_are_needed() -> None:
+    prefetch = after(10, 1000, (500, 0.1), (500, 0.1))
+    prefetch.stalled()
+    assert prefetch.ahead == 0
+    prefetch.observe(1500, 100.3)
+    assert prefetch.ahead == 0
+    prefetch.observe(2000, 100.4)
+    assert prefetch.ahead > 0
+
+
 def test_a_moment_is_too_short_to_tell() -> None:
     assert after(10, 1000, (500, 0.1), (500, 0.1), (0, 0.0001)).ahead == 500

@@ -33,6 +33,10 @@ class Prefetch:
         self.ahead = min(within_hold, self._most) if within_hold >= self._slots else 0
         self._since, self._ended, self._rate = now, ended, rate
 
+    def stalled(self) -> None:
+        """What was claimed ahead has waited for too long: none for now, and none after one good moment."""
+        self.ahead, self._rate = 0, 0.0
+
     @property
     def refill_at(self) -> int:
         """Claim again when no more than this are left: in one large step rather than in many small ones."""

@@ -188,6 +188,7 @@ class WorkerRun(Generic[Conn]):
             await self._client.migrate()
             self._migrated = True
         if self._is_stale():
+            self._prefetch.stalled()
             self._attempts.give_back_waiting()
         if self._agenda.wants_claim:
             await self._fill()
@@ -245,12 +246,12 @@ class WorkerRun(Generic[Conn]):
         return waiting_since is not None and time.monotonic() >= waiting_since + STALE
 
     async def _fill(self) -> None:
-        request = self._request()
-        if request is None:
-            return
         claimed_at = time.monotonic()
         self._prefetch.observe(self._attempts.ended, claimed_at)
         self._attempts.refill_at = self._prefetch.refill_at
+        request = self._request()
+        if request is None:
+            return
         # Before the claim: what is announced while it is under way must not be forgotten.
         self._agenda.wants_claim = False
         try:
