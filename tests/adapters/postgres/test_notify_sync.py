@@ -50,7 +50,7 @@ def test_a_server_that_is_restarted(own_server: PostgresServer) -> None:
     adapter, ear, late = sync_psycopg_notify(own_server.url), ThreadEar(), ThreadEar()
     adapter.listen_chain_completed(ear)
     own_server.stop(immediate=True)
-    # The thread learns of it in its own time; until then it takes subscriptions, and will say that they missed something.
+    # The thread learns of it in its own time; until then it takes subscriptions, and tells them later.
     with pytest.raises(StorageUnavailable):
         for _ in range(10_000):
             adapter.listen_chain_completed(late)()
