@@ -57,6 +57,7 @@ soak: $(DEV) ## Run the long tests: repetitions and volume
 
 bench: $(DEV) ## Run the benchmark: all contenders, all rows
 	@$(BIN)/python -m bench $(ARGS)
+	@$(if $(ARGS),,$(BIN)/python -m bench.latency)
 
 bench-quick: $(DEV) ## Run the benchmark for two minutes: us, pgqueuer and plain SQL
 	@$(BIN)/python -m bench --quick $(ARGS)

@@ -27,6 +27,20 @@ REPLACEMENTS = [
         "Made by `queuert.connect`; use it in an `async with` block.",
         "Made by `queuert.connect_sync`; use it in a `with` block.",
     ),
+    (
+        """    def _flush_enlisted(self, hooks: Hooks) -> asyncio.Task[None]:
+        \"\"\"Whoever has committed does not wait for it; `close` does.\"\"\"
+        task = asyncio.create_task(self._flush_joined(hooks))
+        self._flushes.add(task)
+        task.add_done_callback(self._flushes.discard)
+        return task
+""",
+        """    def _flush_enlisted(self, hooks: Hooks) -> None:
+        self._flush_joined(hooks)
+""",
+    ),
+    ("AsyncExitStack", "ExitStack"),
+    ("push_async_callback", "callback"),
     ("import asyncio\n", "import threading\n"),
     ("AsyncIterator, Callable", "Callable, Iterator"),
     ("AsyncIterator", "Iterator"),
@@ -57,9 +71,8 @@ REPLACEMENTS = [
 # there and then, so no task has to be kept.
 ASYNC_ONLY = re.compile(
     r"    async def _ended_chains.*?\n\n(?=    async def)"
-    r"|    def _flush_enlisted.*?\n\n(?=    #)"
     r"|        self\._flushes: set.*?\n"
-    r"|            await asyncio\.gather\(\*self\._flushes\)\n",
+    r"|            if self\._flushes:\n.*?_flushes\)\n",
     re.DOTALL,
 )
 

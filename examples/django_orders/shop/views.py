@@ -37,8 +37,10 @@ def place_order(request: HttpRequest) -> JsonResponse:
 @csrf_exempt
 async def place_order_async(request: HttpRequest) -> JsonResponse:
     """Django's transactions are sync: what belongs into one is a function, called in a thread."""
-    placed = await sync_to_async(place)(json.loads(request.body)["product"])
-    return JsonResponse(placed, status=201)
+    try:
+        return JsonResponse(await sync_to_async(place)(json.loads(request.body)["product"]), status=201)
+    except OutOfStock:
+        return JsonResponse({"error": "out of stock"}, status=409)
 
 
 def show_order(request: HttpRequest, order_id: int) -> JsonResponse:

@@ -102,8 +102,9 @@ class BaseClient(Generic[Conn]):
         raise NotImplementedError
 
     def _flush_enlisted(self, hooks: Hooks) -> Awaitable[None] | None:
-        """A transaction that was not ours has been committed."""
-        return self.flush(hooks)
+        """A transaction that was not ours has been committed, as far as its owner knows: PostgreSQL answers the COMMIT
+        of a broken one with a rollback, and no driver minds."""
+        raise NotImplementedError
 
     # Which connection
 
@@ -165,9 +166,9 @@ class BaseClient(Generic[Conn]):
                 "`with client.after_commit(connection) as tx, <your transaction>:`"
             )
 
-    def _unconfirmed(self, tx: Transaction[Conn]) -> Program[None] | None:
+    def _unconfirmed(self, hooks: Hooks) -> Program[None] | None:
         """A look at what a joined transaction has left behind, before observers are told; None if there are none."""
-        return None if self.engine.observers is None else self.engine.observations(tx.hooks).confirm()
+        return None if self.engine.observers is None else self.engine.observations(hooks).confirm()
 
     # Starting
 

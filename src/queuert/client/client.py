@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any, Generic, Self, overload
 
 from typing_extensions import TypeVar, Unpack
@@ -102,13 +102,14 @@ class Client(BaseClient[Conn]):
         if self._closed:
             return
         self._closed = True
-        try:
-            await asyncio.gather(*self._flushes)
-            await self._waiting.close()
-            self._publisher.stop()
-            await self.notify.close()
-        finally:
-            await self.state.close()
+        # Each in spite of what becomes of the one before: a close that is cancelled must not leave the rest open.
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(self.state.close)
+            closing.push_async_callback(self.notify.close)
+            closing.callback(self._publisher.stop)
+            closing.push_async_callback(self._waiting.close)
+            if self._flushes:
+                await asyncio.wait(self._flushes)
 
     async def migrate(self) -> list[int]:
         """Bring the schema up to date; returns the versions that were applied."""
@@ -166,8 +167,7 @@ class Client(BaseClient[Conn]):
         finally:
             tx.end()
         self._check_ended(tx, connection)
-        await self._confirm(tx)
-        await self.flush(tx.hooks)
+        await self._flush_joined(tx.hooks)
 
     def savepoint(self, tx: Tx[Conn]) -> AbstractAsyncContextManager[None, None]:
         """A part of the transaction that may fail on its own: an error rolls back this block, and no more."""
@@ -184,12 +184,13 @@ class Client(BaseClient[Conn]):
             roll_back()
             raise
 
-    async def _confirm(self, tx: Transaction[Conn]) -> None:
-        program = self._unconfirmed(tx)
+    async def _flush_joined(self, hooks: Hooks) -> None:
+        program = self._unconfirmed(hooks)
         if program is not None:
-            # If the database cannot be asked, the block's end without an error is believed.
+            # If the database cannot be asked, the end without an error is believed.
             with suppress(Exception):
                 await self._run((program, None))
+        await self.flush(hooks)
 
     async def flush(self, hooks: Hooks) -> None:
         """Do what waited for a commit. Never raises: the commit stands whatever happens here."""
@@ -198,7 +199,7 @@ class Client(BaseClient[Conn]):
 
     def _flush_enlisted(self, hooks: Hooks) -> asyncio.Task[None]:
         """Whoever has committed does not wait for it; `close` does."""
-        task = asyncio.create_task(self.flush(hooks))
+        task = asyncio.create_task(self._flush_joined(hooks))
         self._flushes.add(task)
         task.add_done_callback(self._flushes.discard)
         return task

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any, Generic, Self, overload
 
 from typing_extensions import TypeVar, Unpack
@@ -103,12 +103,12 @@ class SyncClient(BaseClient[Conn]):
         if self._closed:
             return
         self._closed = True
-        try:
-            self._waiting.close()
-            self._publisher.stop()
-            self.notify.close()
-        finally:
-            self.state.close()
+        # Each in spite of what becomes of the one before: a close that is cancelled must not leave the rest open.
+        with ExitStack() as closing:
+            closing.callback(self.state.close)
+            closing.callback(self.notify.close)
+            closing.callback(self._publisher.stop)
+            closing.callback(self._waiting.close)
 
     def migrate(self) -> list[int]:
         """Bring the schema up to date; returns the versions that were applied."""
@@ -166,8 +166,7 @@ class SyncClient(BaseClient[Conn]):
         finally:
             tx.end()
         self._check_ended(tx, connection)
-        self._confirm(tx)
-        self.flush(tx.hooks)
+        self._flush_joined(tx.hooks)
 
     def savepoint(self, tx: Tx[Conn]) -> AbstractContextManager[None, None]:
         """A part of the transaction that may fail on its own: an error rolls back this block, and no more."""
@@ -184,17 +183,21 @@ class SyncClient(BaseClient[Conn]):
             roll_back()
             raise
 
-    def _confirm(self, tx: Transaction[Conn]) -> None:
-        program = self._unconfirmed(tx)
+    def _flush_joined(self, hooks: Hooks) -> None:
+        program = self._unconfirmed(hooks)
         if program is not None:
-            # If the database cannot be asked, the block's end without an error is believed.
+            # If the database cannot be asked, the end without an error is believed.
             with suppress(Exception):
                 self._run((program, None))
+        self.flush(hooks)
 
     def flush(self, hooks: Hooks) -> None:
         """Do what waited for a commit. Never raises: the commit stands whatever happens here."""
         hooks.flush()
         self.hook_failures += hooks.failures
+
+    def _flush_enlisted(self, hooks: Hooks) -> None:
+        self._flush_joined(hooks)
 
     # Starting
 

@@ -14,7 +14,7 @@ from queuert.jobs.chain import error_record
 from queuert.model import TERMINAL, ChainRow, Created, JobRow, NewJob, Settled, Settlement, Unblocked
 from queuert.operations.observers import Observers
 from queuert.operations.tracing import Tracing
-from queuert.ports.program import Program
+from queuert.ports.program import Program, atomically
 from queuert.transaction import Step
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ class Observations:
             later(events, self._tell.job_unblocked, job_id=freed.job_id, job_type=freed.type_name)
         if self._traces is not None and settled.unblocked:
             yield from self._resolved(self._traces, events, settled.unblocked, ended)
-        self._writes.append(Write(ended[0].id, _has_ended, events))
+        (first,) = [s for (row, s), held in zip(items, settled.held, strict=True) if held and row is ended[0]]
+        self._writes.append(Write(ended[0].id, partial(_has_ended, first), events))
 
     def _resolved(
         self, traces: Tracing, events: list[Callable[[], None]], unblocked: Sequence[Unblocked], ended: Sequence[JobRow]
@@ -132,7 +133,8 @@ class Observations:
         chains = [row.chain_id for row in ended if row.chain_index]
         ids = list(dict.fromkeys([*(row.id for row in ended), *chains]))
         try:
-            rows = yield from self._state.get_jobs(ids)
+            # In a savepoint, where it stands in somebody's transaction: an error must not break that.
+            rows = yield from atomically(self._state.get_jobs(ids))
         except Exception:
             return {}  # What was settled stands. That its duration is not known must not undo it.
         return {row.id: (row.created_at, row.completed_at) for row in rows if row is not None}
@@ -250,8 +252,9 @@ def _is_gone(row: JobRow | None) -> bool:
     return row is None
 
 
-def _has_ended(row: JobRow | None) -> bool:
-    return row is not None and row.status in TERMINAL
+def _has_ended(settlement: Settlement, row: JobRow | None) -> bool:
+    """So, and by the same hand: if this was rolled back, another one may have ended the job a moment later."""
+    return row is not None and (row.status, row.completed_by) == (settlement.status, settlement.worker)
 
 
 def _was_triggered(job: JobRow, row: JobRow | None) -> bool:

@@ -107,7 +107,15 @@ class SyncBoundedPublisher(_Bounded):
             done.result(PATIENCE)
         except TimeoutError as error:
             done.cancel()
+            self._leave_thread()
             raise self._too_late() from error
+
+    def _leave_thread(self) -> None:
+        """It may be stuck for good. The next try gets another one; this one ends when the channel lets go of it."""
+        with self._mutex:
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.end_soon()
 
     def _working_thread(self) -> _PublisherThread:
         with self._mutex:
@@ -128,9 +136,12 @@ class _PublisherThread(threading.Thread):
         self._calls.put((call, done))
         return done
 
+    def end_soon(self) -> None:
+        self._calls.put(None)
+
     def stop(self) -> None:
         """It may be stuck; then it ends when the channel lets go of it."""
-        self._calls.put(None)
+        self.end_soon()
         self.join(PATIENCE)
 
     def run(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from queuert.model import BlockerRow, ChainRow, JobRow, NewJob, Settlement
-from queuert.ports.program import Program
+from queuert.ports.program import Program, atomically
 from queuert.ports.tracer import Blocker, Creation, Tracer
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Tracing:
     def blockers(self, job_ids: Sequence[str]) -> Program[list[list[BlockerRow]]]:
         """What jobs that are free now have waited for. If the database does not say, that is no reason to fail."""
         try:
-            return (yield from self._state.job_blockers(job_ids))
+            return (yield from atomically(self._state.job_blockers(job_ids)))
         except Exception:
             return [[] for _ in job_ids]
 

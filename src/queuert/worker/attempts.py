@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Collection, Coroutine, Sequence
 from contextlib import suppress
@@ -118,7 +119,8 @@ class Attempts:
         while self._waiting and self.busy_slots < self._options.concurrency:
             held = self._waiting.popleft()
             held.waiting = False
-            if held.signal.aborted:  # it is no longer ours, as far as we know; the fence decides
+            # No longer ours, as far as we know; the fence decides.
+            if held.signal.aborted or time.monotonic() >= held.lease_end:
                 self._settler.add(held, self._verdicts.given_back(held))
             else:
                 self._start(held)

@@ -181,12 +181,12 @@ class ObservedAttempts(Attempts):
 
 
 def waited(held: Held) -> float | None:
-    """How long the job was due before it was claimed, by the database's clock."""
+    """How long the job was due: until it was claimed, by the database's clock, and then until a slot was free."""
     row = held.row
     if row.last_attempt_at is None or (held.claimed.blockers and row.attempt == 1):
         return None  # when its last blocker completed is not recorded
     due = max(row.scheduled_at, row.created_at)
-    return max(0.0, (row.last_attempt_at - due).total_seconds())
+    return max(0.0, (row.last_attempt_at - due).total_seconds()) + time.monotonic() - held.claimed_at
 
 
 def _retry_in(row: JobRow, settlement: Settlement) -> float | None:

@@ -23,7 +23,7 @@ from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.contexts import async_context, context
 from queuert.errors import OwnershipLost, PhaseError, PrepareAfterAutoSetup, TransactionMisused
-from queuert.ports.provider import run
+from queuert.ports.provider import Guarded, run
 from queuert.ports.tracer import Tracer
 from queuert.transaction import Transaction
 from queuert.worker.abort import lost_reason
@@ -161,10 +161,10 @@ class AsyncPhases(Phases, Generic[Conn]):
     async def _guard(self, tx: Transaction[Conn]) -> AsyncIterator[None]:
         """Notices that user code has ended the transaction. An error needs no undoing here: it ends the attempt, and
         the whole transaction with it."""
-        check_inside: Any = getattr(self._client._provider, "check_inside", None)  # see `Guarded`
-        if check_inside is not None:
+        guarded = _guarded(self._client)
+        if guarded is not None:
             yield
-            check_inside(tx.connection)
+            guarded.check_inside(tx.connection)
         else:
             async with self._client.savepoint(tx):
                 yield
@@ -193,6 +193,11 @@ class AsyncPhases(Phases, Generic[Conn]):
         while self._inside:
             self._client._nesting.leave(self._inside.pop())
         return transaction
+
+
+def _guarded(client: Client[Any]) -> Guarded[Any] | None:
+    provider: object = client._provider
+    return provider if isinstance(provider, Guarded) else None
 
 
 class AttemptTransaction(Generic[Conn]):
@@ -234,9 +239,10 @@ class AttemptTransaction(Generic[Conn]):
             await self._task
 
     async def _hold(self) -> None:
-        provider: Any = self._client._provider
+        guarded = _guarded(self._client)
+        begin: Any = self._client._provider.transaction if guarded is None else guarded.guarded_transaction
         try:
-            async with self._client._begin(getattr(provider, "guarded_transaction", provider.transaction)) as tx:
+            async with self._client._begin(begin) as tx:
                 if self._look or time.monotonic() >= self._held.lease_end:
                     await self._lock_job(tx)
                 self._opened.set_result(tx)

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
 from queuert.client.client import Client
-from queuert.model import ClaimRequest
+from queuert.model import Claimed, ClaimRequest
 from queuert.ports.observer import Observer
 from queuert.ports.program import Program
 from queuert.transaction import Hooks
@@ -268,6 +268,11 @@ class WorkerRun(Generic[Conn]):
             self._quiet.clear()
         for claimed in result.jobs:
             self._attempts.begin(claimed, claimed_at, stopping=self._stopping.is_set())
+        if any(_lost_its_worker(claimed) for claimed in result.jobs):
+            # One of them may be what killed that worker. What is held ahead when this one dies loses an attempt, too,
+            # without ever having run: so hold nothing.
+            self._prefetch.stalled()
+            self._attempts.give_back_waiting()
 
     async def _reap(self) -> None:
         now = time.monotonic()
@@ -295,6 +300,11 @@ class WorkerRun(Generic[Conn]):
 
     async def _run(self, program: Program[T]) -> T:
         return await self._client._run((program, None))
+
+
+def _lost_its_worker(claimed: Claimed) -> bool:
+    error = claimed.job.last_error
+    return error is not None and failure.LEASE_EXPIRED.encode() in error
 
 
 async def _wait_for(event: asyncio.Event, delay: float) -> None:

@@ -83,14 +83,15 @@ class Wake:
     async def should_claim(self, able: bool) -> bool:
         """Go through the messages that came: is there one that this worker should answer with a claim?
 
-        A hint is taken only by a worker that is able to claim now; one that is not will claim anyway when it is.
+        A hint is taken only by a worker that is able to claim now; one that is not will claim anyway when it is. One is
+        enough: the claim is for all types, and what it cannot take is for others, who need the hints that are left.
         """
         types = dict.fromkeys(self._scheduled.popleft() for _ in range(min(self._coalesce, len(self._scheduled))))
         if self._scheduled:
             self._event.set()
         wanted = False
         for type_name in types:
-            wanted = not able or type_name == MISSED or await self._take_hint(type_name) or wanted
+            wanted = wanted or not able or type_name == MISSED or await self._take_hint(type_name)
         return wanted
 
     async def _take_hint(self, type_name: str) -> bool:

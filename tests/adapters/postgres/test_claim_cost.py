@@ -220,3 +220,31 @@ def test_starting_many_in_a_session_that_planned_on_empty_tables(
         "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'queuert_job'"
     ).fetchone()
     assert read == (0,), "no entry of an index is read: every id is looked up, and is not there"
+
+
+def test_completing_many_in_a_session_that_planned_on_empty_tables(connection: psycopg.Connection[Any]) -> None:
+    """Each claim and each completion looks up its own jobs, and reads nothing of the others, however many there are."""
+
+    def carry_out(program: Program[Any]) -> Any:
+        command = next(program)
+        rows = psycopg.RawCursor(connection).execute(command.text, command.values).fetchall()
+        with pytest.raises(StopIteration) as done:
+            program.send(rows)
+        return done.value.value
+
+    def entries_read() -> int:
+        connection.execute("SELECT pg_stat_force_next_flush()")
+        found = connection.execute(
+            "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'queuert_job'"
+        ).fetchone()
+        return int(found[0]) if found else 0
+
+    connection.execute("VACUUM (ANALYZE)")
+    read: list[int] = []
+    for _ in range(6):
+        carry_out(OPERATIONS.create_jobs([new_job("a") for _ in range(400)]))
+        before = entries_read()
+        claimed = carry_out(OPERATIONS.claim(request(queue("a", limit=300), limit=200))).jobs
+        carry_out(OPERATIONS.settle([completed(each) for each in claimed]))
+        read.append(entries_read() - before)
+    assert max(read) <= 2 * 200, read

@@ -149,12 +149,25 @@ async def test_what_fails_at_the_commit_is_the_drivers_error(driver: Driver, eac
     assert watch("SELECT n FROM t") == [1]
 
 
+async def test_after_an_error_asyncpgs_connection_is_reset_at_once(database_url: str, watch: Watcher) -> None:
+    provider = DRIVERS[2].provider(database_url, max_size=1)
+    with pytest.raises(ZeroDivisionError):
+        async with provider.transaction() as inside:
+            await inside.execute("SELECT pg_advisory_lock(1)")
+            raise ZeroDivisionError
+    assert watch("SELECT pg_try_advisory_lock(1)") == [True], "nobody else has to wait for what a handler left behind"
+    await provider.close()
+
+
 async def test_the_users_session_settings_do_not_reach_asyncpgs_own_statements(
     database_url: str, watch: Watcher
 ) -> None:
     provider = DRIVERS[2].provider(database_url, max_size=1)
-    async with provider.transaction() as inside:
-        await inside.execute("SET work_mem = '8MB'")
+    for _ in range(2):
+        async with provider.transaction() as inside:
+            assert await inside.fetchval("SHOW work_mem") == "4MB"
+            assert await inside.fetchval("SHOW transaction_isolation") == "read committed"
+            await inside.execute("SET work_mem = '8MB'")
     (last,) = watch("SELECT query FROM pg_stat_activity WHERE pid = %s", *watch.others())
     assert last.endswith("COMMIT"), "a reset is a round trip: it waits until it is needed"
     assert await provider.execute(None, statement("SHOW work_mem")) == [("4MB",)]

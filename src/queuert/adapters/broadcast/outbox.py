@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+GIVEN_UP_AFTER = 5.0
+"""Seconds. A send that never ends, over a connection that is half gone, must not keep back what comes later."""
+
 
 class Outbox:
     """For one topic. Whoever sends hears how it ended for the batch that took his messages."""
@@ -17,20 +20,22 @@ class Outbox:
         self._current: asyncio.Task[None] | None = None
 
     async def send(self, values: Sequence[str]) -> None:
-        if self._current is None and self._next is None:
-            self._current = asyncio.ensure_future(self._send_now(list(values)))
-            await asyncio.shield(self._current)
-            return
-        self._gathering += values
-        if self._next is None:
+        # A task may also be done without having cleared up: its event loop has been closed, for one.
+        if _under_way(self._next):
+            self._gathering += values
+        elif _under_way(self._current):
+            self._gathering = list(values)
             self._next = asyncio.ensure_future(self._send_after(self._current))
-        await asyncio.shield(self._next)
+        else:
+            self._current = asyncio.ensure_future(self._send_now(list(values)))
+            self._next = None
+        task = self._next or self._current
+        assert task is not None
+        await asyncio.shield(task)
 
     async def _send_now(self, values: list[str]) -> None:
-        try:
+        async with asyncio.timeout(GIVEN_UP_AFTER):
             await self._send(list(dict.fromkeys(values)))
-        finally:
-            self._current = None
 
     async def _send_after(self, before: asyncio.Task[None] | None) -> None:
         if before is not None:
@@ -38,3 +43,7 @@ class Outbox:
         self._current, self._next = self._next, None
         values, self._gathering = self._gathering, []
         await self._send_now(values)
+
+
+def _under_way(task: asyncio.Task[None] | None) -> bool:
+    return task is not None and not task.done()

@@ -17,7 +17,7 @@ import asyncpg
 from asyncpg.transaction import Transaction, TransactionState
 
 from queuert.adapters.finishing import finish
-from queuert.adapters.postgres.asyncpg_sources import Connection, DriverError, Source, async_source
+from queuert.adapters.postgres.asyncpg_sources import Connection, DriverError, Source, async_source, own
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.translating import (
     DEADLOCK_OR_SERIALIZATION,
@@ -219,7 +219,9 @@ async def begin(connection: Connection, guard: str | None = None) -> Transaction
         raise unavailable("the server has closed the connection")
     begun = connection.transaction(isolation="read_committed")
     try:
-        await connection.execute(BEGIN if guard is None else f"{BEGIN}; SAVEPOINT {guard}")
+        words = BEGIN if guard is None else f"{BEGIN}; SAVEPOINT {guard}"
+        ours = own(connection)
+        await connection.execute(words if ours is None else ours.begin(words))
     except DriverError as error:
         raise reraise(error, inside=False) from error
     its: Any = begun
@@ -243,9 +245,11 @@ async def commit(connection: Connection, begun: Transaction, guard: str | None =
     except DriverError as error:
         if is_lost(error):
             raise unavailable(error) from error
-        if is_open(connection):  # it is the guard that is gone, or cannot be reached
+        if is_open(connection):  # it has not come to COMMIT: the guard is gone, or the connection is in use
             await roll_back(connection, begun)
-            raise TransactionMisused(SWALLOWED if sqlstate(error) == "25P02" else ENDED_INSIDE) from error
+            if sqlstate(error) == "25P02":
+                raise TransactionMisused(SWALLOWED) from error
+            raise reraise(error, inside=False) from error
         raise  # a deferred constraint of the user's, for one
     finally:
         forget(begun)
@@ -307,6 +311,8 @@ class _Transaction:
             else:
                 intact = await finish(roll_back(self._connection, self._begun))
                 note_if_gone(self._connection, error, intact=intact)
+                if (ours := own(self._connection)) is not None:
+                    ours.failed = True
         finally:
             await self._provider.give_back(self._connection)
 

@@ -57,19 +57,37 @@ def async_source(
 class OwnConnection(_Base):
     """A connection of our own pool.
 
-    It is reset, which is a round trip, only where that matters: before a statement of our own, if the user has had the
-    connection since the last time.
+    What its user has set on it for the session reaches neither us nor the next user. A reset is a round trip: so it is
+    sent together with the next BEGIN; before a statement of our own; and at once only after an error, when the user may
+    have left locks behind.
     """
 
     was_handed_out = False
+    failed = False
 
     async def hand_out(self, *, to_user: bool) -> None:
         if self.was_handed_out and not to_user:
             await self.execute(super().get_reset_query())
-        self.was_handed_out = to_user
+            self.was_handed_out = False
+
+    def begin(self, words: str) -> str:
+        """What begins a transaction of the user's."""
+        reset, self.was_handed_out = self.was_handed_out, True
+        # Nothing here needs a snapshot: then the transaction could not choose its isolation any more.
+        return f"CLOSE ALL; UNLISTEN *; RESET ALL; {words}" if reset else words
 
     def get_reset_query(self) -> str:
-        return ""
+        if not self.failed:
+            return ""
+        self.failed = self.was_handed_out = False
+        return super().get_reset_query()
+
+
+def own(connection: Connection) -> OwnConnection | None:
+    """The connection itself, if it is one of our own pool's, which hands out proxies."""
+    found = getattr(connection, "_con", None)
+    # Not isinstance: asyncpg says yes to that for each of its connections.
+    return found if type(found) is OwnConnection else None
 
 
 class GivenPool:

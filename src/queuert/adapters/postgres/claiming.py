@@ -71,7 +71,7 @@ def _remember(store: Store, names: list[str], marks: str | None) -> None:
 
 
 def _claimed(row: Row, alike: JobRow, times: Times) -> Claimed:
-    expired, blockers = row[16], row[17]
+    expired, blockers = row[17], row[18]
     return Claimed(claimed_job(row, alike, times), expired, () if blockers is None else _decode(blockers))
 
 

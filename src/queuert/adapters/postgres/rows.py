@@ -134,7 +134,7 @@ def claimed_job(row: Row, alike: JobRow, times: Times) -> JobRow:
     """A job as a claim answers with it, made from what it has in common with others."""
     (
         job_id, _, chain_id, chain_type, chain_index, input_, priority, created_at, scheduled_at, attempt, token,
-        last_error, deadline, dedup_key, trace_context, chain_trace_context, _, _, _, _, _,
+        last_error, deadline, dedup_key, blockers_left, trace_context, chain_trace_context, _, _, _, _, _,
     ) = row  # fmt: skip
     job = replace(
         alike,
@@ -149,12 +149,13 @@ def claimed_job(row: Row, alike: JobRow, times: Times) -> JobRow:
         attempt=attempt,
         token=token,
     )
-    if last_error or deadline or dedup_key or trace_context or chain_trace_context:
+    if last_error or deadline or dedup_key or blockers_left or trace_context or chain_trace_context:
         return replace(
             job,
             last_error=_json(last_error),
             deadline=_utc_or_none(deadline),
             dedup_key=dedup_key,
+            blockers_left=blockers_left or 0,
             trace_context=trace_context,
             chain_trace_context=chain_trace_context,
         )

@@ -235,28 +235,34 @@ LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz := {clock};
     v_stored uuid[];
+    v_problem text;
 BEGIN
-    WITH new AS (
-        INSERT INTO {job} AS j (id, type_name, chain_id, chain_type, chain_index, input, status, priority, created_at, scheduled_at)
-        SELECT n.id, p_type, n.id, p_type, 0, n.input::json, 'pending', p_priority, v_now, v_now
-        FROM unnest(p_ids, p_inputs) AS n (id, input)
-        ON CONFLICT (id) DO NOTHING
-        RETURNING j.id
-    )
-    SELECT array_agg(new.id) INTO v_stored FROM new;
-    IF v_stored IS NULL OR cardinality(v_stored) < cardinality(p_ids) THEN
+    LOOP
+        WITH new AS (
+            INSERT INTO {job} AS j (
+                id, type_name, chain_id, chain_type, chain_index, input, status, priority, created_at, scheduled_at
+            )
+            SELECT n.id, p_type, n.id, p_type, 0, n.input::json, 'pending', p_priority, v_now, v_now
+            FROM unnest(p_ids, p_inputs) AS n (id, input)
+            ON CONFLICT (id) DO NOTHING
+            RETURNING j.id
+        )
+        SELECT array_agg(new.id) INTO v_stored FROM new;
+        EXIT WHEN cardinality(v_stored) = cardinality(p_ids);
         DELETE FROM {job} WHERE id = ANY (v_stored);
-        RETURN (
-            SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id)
-            FROM (
-                SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
-                FROM unnest(p_ids) WITH ORDINALITY AS new (id, n)
-            ) AS asked
-            -- OFFSET: each id is looked up, whatever the tables looked like when this was planned.
-            WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
-            ORDER BY asked.n LIMIT 1
-        );
-    END IF;
+        SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id) INTO v_problem
+        FROM (
+            SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
+            FROM unnest(p_ids) WITH ORDINALITY AS new (id, n)
+        ) AS asked
+        -- OFFSET: each id is looked up, whatever the tables looked like when this was planned.
+        WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
+        ORDER BY asked.n LIMIT 1;
+        IF v_problem IS NOT NULL THEN
+            RETURN v_problem;
+        END IF;
+        -- What was in the way has been deleted since: once more.
+    END LOOP;
     INSERT INTO {ready} (type_name, priority, scheduled_at, id) SELECT p_type, p_priority, v_now, n.id FROM unnest(p_ids) AS n (id);
     RETURN NULL;
 END $body$;

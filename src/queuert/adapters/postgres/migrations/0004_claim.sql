@@ -73,7 +73,7 @@ CREATE FUNCTION {claim}(
 ) RETURNS TABLE (
     id text, type_name text, chain_id text, chain_type text, chain_index integer, input text, priority integer,
     created_at double precision, scheduled_at double precision, attempt integer, token bigint, last_error text, deadline timestamptz,
-    dedup_key text, trace_context text, chain_trace_context text, expired boolean, blockers text,
+    dedup_key text, blockers_left integer, trace_context text, chain_trace_context text, expired boolean, blockers text,
     more boolean, next_in double precision, claimed_at timestamptz
 ) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
@@ -289,7 +289,7 @@ BEGIN
         END IF;
         -- Many pages for few entries: they are dead. The limits are far above what living ones take.
         RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
-            NULL::double precision, NULL::integer, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL, NULL, NULL::boolean,
+            NULL::double precision, NULL::integer, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
             CASE WHEN v_marked OR v_pages > v_number * (20 + p_limit / 20)
                 THEN {marks}(p_types, v_mark_priority, v_mark_time, v_mark_id, v_since, v_until, v_now) END,
             v_more, extract(epoch FROM v_next - v_now)::double precision, v_now;
@@ -300,7 +300,7 @@ BEGIN
     RETURN QUERY
     SELECT j.id::text, j.type_name, CASE WHEN j.chain_index > 0 THEN j.chain_id::text END, j.chain_type, j.chain_index, j.input::text,
         j.priority, date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), j.attempt + 1, f.token, j.last_error::text, j.deadline, j.dedup_key,
-        j.trace_context, j.chain_trace_context, j.deadline IS NOT NULL AND j.deadline <= v_now,
+        nullif(j.blockers_left, 0), j.trace_context, j.chain_trace_context, j.deadline IS NOT NULL AND j.deadline <= v_now,
         CASE WHEN j.blocker_count > 0 THEN (SELECT json_agg(b.* ORDER BY b.place)::text FROM {blockers_of}(j.id) AS b) END,
         NULL::boolean, NULL::double precision, NULL::timestamptz
     FROM unnest(v_found, v_types, v_tokens) AS f (id, kind, token) JOIN {job} AS j ON j.id = f.id

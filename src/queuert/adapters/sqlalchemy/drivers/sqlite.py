@@ -77,6 +77,8 @@ class SqliteDriver:
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         """With the write lock, whatever kind of BEGIN the user's engine may have said already."""
+        if getattr(connection, "autocommit", None) is True:  # from Python 3.12: commit() and rollback() do nothing
+            raise TransactionMisused(_AUTOCOMMIT)
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
