@@ -74,7 +74,7 @@ class OwnConnection(_Base):
         """What begins a transaction of the user's."""
         reset, self.was_handed_out = self.was_handed_out, True
         # Nothing here needs a snapshot: then the transaction could not choose its isolation any more.
-        return f"CLOSE ALL; UNLISTEN *; RESET ALL; {words}" if reset else words
+        return f"UNLISTEN *; RESET ALL; {words}" if reset else words
 
     def get_reset_query(self) -> str:
         if not self.failed:
