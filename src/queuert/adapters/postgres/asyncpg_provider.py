@@ -122,7 +122,7 @@ class AsyncpgProvider:
 
     async def _execute_alone(self, command: PgStatement) -> Rows:
         for attempt in range(1, ATTEMPTS + 1):
-            connection = await self.take(for_user=False)
+            connection = await self.take(for_user=command.indifferent)
             try:
                 return await self._run_alone(connection, command)
             except asyncpg.PostgresError as error:

@@ -30,6 +30,8 @@ class PgStatement(msgspec.Struct, frozen=True):
     writes: bool = True
     alone: bool = False
     """It cannot run inside a transaction block, like CREATE INDEX CONCURRENTLY or VACUUM."""
+    indifferent: bool = False
+    """Whatever somebody has set for the session, it does the same: a connection need not be reset for it."""
 
 
 class PgText(msgspec.Struct, frozen=True):

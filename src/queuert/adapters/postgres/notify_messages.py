@@ -52,7 +52,7 @@ class Channels:
         return "; ".join(f"LISTEN {quoted(self.names[topic])}" for topic in topics)
 
     def publish(self, topic: Topic, values: Sequence[str]) -> PgStatement:
-        return PgStatement(_PUBLISH, (self.names[topic], pack(values, LONGEST_PAYLOAD)))
+        return PgStatement(_PUBLISH, (self.names[topic], pack(values, LONGEST_PAYLOAD)), indifferent=True)
 
 
 def quoted(name: str) -> str:
