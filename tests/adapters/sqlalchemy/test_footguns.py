@@ -271,3 +271,25 @@ def test_a_conflict_is_for_the_owner_of_the_transaction(database_url: str) -> No
         with pytest.raises(OperationalError) as caught:
             client.start(connection, Greet(), dedup="k")
         assert isinstance(caught.value.orig, psycopg.errors.SerializationFailure)
+
+
+def test_a_savepoint_that_is_no_part_of_a_transaction(tmp_path: Path) -> None:
+    """On SQLite as Python sets it up, SAVEPOINT begins the transaction, and its release would commit job and order."""
+    engine = create_engine(f"sqlite:///{tmp_path / 'app.db'}")
+    with connect_sync(sessionmaker(engine), jobs=JOBS) as client:
+        Base.metadata.create_all(engine)
+        with (
+            pytest.raises(TransactionMisused, match="this savepoint may be the whole transaction"),
+            Session(engine) as session,
+            session.begin(),
+            session.begin_nested(),
+        ):
+            session.add(Order(id=1))
+            client.start(session, Greet())
+        with Session(engine) as session, session.begin():
+            assert session.get(Order, 1) is None
+            client.start(session, Greet())  # from here on, the transaction has begun
+            with session.begin_nested():
+                client.start(session, Greet())
+        assert len(client.list_chains().items) == 2
+    engine.dispose()

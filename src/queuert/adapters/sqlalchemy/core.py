@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import URL, Connection, Engine, NestedTransaction
 from sqlalchemy.engine import TwoPhaseTransaction
@@ -53,6 +53,8 @@ class Core:
         self._own: WeakKeyDictionary[Handle, Root] = WeakKeyDictionary()
         """The transactions that we have begun."""
         self._works: WeakKeyDictionary[Root, tuple[AfterCommitWork, Restore]] = WeakKeyDictionary()
+        self._begun: WeakSet[Root] = WeakSet()
+        """The callers' transactions of which we know that the driver has begun them."""
         self._busy: set[int] = set()
         self._reads_committed: bool | None = None
 
@@ -98,6 +100,8 @@ class Core:
             self._check_database(connection)
         if isinstance(connection.get_transaction(), TwoPhaseTransaction):
             raise TransactionMisused("this transaction commits in two phases, and jobs cannot take part in that")
+        if not is_own:
+            self._check_begun(root_of(handle), connection)
         waiting = self._works.get(root_of(handle))  # type: ignore[arg-type]
         if waiting is not None:
             watch(connection).add(*waiting)
@@ -113,6 +117,14 @@ class Core:
                 raise
             # For the transaction's owner, who knows such errors as SQLAlchemy's.
             raise OperationalError(getattr(command, "text", None), None, error) from error
+
+    def _check_begun(self, root: Root | None, connection: Connection) -> None:
+        """A savepoint must be inside of a transaction, or its release is a commit."""
+        if connection.in_nested_transaction():
+            if root not in self._begun:
+                self._driver.check_nested(connection.connection)
+        elif root is not None:
+            self._begun.add(root)
 
     def _check_database(self, connection: Connection) -> None:
         """The caller's engine may be another one, to the same database."""
@@ -219,6 +231,9 @@ class Core:
         with self.in_our_words(inside=True):
             if not is_own:
                 self._driver.begin_joined(_pooled(handle))
+                root = root_of(handle)
+                if root is not None:
+                    self._begun.add(root)
             return handle.begin_nested()
 
     def release(self, handle: Handle, nested: Nested) -> None:

@@ -31,6 +31,10 @@ class Driver(Protocol):
         """The caller's transaction is about to get a savepoint: see to it that the driver has begun it."""
         ...
 
+    def check_nested(self, pooled: Pooled) -> None:
+        """The caller is in a savepoint: `TransactionMisused` if that may be no part of a transaction."""
+        ...
+
     def is_lost(self, pooled: Pooled) -> bool:
         """Whether the connection is gone, which SQLAlchemy does not see in statements that pass it by."""
         ...

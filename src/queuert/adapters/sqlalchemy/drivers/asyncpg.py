@@ -52,6 +52,9 @@ class AsyncpgDriver:
     def begin_joined(self, pooled: Pooled) -> None:
         """SAVEPOINT is a statement, and begins the transaction."""
 
+    def check_nested(self, pooled: Pooled) -> None:
+        """PostgreSQL has no savepoints outside of transactions."""
+
     def is_lost(self, pooled: Pooled) -> bool:
         connection: Any = pooled.driver_connection
         return is_closed(connection)

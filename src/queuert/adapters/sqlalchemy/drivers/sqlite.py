@@ -31,6 +31,12 @@ _AUTOCOMMIT = (
     "back: leave out isolation_level='AUTOCOMMIT', or begin with BEGIN IMMEDIATE"
 )
 
+_SAVEPOINT = (
+    "this savepoint may be the whole transaction: Python's sqlite3 does not begin one before it, and then its release "
+    "is a commit. Let SQLAlchemy begin, with isolation_level = None and BEGIN IMMEDIATE in the engine's 'begin' event, "
+    "as docs/sqlalchemy.md shows"
+)
+
 
 class SqliteDriver:
     options: Mapping[str, Any] = {}
@@ -61,6 +67,14 @@ class SqliteDriver:
                 self._begin_joined(connection)
 
         _on_driver(pooled, begin)
+
+    def check_nested(self, pooled: Pooled) -> None:
+        def check(connection: sqlite3.Connection) -> None:
+            # Only where somebody says BEGIN himself, or always is in a transaction (from Python 3.12), is it sure.
+            if connection.isolation_level is not None and getattr(connection, "autocommit", None) is not False:
+                raise TransactionMisused(_SAVEPOINT)
+
+        _on_driver(pooled, check)
 
     def is_lost(self, pooled: Pooled) -> bool:  # noqa: ARG002
         return False
