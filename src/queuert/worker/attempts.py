@@ -30,6 +30,7 @@ from queuert.worker.held import Held
 from queuert.worker.options import WorkerOptions
 from queuert.worker.outcome import LEFT_OPEN, Outcome, Raised, Returned, SettledInThread
 from queuert.worker.phases import AttemptTransaction
+from queuert.worker.prefetch import Prefetch
 from queuert.worker.settling import Item, Settler
 from queuert.worker.verdict import Verdicts
 
@@ -54,8 +55,12 @@ class Attempts:
         self.busy_slots = 0
         self.ended = 0
         """How many handlers have ended, ever."""
-        self.refill_at = 0
-        """With no more than this waiting for a slot, there is room for another claim."""
+        self.prefetch = Prefetch(
+            options.concurrency,
+            # Where there are limits, what is claimed ahead would use up room in which others could run theirs.
+            0 if options.policy.limited else options.prefetch,
+            time.monotonic(),
+        )
         self.all_ended = asyncio.Event()
         """No handler is running."""
         self.all_ended.set()
@@ -165,7 +170,7 @@ class Attempts:
             self._conclude(held, outcome)
         else:
             self._spawn(self._conclude_in_transaction(held, outcome, transaction))
-        if self._agenda.wants_claim and len(self._waiting) <= self.refill_at:
+        if self._agenda.wants_claim and len(self._waiting) <= self.prefetch.refill_at:
             self._agenda.event.set()
 
     async def _conclude_in_transaction(

@@ -20,7 +20,7 @@ from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.leases import LeaseKeeper
 from queuert.worker.observed import attempts_of
 from queuert.worker.options import WorkerOptions
-from queuert.worker.prefetch import STALE, Prefetch
+from queuert.worker.prefetch import STALE
 from queuert.worker.wake import Wake
 from queuert.worker.watchdog import Watchdog
 
@@ -46,12 +46,7 @@ class WorkerRun(Generic[Conn]):
         self._attempts = attempts_of(worker_id, client, options, self._agenda)
         self._observer = client.engine.observers or Observer()
         """Told of the worker's own life; of its jobs' only if somebody listens (see `observed`)."""
-        self._prefetch = Prefetch(
-            options.concurrency,
-            # Where there are limits, what is claimed ahead would use up room in which others could run theirs.
-            0 if self._policy.limited else options.prefetch,
-            time.monotonic(),
-        )
+        self._prefetch = self._attempts.prefetch
         self._poll_at = 0.0
         self._reap_at = 0.0
         self._recovery = Recovery(options.recovery_backoff)
@@ -248,7 +243,6 @@ class WorkerRun(Generic[Conn]):
     async def _fill(self) -> None:
         claimed_at = time.monotonic()
         self._prefetch.observe(self._attempts.ended, claimed_at)
-        self._attempts.refill_at = self._prefetch.refill_at
         request = self._request()
         if request is None:
             return

@@ -104,7 +104,6 @@ class Installation(msgspec.Struct, frozen=True):
             "is_first": FIRST.format("j"),
             "job_columns": rows.columns(),
             "job_types": rows.column_types(),
-            "no_columns": rows.no_columns(),
             "chain_types": f"{rows.column_types('first_')}, {rows.column_types('current_')}",
             "no_chain_columns": f"{rows.no_columns()}, {rows.no_columns()}",
             "first_columns": first,
