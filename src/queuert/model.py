@@ -1,7 +1,8 @@
 """The records that travel between the storage port and everything above it.
 
 They are untyped on purpose: inputs and outputs are JSON bytes here, and become the user's own types in `jobs`.
-Times are aware datetimes in UTC. `msgspec.Struct` because these are made once per job on the hot path.
+Times are aware datetimes in UTC. `msgspec.Struct` because these are made once per job on the hot path;
+`gc=False` where they are many: they hold plain values and cannot be part of a cycle.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def aware(moment: datetime, what: str) -> datetime:
         raise InvalidArgument(f"{what} must lie between the years 1 and 9999 in UTC, got {moment!r}") from None
 
 
-class When(msgspec.Struct, frozen=True):
+class When(msgspec.Struct, gc=False, frozen=True):
     """A moment, absolute (`at`) or counted from the database's own clock (`after`, seconds). Never both."""
 
     at: datetime | None = None
@@ -101,7 +102,7 @@ def _are_strings(values: object) -> bool:
     return isinstance(values, Iterable) and all(isinstance(each, str) for each in cast("Iterable[object]", values))
 
 
-class BlockerRef(msgspec.Struct, frozen=True):
+class BlockerRef(msgspec.Struct, gc=False, frozen=True):
     """A chain that a new job must wait for, and the type that chain must have."""
 
     chain_id: str
@@ -109,7 +110,7 @@ class BlockerRef(msgspec.Struct, frozen=True):
     trace_context: str | None = None
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """A job to be stored. The first of a chain has `id == chain_id` and `chain_index == 0`."""
 
     id: str
@@ -127,7 +128,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     chain_trace_context: str | None = None
 
 
-class JobRow(msgspec.Struct, frozen=True, kw_only=True):
+class JobRow(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """A job as it is stored. `token` fences the claim that is under way: it never repeats."""
 
     id: str
@@ -157,14 +158,14 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     chain_trace_context: str | None
 
 
-class ChainRow(msgspec.Struct, frozen=True):
+class ChainRow(msgspec.Struct, gc=False, frozen=True):
     """A chain: its first job, and the one it has come to (the same, while it has one job)."""
 
     first: JobRow
     current: JobRow
 
 
-class Created(msgspec.Struct, frozen=True):
+class Created(msgspec.Struct, gc=False, frozen=True):
     """What became of a `NewJob`. `ready`: it can be claimed now. `existing`: the chain that held its key."""
 
     job_id: str
@@ -201,7 +202,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     cluster_cap: int | None = None
 
 
-class BlockerRow(msgspec.Struct, frozen=True):
+class BlockerRow(msgspec.Struct, gc=False, frozen=True):
     """A chain that a job waits (or waited) for, with the output it has if it is completed."""
 
     chain_id: str
@@ -211,7 +212,7 @@ class BlockerRow(msgspec.Struct, frozen=True):
     trace_context: str | None = None
 
 
-class Claimed(msgspec.Struct, frozen=True):
+class Claimed(msgspec.Struct, gc=False, frozen=True):
     """A job that is now running for this worker. `expired`: its deadline had passed by the database's clock."""
 
     job: JobRow
@@ -231,7 +232,7 @@ class ClaimResult(msgspec.Struct, frozen=True):
     next_in: float | None = None
 
 
-class Lease(msgspec.Struct, frozen=True):
+class Lease(msgspec.Struct, gc=False, frozen=True):
     """A claim to be renewed for `duration` seconds from now."""
 
     job_id: str
@@ -239,7 +240,7 @@ class Lease(msgspec.Struct, frozen=True):
     duration: float
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True):
+class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """How a job goes on.
 
     `status` "completed" takes an `output` or a `continuation`; "failed" and "expired" take an `error`; "cancelled"
@@ -259,7 +260,7 @@ class Settlement(msgspec.Struct, frozen=True, kw_only=True):
     worker: str | None = None
 
 
-class Unblocked(msgspec.Struct, frozen=True):
+class Unblocked(msgspec.Struct, gc=False, frozen=True):
     """A job whose last blocker has just completed. `ready`: it can be claimed now."""
 
     job_id: str

@@ -228,6 +228,7 @@ async def test_a_stop_waits_for_the_settlement(setting: Setting) -> None:
 
 async def test_unsettled_results_are_bounded(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "STALE", 3600.0)  # what is given back waits to be settled, too, and would count
+    monkeypatch.setattr(run, "MAX_UNSETTLED", 1000)
     handlers, ran = simple()
     points = Points(records=False)
     async with watched(setting.connect([Step]), points) as client:

@@ -29,7 +29,8 @@ logger = logging.getLogger("queuert.worker")
 T = TypeVar("T")
 Conn = TypeVar("Conn")
 
-MAX_UNSETTLED = 1000
+MAX_UNSETTLED = 4000
+"""Results that wait to be settled: a few groups. With less, claims find room for a handful, and cost as if for many."""
 CLEAN_UP = (1.0, 5.0)
 """Seconds, at least and at most, for cancelled handlers to come to their end when the worker stops."""
 _LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the job stopped renewing its lease")
