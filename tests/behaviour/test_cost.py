@@ -144,7 +144,7 @@ async def growth(setting: Setting, batches: int) -> int:
 
 async def test_memory_does_not_grow(setting: Setting) -> None:
     """Twenty bytes kept for each job would be too many; small caches may fill."""
-    assert await growth(setting, 5) < 20 * 5000
+    assert await growth(setting, 10) < 20 * 10_000
 
 
 @pytest.mark.soak
