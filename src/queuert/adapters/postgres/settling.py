@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from queuert.adapters.postgres.command import SEPARATOR
 from queuert.adapters.postgres.creating import deadline_after, edges_of
 from queuert.adapters.postgres.rows import Row, chain_of, job_of, raise_problem
 from queuert.adapters.postgres.store import Store
 from queuert.errors import InvalidArgument
-from queuert.model import Created, Deleted, JobRow, Settled, Settlement, Unblocked
+from queuert.model import NOW, Created, Deleted, JobRow, NewJob, Settled, Settlement, Unblocked
 from queuert.ports.program import Program, atomically
 
 
@@ -21,39 +22,89 @@ def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
         raise InvalidArgument("only a claimed job can be put back: settle it with its token")
     if len({item.job_id for item in settlements}) != len(settlements):
         return (yield from atomically(_settle_in_turn(store, settlements)))
-    if all(_ends_chain(item) and item.worker == settlements[0].worker for item in settlements):
-        return (yield from _complete(store, settlements))
+    worker = settlements[0].worker
+    if all(item.worker == worker and _is_plain(item) for item in settlements):
+        settled = yield from _complete(store, settlements)
+        if settled is not None:
+            return settled
     return (yield from _settle(store, settlements))
 
 
-def _ends_chain(item: Settlement) -> bool:
-    """Whether a claim has come to an output, and nothing else is to be stored."""
+def _is_plain(item: Settlement) -> bool:
+    """Whether a claim has come to an output, or to a next job that is due now and waits for nothing."""
+    if item.status != "completed" or item.token is None or item.error is not None:
+        return False
+    job = item.continuation
+    if job is None:
+        return item.output is not None
     return (
-        item.status == "completed"
-        and item.token is not None
-        and item.output is not None
-        and item.continuation is None
-        and item.error is None
+        item.output is None and job.schedule is NOW and job.deadline is None and not job.blockers and job.dedup is None
     )
 
 
-def _complete(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
+def _complete(store: Store, settlements: Sequence[Settlement]) -> Program[Settled | None]:
+    """None: nothing is written, and it is for the general function to say what is wrong, if anything is."""
     order = sorted(range(len(settlements)), key=lambda place: settlements[place].job_id)
+    items = [settlements[place] for place in order]
+    following = _next_jobs([item.continuation for item in items])
+    if following is None:
+        return None
     rows: list[Row] = yield store(
         "settle.complete",
-        ids=",".join([settlements[place].job_id for place in order]),
-        tokens=",".join([str(settlements[place].token) for place in order]),
-        outputs=SEPARATOR.join([(settlements[place].output or b"").decode() for place in order]),
+        ids=",".join([item.job_id for item in items]),
+        tokens=",".join([str(item.token) for item in items]),
+        texts=SEPARATOR.join([_text(item).decode() for item in items]),
         worker=settlements[0].worker,
+        **following,
     )
     held = [True] * len(settlements)
     unblocked: list[Unblocked] = []
     for kind, place, job_id, type_name, ready in rows:
         if kind == "lost":
             held[order[place - 1]] = False
+        elif kind == "exists":
+            return None
         else:
             unblocked.append(Unblocked(job_id, type_name, ready))
-    return Settled(held, [None] * len(settlements), unblocked)
+    created = [
+        Created(job.id, job.chain_id, "pending", ready=True)
+        if (job := item.continuation) is not None and held[place]
+        else None
+        for place, item in enumerate(settlements)
+    ]
+    return Settled(held, created, unblocked)
+
+
+def _text(item: Settlement) -> bytes:
+    return (item.output or b"") if item.continuation is None else item.continuation.input
+
+
+def _next_jobs(jobs: Sequence[NewJob | None]) -> dict[str, Any] | None:
+    """The continuations as parameters, aligned with the jobs before them; None if they cannot be written that way."""
+    following = [job for job in jobs if job is not None]
+    if not following:
+        return _NO_NEXT_JOBS
+    types = SEPARATOR.join(["" if job is None else job.type_name for job in jobs])
+    if types.count(SEPARATOR) >= len(jobs) or len({job.id for job in following}) < len(following):
+        return None
+    traced = any(job.trace_context is not None or job.chain_trace_context is not None for job in following)
+    return {
+        "next_ids": ",".join(["" if job is None else job.id for job in jobs]),
+        "next_types": types,
+        "next_priorities": ",".join(["0" if job is None else str(job.priority) for job in jobs]),
+        # No driver sends many of these cheaply, and few installations have them.
+        "next_traces": [job and job.trace_context for job in jobs] if traced else [],
+        "next_chain_traces": [job and job.chain_trace_context for job in jobs] if traced else [],
+    }
+
+
+_NO_NEXT_JOBS: dict[str, Any] = {
+    "next_ids": "",
+    "next_types": "",
+    "next_priorities": "",
+    "next_traces": [],
+    "next_chain_traces": [],
+}
 
 
 def _settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:

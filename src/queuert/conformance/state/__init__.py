@@ -32,6 +32,7 @@ from queuert.conformance.state import (
     renew,
     settle,
     settle_continue,
+    settle_groups,
     stats,
     transactions,
     trigger_retry,
@@ -44,8 +45,8 @@ from queuert.conformance.state.store import STATE, open_store
 
 _ = (
     values, create, read, blockers, unblock, unblock_chains, dedup, dedup_writes, claim, claim_order,
-    claim_caps, claim_next, settle, settle_continue, put_back, fencing, renew, reap, next_available,
-    trigger_retry, delete, delete_cascade, listing, listing_chains, stats, transactions, isolation,
+    claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap,
+    next_available, trigger_retry, delete, delete_cascade, listing, listing_chains, stats, transactions, isolation,
     concurrency, concurrency_blockers, migrations,
 )  # fmt: skip
 

@@ -1,44 +1,95 @@
 -- complete, settle.
 
--- What almost every settlement is, made cheap: claims of one worker that end their chains. Answers with rows of kind 'lost' (the
--- positions of claims that are over) and 'unblocked'. The ids come in ascending order: so are running rows locked, then jobs.
-CREATE FUNCTION {complete}(p_ids uuid[], p_tokens bigint[], p_outputs text[], p_worker text)
-RETURNS TABLE (kind text, place integer, id text, type_name text, ready boolean) LANGUAGE plpgsql {steady} AS $body$
+-- What almost every settlement is, made cheap: claims of one worker that end their chains, or go on with a job that is due now and waits
+-- for nothing. `p_texts` holds the outputs, and where there is a next job, its input. Answers with rows of kind 'lost' (the
+-- positions of claims that are over) and 'unblocked'; or with one of kind 'exists', and then nothing is written: one of the next ids is stored
+-- already. The ids come in ascending order: so are running rows locked, then jobs. No next id comes twice.
+CREATE FUNCTION {complete}(
+    p_ids uuid[], p_tokens bigint[], p_texts text[], p_worker text,
+    p_next uuid[], p_next_types text[], p_next_priorities integer[], p_next_traces text[], p_next_chain_traces text[]
+) RETURNS TABLE (kind text, place integer, id text, type_name text, ready boolean) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
     v_places integer[];
     v_ids uuid[];
     v_started timestamptz[];
-    v_outputs text[];
+    v_texts text[] := p_texts;
+    v_next uuid[] := p_next;
+    v_types text[] := p_next_types;
+    v_priorities integer[] := p_next_priorities;
+    v_traces text[] := p_next_traces;
+    v_chain_traces text[] := p_next_chain_traces;
     v_completed uuid[];
 BEGIN
     -- Row by row in the order of the ids, whatever plan is made: each is looked up, and locked, in a subquery of its own.
-    SELECT array_agg(asked.n::integer), array_agg(r.job_id), array_agg(r.started_at), array_agg(asked.output)
-    INTO v_places, v_ids, v_started, v_outputs
-    FROM unnest(p_ids, p_tokens, p_outputs) WITH ORDINALITY AS asked (id, token, output, n)
+    SELECT array_agg(asked.n::integer), array_agg(r.job_id), array_agg(r.started_at) INTO v_places, v_ids, v_started
+    FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS asked (id, token, n)
     CROSS JOIN LATERAL (
         SELECT e.job_id, e.started_at FROM {running} AS e WHERE e.job_id = asked.id AND e.token = asked.token FOR UPDATE
     ) AS r;
     IF v_ids IS NULL OR cardinality(v_ids) < cardinality(p_ids) THEN
         RETURN QUERY SELECT 'lost', n, NULL, NULL, NULL::boolean FROM generate_series(1, cardinality(p_ids)) AS n
         WHERE n <> ALL (coalesce(v_places, '{}'));
+        IF v_ids IS NULL THEN
+            RETURN;
+        END IF;
+        SELECT array_agg(p_texts[n]), array_agg(p_next[n]), array_agg(p_next_types[n]), array_agg(p_next_priorities[n]),
+            array_agg(p_next_traces[n]), array_agg(p_next_chain_traces[n])
+        INTO v_texts, v_next, v_types, v_priorities, v_traces, v_chain_traces FROM unnest(v_places) AS n;
     END IF;
-    DELETE FROM {running} WHERE job_id = ANY (v_ids);
-    v_now := {clock};
-    WITH ended AS (
-        UPDATE {job} AS j SET
-            status = 'completed',
-            output = x.output::json,
-            completed_at = v_now,
-            completed_by = p_worker,
-            attempt = j.attempt + 1,
-            last_attempt_at = x.started_at
-        FROM unnest(v_ids, v_started, v_outputs) AS x (id, started_at, output)
-        WHERE j.id = x.id
-        RETURNING j.chain_id, j.dependents
-    )
-    SELECT array_agg(ended.chain_id) INTO v_completed FROM ended WHERE ended.dependents > 0;
+    IF cardinality(p_next) = 0 THEN
+        DELETE FROM {running} WHERE job_id = ANY (v_ids);
+        v_now := {clock};
+        WITH ended AS (
+            UPDATE {job} AS j SET
+                status = 'completed',
+                output = x.output::json,
+                completed_at = v_now,
+                completed_by = p_worker,
+                attempt = j.attempt + 1,
+                last_attempt_at = x.started_at
+            FROM unnest(v_ids, v_started, v_texts) AS x (id, started_at, output)
+            WHERE j.id = x.id
+            RETURNING j.chain_id, j.dependents
+        )
+        SELECT array_agg(ended.chain_id) INTO v_completed FROM ended WHERE ended.dependents > 0;
+    ELSE
+        PERFORM FROM {job} WHERE id = ANY (v_next) LIMIT 1;
+        IF FOUND THEN
+            RETURN QUERY SELECT 'exists', NULL::integer, NULL, NULL, NULL::boolean;
+            RETURN;
+        END IF;
+        DELETE FROM {running} WHERE job_id = ANY (v_ids);
+        v_now := {clock};
+        -- A next job inherits the dependents of the job before it.
+        WITH ended AS (
+            UPDATE {job} AS j SET
+                status = 'completed',
+                output = CASE WHEN x.next IS NULL THEN x.text::json END,
+                continued_to = x.next,
+                completed_at = v_now,
+                completed_by = p_worker,
+                attempt = j.attempt + 1,
+                last_attempt_at = x.started_at
+            FROM unnest(v_ids, v_started, v_texts, v_next, v_types, v_priorities, v_traces, v_chain_traces)
+                AS x (id, started_at, text, next, next_type, next_priority, next_trace, next_chain_trace)
+            WHERE j.id = x.id
+            RETURNING j.chain_id, j.chain_type, j.chain_index, j.dependents, x.*
+        ), stored AS (
+            INSERT INTO {job} (
+                id, type_name, chain_id, chain_type, chain_index, input, status, priority, created_at, scheduled_at, dependents,
+                trace_context, chain_trace_context
+            )
+            SELECT e.next, e.next_type, e.chain_id, e.chain_type, e.chain_index + 1, e.text::json, 'pending', e.next_priority, v_now, v_now,
+                e.dependents, e.next_trace, e.next_chain_trace
+            FROM ended AS e WHERE e.next IS NOT NULL
+        )
+        SELECT array_agg(ended.chain_id) INTO v_completed FROM ended WHERE ended.next IS NULL AND ended.dependents > 0;
+        INSERT INTO {ready} (type_name, priority, scheduled_at, id)
+        SELECT n.type_name, n.priority, v_now, n.id FROM unnest(v_next, v_types, v_priorities) AS n (id, type_name, priority)
+        WHERE n.id IS NOT NULL;
+    END IF;
     IF v_completed IS NOT NULL THEN
         RETURN QUERY SELECT 'unblocked', NULL::integer, u.job_id::text, u.type_name, u.ready FROM {unblock}(v_completed, v_now) AS u;
     END IF;

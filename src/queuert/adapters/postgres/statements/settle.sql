@@ -4,7 +4,9 @@
 -- write: complete
 SELECT kind, place, id, type_name, ready FROM {complete}(
     string_to_array(:ids::text, ',')::uuid[], string_to_array(:tokens::text, ',')::bigint[],
-    string_to_array(:outputs::text, E'\x1e'), :worker::text
+    string_to_array(:texts::text, E'\x1e'), :worker::text,
+    string_to_array(:next_ids::text, ',', '')::uuid[], string_to_array(:next_types::text, E'\x1e'),
+    string_to_array(:next_priorities::text, ',')::integer[], :next_traces::text[], :next_chain_traces::text[]
 );
 
 -- write: settle
