@@ -111,6 +111,8 @@ DECLARE
     v_free integer[];
     v_type integer;
     v_row integer;
+    v_count integer;
+    v_in_turn boolean := false;
     v_missed boolean;
     v_taken tid[] := '{}';
     v_found uuid[] := '{}';
@@ -175,7 +177,45 @@ BEGIN
             v_mark_time[1] := v_times[v_row];
             v_mark_id[1] := v_found[v_row];
         END IF;
+    ELSIF NOT v_capped AND v_wanted <= ALL (p_limits) THEN
+        -- Several types, and none has a limit that could matter: the first candidates of all, if nobody holds one of them.
+        SELECT array_agg(c.place), array_agg(c.id), array_agg(c.kind), array_agg(c.priority), array_agg(c.scheduled_at)
+        INTO v_places, v_ids, v_kinds, v_priorities, v_times
+        FROM (
+            SELECT r.place, r.id, t.n::integer AS kind, r.priority, r.scheduled_at
+            FROM unnest(p_types, p_queues, v_mark_priority, v_mark_time, v_mark_id) WITH ORDINALITY
+                AS t (name, queue, mark_priority, mark_time, mark_id, n)
+            CROSS JOIN LATERAL (
+                SELECT e.ctid AS place, e.priority, e.scheduled_at, e.id FROM {ready} AS e
+                WHERE e.type_name = t.name
+                    AND (e.priority, e.scheduled_at, e.id) > (t.mark_priority, t.mark_time, t.mark_id)
+                ORDER BY e.priority, e.scheduled_at, e.id LIMIT v_wanted
+            ) AS r
+            ORDER BY p_queue_priorities[t.queue], r.priority, r.scheduled_at, r.id
+            LIMIT v_wanted
+        ) AS c;
+        IF v_ids IS NOT NULL THEN
+            SELECT array_agg(locked.id ORDER BY locked.id) IS DISTINCT FROM (SELECT array_agg(c.id ORDER BY c.id) FROM unnest(v_ids) AS c (id))
+            INTO v_in_turn
+            FROM (SELECT r.id FROM {ready} AS r WHERE r.ctid = ANY (v_places) FOR UPDATE SKIP LOCKED) AS locked;
+            IF NOT v_in_turn THEN
+                v_taken := v_places;
+                v_found := v_ids;
+                v_types := v_kinds;
+                FOR v_type, v_row, v_count IN
+                    SELECT k.kind, max(k.n), count(*) FROM unnest(v_kinds) WITH ORDINALITY AS k (kind, n) GROUP BY k.kind
+                LOOP
+                    v_left[v_type] := v_left[v_type] - v_count;
+                    v_mark_priority[v_type] := v_priorities[v_row];
+                    v_mark_time[v_type] := v_times[v_row];
+                    v_mark_id[v_type] := v_ids[v_row];
+                END LOOP;
+            END IF;
+        END IF;
     ELSE
+        v_in_turn := true;
+    END IF;
+    IF v_in_turn THEN
         -- The next candidates in their order, unlocked; then those of them that nobody holds, locked. Holding many more rows than are taken
         -- would leave other workers with nothing to claim. If some were held, go on behind them: they are not looked at again, however
         -- many there are, so that a transaction that holds thousands of jobs makes nobody else slow.
