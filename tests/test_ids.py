@@ -50,7 +50,7 @@ def test_ids_rise_when_the_clock_is_set_back() -> None:
 def test_ids_rise_over_the_end_of_the_random_part() -> None:
     make = UuidV7(Clock(1_900_000_000_000))
     first = make()
-    make._last_random = (1 << 74) - 1
+    make._high, make._low = (1 << 26) - 1, (1 << 48) - 1
     following = [make() for _ in range(5)]
     assert [first, *following] == sorted({first, *following})
     assert uuid.UUID(following[-1]).int >> 80 == 1_900_000_000_001

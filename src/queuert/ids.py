@@ -13,8 +13,10 @@ from queuert.errors import InvalidJobId
 GenerateId = Callable[[], str]
 ValidateId = Callable[[str], None]
 
-_RANDOM_BITS = 74
-_RANDOM_MASK = (1 << _RANDOM_BITS) - 1
+_LOW_BITS = 48
+_LOW_MASK = (1 << _LOW_BITS) - 1
+_HIGH_MASK = (1 << 26) - 1
+"""Of 74 random bits, 26 stand above the last group of digits."""
 
 
 class UuidV7:
@@ -23,25 +25,34 @@ class UuidV7:
     def __init__(self, clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._clock_ms = clock_ms
         self._lock = threading.Lock()
-        self._last_ms = 0
-        self._last_random = 0
+        self._ms = 0
+        self._high = 0
+        self._low = 0
+        self._prefix = ""
+        """All but the last group of digits: it stays the same for many ids."""
 
     def __call__(self) -> str:
         with self._lock:
             now = self._clock_ms()
-            if now > self._last_ms:
+            if now > self._ms:
+                random = int.from_bytes(os.urandom(10), "big")
                 # Half of the range is left above the start, so that stepping up practically never runs out.
-                self._last_ms = now
-                self._last_random = int.from_bytes(os.urandom(10), "big") & (_RANDOM_MASK >> 1)
+                self._move(now, random >> _LOW_BITS & _HIGH_MASK >> 1)
+                self._low = random & _LOW_MASK
             else:
                 # Random steps keep ids unguessable enough that two processes do not collide.
-                self._last_random += 1 + int.from_bytes(os.urandom(4), "big")
-                if self._last_random > _RANDOM_MASK:
-                    self._last_ms += 1
-                    self._last_random &= _RANDOM_MASK >> 1
-            ms, random = self._last_ms, self._last_random
-        text = f"{ms:012x}7{random >> 62:03x}{0x8 | (random >> 60) & 0x3:x}{random & ((1 << 60) - 1):015x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+                self._low += 1 + int.from_bytes(os.urandom(4), "big")
+                if self._low > _LOW_MASK:
+                    self._low &= _LOW_MASK
+                    if self._high < _HIGH_MASK:
+                        self._move(self._ms, self._high + 1)
+                    else:
+                        self._move(self._ms + 1, 0)
+            return f"{self._prefix}{self._low:012x}"
+
+    def _move(self, ms: int, high: int) -> None:
+        self._ms, self._high = ms, high
+        self._prefix = f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{high >> 14:03x}-{0x8000 | high & 0x3FFF:04x}-"
 
 
 generate_uuid7: GenerateId = UuidV7()

@@ -68,8 +68,10 @@ class TypeCodec(Generic[T]):
             return b"null"
         try:
             if isinstance(value, self._expected):
-                _check_texts(value, self._texts)
-                _check_numbers(value, self._numbers)
+                if self._texts:
+                    _check_texts(value, self._texts)
+                if self._numbers:
+                    _check_numbers(value, self._numbers)
             else:
                 _check_numbers(value, ("",))
             data = self._encoder.encode(value)

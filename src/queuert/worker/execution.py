@@ -15,6 +15,7 @@ from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.current import current_job
 from queuert.errors import OwnershipLost, TransactionMisused
+from queuert.jobs.job import Job
 from queuert.operations.settle import completion, settle
 from queuert.ports.provider import run
 from queuert.worker.attempt import Attempt, BaseAttempt, SyncAttempt
@@ -169,10 +170,13 @@ class _BadResult(Exception):
 
 def refuse_awaitable(value: Any) -> Any:
     """A handler that returns a coroutine has forgotten an await; storing it would hide that."""
-    if value is None:  # inspect takes its time, and this is what most handlers return
-        return None
-    if inspect.isawaitable(value):
+    if _is_awaitable(value):
         if inspect.iscoroutine(value):
             value.close()
         raise TypeError(f"the handler returned {type(value).__name__} instead of a result: is an `await` missing?")
     return value
+
+
+def _is_awaitable(value: object) -> bool:
+    # inspect takes its time, and None or a job is what most handlers return.
+    return value is not None and not isinstance(value, Job) and inspect.isawaitable(value)
