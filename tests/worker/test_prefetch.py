@@ -10,6 +10,7 @@ from queuert.worker.prefetch import HOLD, Prefetch
 def after(slots: int, most: int, *turns: tuple[int, float]) -> Prefetch:
     """One that has seen so many handlers end in so many seconds, turn after turn."""
     prefetch = Prefetch(slots, most, 100.0)
+    prefetch.busy(100.0)
     now, ended = 100.0, 0
     for number, seconds in turns:
         now, ended = now + seconds, ended + number
@@ -62,3 +63,31 @@ def test_after_a_stall_two_good_moments_are_needed() -> None:
 
 def test_a_moment_is_too_short_to_tell() -> None:
     assert after(10, 1000, (500, 0.1), (500, 0.1), (0, 0.0001)).ahead == 500
+
+
+def test_the_moment_that_a_claim_takes_does_not_count() -> None:
+    prefetch = after(10, 1000, (500, 0.1), (500, 0.1))
+    prefetch.idle(100.2)
+    prefetch.observe(1000, 100.25)
+    assert prefetch.ahead == 500, "nothing ran, so nothing was seen"
+    prefetch.busy(100.28)
+    prefetch.observe(1100, 100.3)
+    assert prefetch.ahead == pytest.approx(500, abs=1), "a hundred in 0.02 s"
+
+
+def test_a_moment_that_is_not_over_does_not_count_either() -> None:
+    prefetch = after(10, 1000, (500, 0.1))
+    prefetch.idle(100.18)
+    prefetch.observe(900, 100.2)
+    assert prefetch.ahead == pytest.approx(500, abs=1)
+    prefetch.busy(100.22)
+    prefetch.observe(1000, 100.24)
+    assert prefetch.ahead == pytest.approx(500, abs=1)
+
+
+def test_a_time_with_nothing_to_do_counts() -> None:
+    prefetch = after(10, 1000, (500, 0.1), (500, 0.1))
+    prefetch.idle(100.2)
+    prefetch.busy(160.2)
+    prefetch.observe(1010, 160.21)
+    assert prefetch.ahead == 0

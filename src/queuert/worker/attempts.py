@@ -110,8 +110,10 @@ class Attempts:
 
     def _start(self, held: Held) -> None:
         plan = held.plan
+        if not self.busy_slots:
+            self.all_ended.clear()
+            self.prefetch.busy(time.monotonic())
         self.busy_slots += 1
-        self.all_ended.clear()
         held.running = True
         task = self._loop.create_task(self._execution.run(held))
         held.task = task
@@ -148,6 +150,7 @@ class Attempts:
             held.timer.cancel()
         if not self.busy_slots:
             self.all_ended.set()
+            self.prefetch.idle(time.monotonic())
         if self._closed:
             logger.warning("job %s (%s) ended after its worker had stopped: what it returned is dropped, and it runs "
                            "again once its lease has ended", held.row.id, held.row.type_name,

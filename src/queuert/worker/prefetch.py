@@ -20,18 +20,37 @@ class Prefetch:
         self._since = now
         self._ended = 0
         self._rate = 0.0
+        self._idle_since: float | None = now
         self.ahead = 0
         """So many may be held that have no slot yet."""
+
+    def idle(self, now: float) -> None:
+        """No handler is running any more."""
+        self._idle_since = now
+
+    def busy(self, now: float) -> None:
+        """A handler is running again. The moment that a claim or a settlement took says nothing about handlers."""
+        if self._idle_since is not None:
+            self._since += self._moment(self._idle_since, now)
+            self._idle_since = None
+
+    def _moment(self, since: float, now: float) -> float:
+        """The time that has passed, unless it was longer than a moment: then there was nothing to do."""
+        return now - since if now - since <= HOLD else 0.0
 
     def observe(self, ended: int, now: float) -> None:
         """`ended`: how many handlers have ended so far. The slower of the last two measurements counts."""
         elapsed = now - self._since
+        if self._idle_since is not None:
+            elapsed -= self._moment(self._idle_since, now)
         if not self._most or elapsed < _LONG_ENOUGH:
             return
         rate = (ended - self._ended) / elapsed
         within_hold = int(min(rate, self._rate) * HOLD)
         self.ahead = min(within_hold, self._most) if within_hold >= self._slots else 0
         self._since, self._ended, self._rate = now, ended, rate
+        if self._idle_since is not None:
+            self._idle_since = now
 
     def stalled(self) -> None:
         """What was claimed ahead has waited for too long: none for now, and none after one good moment."""
