@@ -22,7 +22,7 @@ SCHEMES = ["postgresql", "postgresql+asyncpg"]
 
 AROUND = (
     "claim", "claim.done", "reap", "reap.done", "next_available_in", "next_available_in.done", "renew", "renew.done",
-    "begin", "begun", "lock_jobs", "lock_jobs.done", "savepoint", "release", "released", "settle", "settle.done",
+    "begin", "begun", "hold", "hold.done", "savepoint", "release", "released", "settle", "settle.done",
     "commit", "committed",
 )  # fmt: skip
 """Before and after everything that is said to the database."""
@@ -33,7 +33,7 @@ DURING = {
     "claim": "claim",
     "reap": "reap",
     "renew": "renew",
-    "lock_jobs": "get_jobs_locked",
+    "hold": "queuert_hold",
     "settle": "queuert_complete",
 }
 """Statements in whose middle the connection ends: the points before them, and the functions that they call."""

@@ -239,7 +239,7 @@ async def test_a_hint_while_the_database_is_away_is_left_to_the_renewal(setting:
         assert (await job(client, chain)).status == "cancelled"
 
 
-POINTS = ["begin", "begun", "lock_jobs", "lock_jobs.done", "savepoint", "body", "release", "released", "commit"]
+POINTS = ["begin", "begun", "hold", "hold.done", "savepoint", "body", "release", "released", "commit"]
 
 
 @pytest.mark.parametrize("point", [*POINTS, "settle", "settle.done", "committed"])

@@ -162,7 +162,7 @@ async def test_work_created_by_a_commit_of_unknown_outcome_is_found(setting: Set
         assert len((await client.list_chain_jobs(chain)).items) == 2
 
 
-@pytest.mark.parametrize("point", ["begin", "lock_jobs", "savepoint", "release", "settle", "commit", "committed"])
+@pytest.mark.parametrize("point", ["begin", "hold", "savepoint", "release", "settle", "commit", "committed"])
 async def test_complete_takes_effect_once_wherever_the_database_fails(setting: Setting, point: str) -> None:
     """ "committed" is the COMMIT whose answer got lost: the job is done, and is not done again."""
     handlers, points = Handlers[Any](), Points()

@@ -1,8 +1,8 @@
 """A client whose storage can be watched: each thing done to the database passes a named point.
 
 The real adapter does the work. At a point a test may count, hold whoever comes by (`Gate`), or let him fail. Points are
-the operations of the state port ("claim", "settle", …, and "settle.done" once it took effect; "lock_jobs" is the
-reading of jobs with a lock) and the steps of transactions: "begin", "begun", "savepoint", "release", "released",
+the operations of the state port ("claim", "settle", …, and "settle.done" once it took effect; "lock_chains" is
+the reading of chains with a lock) and the steps of transactions: "begin", "begun", "savepoint", "release", "released",
 "commit", "committed", "rollback".
 """
 

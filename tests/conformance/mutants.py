@@ -134,6 +134,12 @@ class RetriesAtOnce(MemoryOperations):
         return (yield from super().settle([replace(each, schedule=NOW) for each in settlements]))
 
 
+class HoldsWhateverThereIs(MemoryOperations):
+    def hold(self, job_id: str, token: int) -> Program[bool]:
+        (row,) = yield from super().get_jobs([job_id])
+        return row is not None and token > 0
+
+
 class NeverLosesALease(MemoryOperations):
     def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
         yield from super().renew(leases)

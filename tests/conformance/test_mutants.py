@@ -30,6 +30,7 @@ def assert_only_failure(report: Report, case: str) -> None:
     ("mutant", "case"),
     [
         (mutants.IgnoresTokens, "fencing.after_a_reclaim"),
+        (mutants.HoldsWhateverThereIs, "fencing.after_a_reclaim"),
         (mutants.IgnoresPriority, "claim_order.lower_priorities_first"),
         (mutants.IgnoresTypeLimits, "claim_order.the_limit_of_a_type"),
         (mutants.IgnoresQueueCaps, "claim_caps.a_queue_has_room_for_so_many"),

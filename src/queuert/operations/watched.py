@@ -8,12 +8,14 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from types import TracebackType
 from typing import Any, TypeVar
 
 from queuert.contexts import async_context, context
 from queuert.errors import NotifyUnavailable, QueuertError, SchemaTooNew, StorageError
 from queuert.operations.observers import Observers
 from queuert.ports.program import Program
+from queuert.ports.provider import Guarded, GuardedTransaction
 from queuert.ports.state import SyncStateAdapter
 
 T = TypeVar("T")
@@ -37,7 +39,8 @@ def watched(state: S, notify: N, publisher: P, observers: Observers) -> tuple[S,
     if isinstance(state, SyncStateAdapter):
         seen.provider = WatchedSyncProvider(seen.provider, state_failed)
     else:
-        seen.provider = WatchedProvider(seen.provider, state_failed)
+        guarded = isinstance(seen.provider, Guarded)
+        seen.provider = (WatchedGuardedProvider if guarded else WatchedProvider)(seen.provider, state_failed)
         if seen.sync_provider is not None:
             seen.sync_provider = WatchedSyncProvider(seen.sync_provider, state_failed)
     channel: Any = WatchedNotify(notify, notify_failed)
@@ -145,6 +148,35 @@ class WatchedProvider:
             if _is_fault(error):
                 self._report("transaction", error)
             raise
+
+
+class WatchedGuardedProvider(WatchedProvider):
+    """The same for one whose transactions guard themselves."""
+
+    def guarded_transaction(self, first: Any) -> _WatchedTransaction:
+        return _WatchedTransaction(self._inner.guarded_transaction(first), self._step)
+
+    def check_inside(self, connection: Any) -> None:
+        self._inner.check_inside(connection)
+
+
+class _WatchedTransaction:
+    def __init__(self, block: GuardedTransaction, step: Callable[[Awaitable[Any]], Awaitable[Any]]) -> None:
+        self._block = block
+        self._step = step
+
+    @property
+    def answer(self) -> Any:
+        return self._block.answer
+
+    async def __aenter__(self) -> Any:
+        return await self._step(self._block.__aenter__())
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        leaving = self._block.__aexit__(kind, error, traceback)
+        await (leaving if error is not None else self._step(leaving))
 
 
 class WatchedSyncProvider:

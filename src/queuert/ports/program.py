@@ -33,6 +33,16 @@ class Pause:
         self.seconds = seconds
 
 
+def answered(program: Program[T], answer: Any) -> T:
+    """The result of a program whose only command, which it has yielded, was carried out elsewhere."""
+    try:
+        program.send(answer)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+    raise AssertionError("the program has more than one command")
+
+
 def atomically(program: Program[T]) -> Program[T]:
     """`program`, all or nothing."""
     result: T = yield Atomic(program)

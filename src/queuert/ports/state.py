@@ -53,8 +53,8 @@ class StateOperations(Protocol):
         """
         ...
 
-    def get_jobs(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[JobRow | None]]:
-        """Read jobs; None where there is none. With `lock`, rows are locked for update in id order."""
+    def get_jobs(self, ids: Sequence[str]) -> Program[list[JobRow | None]]:
+        """Read jobs; None where there is none."""
         ...
 
     def get_chains(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[ChainRow | None]]:
@@ -73,6 +73,15 @@ class StateOperations(Protocol):
 
     def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
         """Extend claims. Returns the ids of those that are lost. Locked rows are skipped: they are owned."""
+        ...
+
+    def hold(self, job_id: str, token: int) -> Program[bool]:
+        """Keep a claim until the transaction ends; False if it is over.
+
+        Whoever would end the claim (settle, delete, take the job over) waits for the transaction; renewal and reaping
+        pass it by. One command, for which it is enough to know how many rows it is answered with: none means False.
+        So it can be sent along with BEGIN (see `Guarded`).
+        """
         ...
 
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:

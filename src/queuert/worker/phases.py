@@ -10,7 +10,6 @@ handler never awaits, so the first of the two decides.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
@@ -23,6 +22,8 @@ from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.contexts import async_context, context
 from queuert.errors import OwnershipLost, PhaseError, PrepareAfterAutoSetup, TransactionMisused
+from queuert.model import JobRow
+from queuert.ports.program import answered
 from queuert.ports.provider import Guarded, run
 from queuert.ports.tracer import Tracer
 from queuert.transaction import Transaction
@@ -176,9 +177,7 @@ class AsyncPhases(Phases, Generic[Conn]):
             self._client._nesting.enter(task)
             self._inside.add(task)
         if self.transaction is None:
-            # A transaction that user code will hold open for as long as it likes keeps its job locked from the start.
-            held_open = self.current == "prepare" and self.mode == "atomic"
-            self.transaction = AttemptTransaction(self._client, self.held, look=held_open or self.held.suspended)
+            self.transaction = AttemptTransaction(self._client, self.held)
         return await self.transaction.open()
 
     async def _roll_back(self) -> None:
@@ -201,14 +200,15 @@ def _guarded(client: Client[Any]) -> Guarded[Any] | None:
 
 
 class AttemptTransaction(Generic[Conn]):
-    """A transaction that lives in a task of its own, so that nothing that happens to the handler's task touches it."""
+    """A transaction that lives in a task of its own, so that nothing that happens to the handler's task touches it.
 
-    def __init__(self, client: Client[Conn], held: Held, *, look: bool) -> None:
-        """`look`: see first whether the job is still ours, and lock it. The settlement asks for the token in any case,
-        and an attempt that has only just begun has no reason to ask twice."""
+    It begins by holding the claim: whoever wants the job waits for us from there on, and what user code locks and
+    writes comes after the job, in every handler alike.
+    """
+
+    def __init__(self, client: Client[Conn], held: Held) -> None:
         self._client = client
         self._held = held
-        self._look = look
         self._opened: asyncio.Future[Transaction[Conn]] = asyncio.get_running_loop().create_future()
         self._verdict: asyncio.Future[Callable[[Transaction[Conn]], Awaitable[None]]] = (
             asyncio.get_running_loop().create_future()
@@ -216,7 +216,7 @@ class AttemptTransaction(Generic[Conn]):
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> Transaction[Conn]:
-        """Begin, and lock the job; `OwnershipLost` if it is no longer ours."""
+        """Begin, and hold the claim; `OwnershipLost` if it is over."""
         if self._task is None:
             self._task = asyncio.create_task(self._hold())
         return await asyncio.shield(self._opened)
@@ -239,12 +239,8 @@ class AttemptTransaction(Generic[Conn]):
             await self._task
 
     async def _hold(self) -> None:
-        guarded = _guarded(self._client)
-        begin: Any = self._client._provider.transaction if guarded is None else guarded.guarded_transaction
         try:
-            async with self._client._begin(begin) as tx:
-                if self._look or time.monotonic() >= self._held.lease_end:
-                    await self._lock_job(tx)
+            async with self._begin() as tx:
                 self._opened.set_result(tx)
                 last = await self._verdict
                 await last(tx)
@@ -256,12 +252,30 @@ class AttemptTransaction(Generic[Conn]):
             self._opened.set_exception(error)
             self._opened.exception()  # the handler may be gone: nobody has to look at it
 
-    async def _lock_job(self, tx: Transaction[Conn]) -> None:
-        program = self._client.engine.state.get_jobs([self._held.row.id], lock=True)
-        (row,) = await self._client._run((program, tx.connection))
-        reason = lost_reason(row, self._held.token)
-        if reason is not None:
-            raise OwnershipLost(self._held.row.id, reason)
+    @async_context
+    async def _begin(self) -> AsyncIterator[Transaction[Conn]]:
+        client, row = self._client, self._held.row
+        hold = client.engine.state.hold(row.id, self._held.token)
+        guarded = _guarded(client)
+        if guarded is None:
+            async with client._begin(client._provider.transaction) as tx:
+                await self._require(tx, held=await client._run((hold, tx.connection)))
+                yield tx
+        else:
+            block = guarded.guarded_transaction(next(hold))
+            async with client._begin(lambda: block) as tx:
+                await self._require(tx, held=answered(hold, block.answer))
+                yield tx
+
+    async def _require(self, tx: Transaction[Conn], *, held: bool) -> None:
+        if not held:
+            (row,) = await self._client._run((self._client.engine.state.get_jobs([self._held.row.id]), tx.connection))
+            raise lost(row, self._held)
+
+
+def lost(row: JobRow | None, held: Held) -> OwnershipLost:
+    """What a claim that is over ends its attempt with."""
+    return OwnershipLost(held.row.id, lost_reason(row, held.token) or "taken_by_another_worker")
 
 
 class _RollBack(BaseException):
@@ -362,10 +376,10 @@ class SyncPhases(Phases, Generic[Conn]):
             block = client.transaction()
             tx = block.__enter__()
             self._block, self.transaction = block, tx
-            (row,) = run(client._provider, tx.connection, client.engine.state.get_jobs([self.held.row.id], lock=True))
-            reason = lost_reason(row, self.held.token)
-            if reason is not None:
-                raise OwnershipLost(self.held.row.id, reason)
+            state, job_id = client.engine.state, self.held.row.id
+            if not run(client._provider, tx.connection, state.hold(job_id, self.held.token)):
+                (row,) = run(client._provider, tx.connection, state.get_jobs([job_id]))
+                raise lost(row, self.held)
         return self.transaction
 
     def commit(self) -> None:

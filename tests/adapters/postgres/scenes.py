@@ -155,8 +155,9 @@ class Session:
         assert found is not None
         return found.current
 
-    async def lock(self, *job_ids: str) -> list[JobRow | None]:
-        return await self.run(self._scene.operations.get_jobs(job_ids, lock=True))
+    async def lock(self, *job_ids: str) -> None:
+        """As everybody does who changes jobs that may be in flight."""
+        await self.connection.execute("SELECT queuert_lock_jobs($1::text[]::uuid[])", list(job_ids))
 
     async def delete(self, *chain_ids: str, cascade: bool = False) -> Any:
         return await self.run(self._scene.operations.delete_chains(chain_ids, cascade=cascade))

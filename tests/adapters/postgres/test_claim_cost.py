@@ -175,7 +175,7 @@ def test_plans_that_were_made_when_the_tables_were_empty(connection: psycopg.Con
             "trigger": OPERATIONS.trigger(ids),
             "retry": OPERATIONS.retry(ids),
             "get_jobs": OPERATIONS.get_jobs(ids),
-            "get_jobs, locked": OPERATIONS.get_jobs(ids, lock=True),
+            "hold": OPERATIONS.hold(source.id, 1),
             "get_chains": OPERATIONS.get_chains(ids),
             "get_chains, locked": OPERATIONS.get_chains(ids, lock=True),
             "delete": OPERATIONS.delete_chains(ids, cascade=True),

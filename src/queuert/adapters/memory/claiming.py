@@ -75,6 +75,11 @@ def renew(tables: Tables, leases: Sequence[Lease]) -> list[str]:
     return lost
 
 
+def is_held(tables: Tables, job_id: str, token: int) -> bool:
+    row = tables.rows.get(job_id)
+    return row is not None and row.token == token
+
+
 def reap(tables: Tables, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> list[JobRow]:
     now, left_alone = tables.now, set(ignored)
     ended: list[tuple[datetime, str]] = []

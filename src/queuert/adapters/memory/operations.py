@@ -41,7 +41,7 @@ class MemoryOperations:
             return []
         return (yield from _write(lambda tables: creating.create_jobs(tables, jobs)))
 
-    def get_jobs(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[JobRow | None]]:  # noqa: ARG002
+    def get_jobs(self, ids: Sequence[str]) -> Program[list[JobRow | None]]:
         if not ids:
             return []
         return (yield from _read(lambda view, _: reading.get_jobs(view, ids)))
@@ -60,6 +60,9 @@ class MemoryOperations:
         if not leases:
             return []
         return (yield from _write(lambda tables: claiming.renew(tables, leases)))
+
+    def hold(self, job_id: str, token: int) -> Program[bool]:
+        return (yield from _write(lambda tables: claiming.is_held(tables, job_id, token)))
 
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         if not settlements:

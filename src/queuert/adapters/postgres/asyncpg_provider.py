@@ -2,7 +2,8 @@
 
 Cancellation. Waiting for a connection ends at once. A statement that is under way is cancelled on the server; asyncpg
 sees to it that nothing else is said until the server has answered. BEGIN, COMMIT and ROLLBACK always run to their end,
-and whatever happens the connection goes back to where it came from, outside of any transaction.
+but for a BEGIN with a statement that may have to wait; and whatever happens the connection goes back to where it came
+from, outside of any transaction.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import asyncpg
 from asyncpg.transaction import Transaction, TransactionState
 
-from queuert.adapters.finishing import finish
+from queuert.adapters.finishing import cancel_and_finish, finish
 from queuert.adapters.postgres.asyncpg_sources import Connection, DriverError, Source, async_source, own
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.translating import (
@@ -67,8 +69,8 @@ class AsyncpgProvider:
     def transaction(self) -> _Transaction:
         return _Transaction(self)
 
-    def guarded_transaction(self) -> _Transaction:
-        return _Transaction(self, GUARD)
+    def guarded_transaction(self, first: PgStatement | None = None) -> _Transaction:
+        return _Transaction(self, GUARD, first)
 
     def savepoint(self, connection: Connection) -> _Savepoint:
         return _Savepoint(self, connection)
@@ -140,7 +142,7 @@ class AsyncpgProvider:
     async def _run_alone(self, connection: Connection, command: PgStatement) -> Rows:
         if command.alone or await self._is_read_committed(connection):
             return await run(connection, command)
-        begun = await begin(connection)
+        begun, _ = await begin(connection)
         try:
             rows = await run(connection, command)
         except BaseException:
@@ -210,24 +212,37 @@ async def say(connection: Connection, text: str) -> str:
         raise reraise(error, inside=True) from error
 
 
-async def begin(connection: Connection, guard: str | None = None) -> Transaction:
-    """BEGIN, and perhaps a savepoint, which is gone if somebody ends the transaction and begins another.
+async def begin(connection: Connection, *more: str) -> tuple[Transaction, str]:
+    """BEGIN, and what is to be said in the same message; answers with the tag of the last one.
 
     asyncpg has to believe that its own object has done this: otherwise it refuses the user's transaction blocks.
     """
     if is_closed(connection):  # it died on the way to us
         raise unavailable("the server has closed the connection")
     begun = connection.transaction(isolation="read_committed")
+    words = "; ".join((BEGIN, *more))
+    ours = own(connection)
     try:
-        words = BEGIN if guard is None else f"{BEGIN}; SAVEPOINT {guard}"
-        ours = own(connection)
-        await connection.execute(words if ours is None else ours.begin(words))
-    except DriverError as error:
-        raise reraise(error, inside=False) from error
+        answer = await connection.execute(words if ours is None else ours.begin(words))
+    except BaseException as error:
+        if not isinstance(error, asyncpg.InterfaceError):  # otherwise nothing was said
+            await give_up(connection)
+        if isinstance(error, DriverError):
+            raise reraise(error, inside=True) from error
+        raise
     its: Any = begun
     its._state = TransactionState.STARTED
     its._connection._top_xact = begun
-    return begun
+    return begun, answer
+
+
+async def give_up(connection: Connection) -> None:
+    """BEGIN has failed, or was cancelled. Whether a transaction is open may not be known yet: the server's answer is
+    waited for before anything else is said."""
+    if (ours := own(connection)) is not None:
+        ours.failed = True  # the reset before BEGIN is undone with it
+    with suppress(*DriverError):
+        await connection.execute("ROLLBACK")
 
 
 async def commit(connection: Connection, begun: Transaction, guard: str | None = None) -> None:
@@ -281,30 +296,42 @@ def forget(begun: Transaction) -> None:
 class _Transaction:
     """A transaction on a connection of ours."""
 
-    def __init__(self, provider: AsyncpgProvider, guard: str | None = None) -> None:
+    def __init__(self, provider: AsyncpgProvider, guard: str | None = None, first: PgStatement | None = None) -> None:
         self._provider = provider
         self._guard = guard
+        self._first = first
+        self._begun: Transaction | None = None
+        self.answer: Rows = []
+        """The rows of the statement that went along, without their columns: as many as the server says there were."""
 
     async def __aenter__(self) -> Connection:
         self._connection = await self._provider.take(for_user=True)
-        begun: list[Transaction] = []
-
-        async def start() -> None:
-            begun.append(await begin(self._connection, self._guard))
-
         try:
-            await finish(start())
+            if self._first is None:
+                await finish(self._begin())
+            else:
+                await cancel_and_finish(self._begin())
+            assert self._begun is not None
         except BaseException:
-            if begun:  # and cancelled since
-                await finish(roll_back(self._connection, begun[0]))
+            if self._begun is not None:  # and cancelled since
+                await finish(roll_back(self._connection, self._begun))
             await self._provider.give_back(self._connection)
             raise
-        self._begun = begun[0]
         return self._connection
+
+    async def _begin(self) -> None:
+        more = [] if self._guard is None else [f"SAVEPOINT {self._guard}"]
+        if self._first is not None:
+            # Behind the savepoint: rows that are locked before it and written after it get two owners, at a price.
+            more.append(self._first.spelled_out())
+        self._begun, tag = await begin(self._connection, *more)
+        if self._first is not None:
+            self.answer = [()] * int(tag.split()[-1])
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        assert self._begun is not None
         try:
             if error is None:
                 await finish(commit(self._connection, self._begun, self._guard))

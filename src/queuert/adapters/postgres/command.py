@@ -22,6 +22,11 @@ SEPARATOR = "\x1e"
 """Between JSON texts that travel as one: they have no control characters of their own."""
 
 
+_WORD = re.compile(r"[A-Za-z0-9_-]*")
+_PLACEHOLDER = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([0-9]+)""")
+"""Or what is quoted, to be passed over."""
+
+
 class PgStatement(msgspec.Struct, frozen=True):
     """SQL and its values. The answer is a list of tuples."""
 
@@ -32,6 +37,20 @@ class PgStatement(msgspec.Struct, frozen=True):
     """It cannot run inside a transaction block, like CREATE INDEX CONCURRENTLY or VACUUM."""
     indifferent: bool = False
     """Whatever somebody has set for the session, it does the same: a connection need not be reset for it."""
+
+    def spelled_out(self) -> str:
+        """With its values in it, to be sent together with other statements: no values can go along then. Only for
+        numbers, and for words that need no quoting whatever the session's settings, like ids."""
+
+        def literal(match: re.Match[str]) -> str:
+            if match[1] is None:
+                return match[0]
+            value = str(self.values[int(match[1]) - 1])
+            if _WORD.fullmatch(value) is None:
+                raise ValueError(f"{value!r} cannot be spelled out in a statement")
+            return f"'{value}'"
+
+        return _PLACEHOLDER.sub(literal, self.text)
 
 
 class PgText(msgspec.Struct, frozen=True):

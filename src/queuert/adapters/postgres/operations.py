@@ -42,8 +42,8 @@ class PostgresOperations:
     def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         return creating.create_jobs(self.store, jobs)
 
-    def get_jobs(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[JobRow | None]]:
-        return reading.get_jobs(self.store, ids, lock=lock)
+    def get_jobs(self, ids: Sequence[str]) -> Program[list[JobRow | None]]:
+        return reading.get_jobs(self.store, ids)
 
     def get_chains(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[ChainRow | None]]:
         return reading.get_chains(self.store, ids, lock=lock)
@@ -53,6 +53,9 @@ class PostgresOperations:
 
     def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
         return claiming.renew(self.store, leases)
+
+    def hold(self, job_id: str, token: int) -> Program[bool]:
+        return claiming.hold(self.store, job_id, token)
 
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         return settling.settle(self.store, settlements)

@@ -10,10 +10,10 @@ from queuert.model import BlockerRow, ChainRow, JobRow, TypeStats
 from queuert.ports.program import Program
 
 
-def get_jobs(store: Store, ids: Sequence[str], *, lock: bool = False) -> Program[list[JobRow | None]]:
+def get_jobs(store: Store, ids: Sequence[str]) -> Program[list[JobRow | None]]:
     if not ids:
         return []
-    rows: list[Row] = yield store("read.jobs_locked" if lock else "read.jobs", ids=list(dict.fromkeys(ids)))
+    rows: list[Row] = yield store("read.jobs", ids=list(dict.fromkeys(ids)))
     found = {row[0]: job_of(row) for row in rows}
     return [found.get(job_id) for job_id in ids]
 

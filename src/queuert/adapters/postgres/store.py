@@ -22,8 +22,8 @@ _FUNCTIONS = (
     "lock_in_flight", "lock_jobs", "land", "launch", "lock_current", "check_edges", "count_edges", "add_edges",
     "unblock", "blockers_of", "read_jobs", "read_chains", "next_available_in", "insert_jobs", "take_key",
     "create_or_raise", "create_jobs", "begin_chains",
-    "promote", "change_room", "marks", "claim", "renew", "reap", "complete", "settle",
-    "get_jobs_locked", "get_chains_locked", "trigger", "retry", "chains_to_delete", "delete_chains",
+    "promote", "change_room", "marks", "claim", "renew", "hold", "reap", "complete", "settle",
+    "get_chains_locked", "trigger", "retry", "chains_to_delete", "delete_chains",
 )  # fmt: skip
 _BODY = re.compile(r"(\$body\$.*?\$body\$)", re.DOTALL)
 _UNFIT = re.compile(r'["\x00-\x1f\x7f]|\$body\$|--|/\*')

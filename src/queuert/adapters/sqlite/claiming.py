@@ -190,6 +190,11 @@ def renew(store: Store, leases: Sequence[Lease]) -> Program[list[str]]:
     return [lease.job_id for lease in leases if (lease.job_id, lease.token) not in renewed]
 
 
+def hold(store: Store, job_id: str, token: int) -> Program[bool]:
+    rows: list[Row] = yield store("renew.hold", id=job_id, token=token)
+    return bool(rows)
+
+
 def reap(store: Store, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
     if not types or limit <= 0:
         return []

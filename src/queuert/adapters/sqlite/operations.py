@@ -50,7 +50,7 @@ class SqliteOperations:
             return []
         return (yield from as_unit(creating.store_jobs(self.store, jobs)))
 
-    def get_jobs(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[JobRow | None]]:  # noqa: ARG002
+    def get_jobs(self, ids: Sequence[str]) -> Program[list[JobRow | None]]:
         return reading.get_jobs(self.store, ids)
 
     def get_chains(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[ChainRow | None]]:  # noqa: ARG002
@@ -61,6 +61,9 @@ class SqliteOperations:
 
     def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
         return claiming.renew(self.store, leases)
+
+    def hold(self, job_id: str, token: int) -> Program[bool]:
+        return claiming.hold(self.store, job_id, token)
 
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         return settling.settle(self.store, settlements)

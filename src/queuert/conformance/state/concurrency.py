@@ -22,7 +22,7 @@ from queuert.conformance.state.build import (
 from queuert.conformance.state.claim import ids
 from queuert.conformance.state.store import Store, case, settled_soon
 from queuert.errors import JobIdExists
-from queuert.model import Lease
+from queuert.model import Claimed, Lease
 
 
 async def expect_waiting(task: asyncio.Task[object], what: str) -> None:
@@ -158,12 +158,12 @@ async def a_cluster_cap_is_exact(store: Store) -> None:
 
 
 @case
-async def a_locked_job_cannot_be_settled(store: Store) -> None:
-    """Who settles a job that another has read with a lock waits for that one."""
+async def a_claim_that_is_held_cannot_be_settled(store: Store) -> None:
+    """Who settles a claim that another holds waits for that one."""
     other = await store.second()
     claimed = await store.running()
     async with store.transaction() as tx:
-        await store.jobs(claimed.job.id, lock=True, tx=tx)
+        check(await store.hold(claimed, tx=tx), "the claim must be held")
         settling = store.spawn(other.settle(failed(claimed)))
         await expect_waiting(settling, "the settlement")
         equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the one with the lock")
@@ -199,15 +199,69 @@ async def a_job_ends_once(store: Store) -> None:
 
 
 @case
-async def a_locked_job_is_owned(store: Store) -> None:
-    """Renewal does not count a job as lost because somebody has locked it, nor wait where rows are locked singly."""
+async def a_claim_that_is_held_is_owned(store: Store) -> None:
+    """Renewal does not count a job as lost because somebody holds it, nor wait where rows are locked singly."""
     other = await store.second()
     claimed = await store.running()
     async with store.transaction() as tx:
-        await store.jobs(claimed.job.id, lock=True, tx=tx)
+        check(await store.hold(claimed, tx=tx), "the claim must be held")
         renewing = store.spawn(other.renew(Lease(claimed.job.id, claimed.job.token or 0, 600)))
         await quick_unless_single_writer(store, renewing, "the renewal")
     equal(await renewing, [], "lost")
+
+
+@case
+async def a_claim_that_is_held_is_not_reaped(store: Store) -> None:
+    """Nor does reaping wait for it, where rows are locked singly, though its lease has ended."""
+    other = await store.second()
+    claimed = await store.running(lease=0)
+    async with store.transaction() as tx:
+        check(await store.hold(claimed, tx=tx), "the claim must be held")
+        reaping = store.spawn(other.reap("task"))
+        await quick_unless_single_writer(store, reaping, "the reaping")
+        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the settlement")
+    equal(await reaping, [], "reaped")
+    equal(await store.statuses(claimed.job.id), ["completed"], "the job")
+
+
+@case
+async def a_claim_that_is_held_is_not_taken_over(store: Store) -> None:
+    """Who reads the chain with a lock, or deletes it, waits for the holder, and finds what that one has left."""
+    other = await store.second()
+    claimed = await store.running()
+    async with store.transaction() as tx:
+        check(await store.hold(claimed, tx=tx), "the claim must be held")
+        taking = store.spawn(_take_over(other, claimed.job.chain_id))
+        deleting = store.spawn(other.delete(claimed.job.chain_id))
+        await expect_waiting(taking, "the one who takes over")
+        await expect_waiting(deleting, "the deletion")
+        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the settlement")
+    check(await taking in ("completed", None), "the status under the lock")
+    equal([chain.current.status for chain in (await deleting).chains], ["completed"], "deleted")
+
+
+async def _take_over(store: Store, chain_id: str) -> str | None:
+    async with store.transaction() as tx:
+        (chain,) = await store.chains(chain_id, lock=True, tx=tx)
+        return None if chain is None else chain.current.status
+
+
+@case
+async def a_claim_that_is_ended_meanwhile_is_not_held(store: Store) -> None:
+    """Who would hold a claim that another is about to end waits for that one, and learns how it went."""
+    other = await store.second()
+    for keep in (True, False):
+        claimed = await store.running()
+        async with store.transaction() if keep else store.rolled_back() as tx:
+            await store.settle(completed(claimed), tx=tx)
+            holding = store.spawn(_hold(other, claimed))
+            await expect_waiting(holding, "the holder")
+        equal(await holding, not keep, "held")
+
+
+async def _hold(store: Store, claimed: Claimed) -> bool:
+    async with store.transaction() as tx:
+        return await store.hold(claimed, tx=tx)
 
 
 @case

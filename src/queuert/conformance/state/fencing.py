@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from queuert.conformance.checks import equal, present
+from msgspec.structs import replace
+
+from queuert.conformance.checks import check, equal, present
 from queuert.conformance.state.build import (
     WORKER,
     completed,
@@ -37,6 +39,8 @@ async def refused(store: Store, claim: Claimed, when: str) -> None:
             equal(await store.jobs(settlement.continuation.id), [None], f"continuation {when}")
     lease = Lease(claim.job.id, present(claim.job.token, "token"), 600)
     equal(await store.renew(lease), [claim.job.id], f"lost leases {when}")
+    async with store.transaction() as tx:
+        check(not await store.hold(claim, tx=tx), f"the claim cannot be held {when}")
     equal(await store.jobs(claim.job.id), before, f"the job {when}")
 
 
@@ -48,6 +52,18 @@ async def a_wrong_token(store: Store) -> None:
     forged = Settlement(job_id=claimed.job.id, token=wrong, status="completed", output=b"1", worker=WORKER)
     equal((await store.settle(forged)).held, [False], "held")
     equal(await store.job(claimed.job.id), claimed.job, "the job")
+
+
+@case
+async def a_claim_is_held(store: Store) -> None:
+    """Holding a claim changes nothing, and may be repeated; there is nothing to hold of an unknown job."""
+    claimed = await store.running()
+    async with store.transaction() as tx:
+        equal([await store.hold(claimed, tx=tx) for _ in range(2)], [True, True], "held")
+        unknown = replace(claimed, job=replace(claimed.job, id=new_id()))
+        check(not await store.hold(unknown, tx=tx), "an unknown job cannot be held")
+    equal(await store.job(claimed.job.id), claimed.job, "the job")
+    equal((await store.settle(completed(claimed))).held, [True], "held, afterwards")
 
 
 @case

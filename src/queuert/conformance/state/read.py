@@ -51,9 +51,8 @@ async def locked_reads_answer_the_same(store: Store) -> None:
     ids = new_ids(3)
     await store.create(*(new_job(id=job_id) for job_id in ids))
     asked = [ids[2], new_id(), ids[0], ids[2]]
-    plain_jobs, plain_chains = await store.jobs(*asked), await store.chains(*asked)
+    plain_chains = await store.chains(*asked)
     async with store.transaction() as tx:
-        equal(await store.jobs(*asked, lock=True, tx=tx), plain_jobs, "locked jobs")
         equal(await store.chains(*asked, lock=True, tx=tx), plain_chains, "locked chains")
 
 
@@ -105,7 +104,6 @@ async def empty_calls(store: Store) -> None:
     equal(await store.chains(), [], "chains")
     equal(await store.blockers(), [], "blockers")
     async with store.transaction() as tx:
-        equal(await store.jobs(lock=True, tx=tx), [], "locked jobs")
         equal(await store.chains(lock=True, tx=tx), [], "locked chains")
 
 

@@ -81,8 +81,8 @@ class Store:
     async def create(self, *jobs: NewJob, tx: Any = None) -> list[Created]:
         return await self.driver.run(self.operations.create_jobs(jobs), tx)
 
-    async def jobs(self, *ids: str, lock: bool = False, tx: Any = None) -> list[JobRow | None]:
-        return await self.driver.run(self.operations.get_jobs(ids, lock=lock), tx)
+    async def jobs(self, *ids: str, tx: Any = None) -> list[JobRow | None]:
+        return await self.driver.run(self.operations.get_jobs(ids), tx)
 
     async def chains(self, *ids: str, lock: bool = False, tx: Any = None) -> list[ChainRow | None]:
         return await self.driver.run(self.operations.get_chains(ids, lock=lock), tx)
@@ -92,6 +92,9 @@ class Store:
 
     async def renew(self, *leases: Lease, tx: Any = None) -> list[str]:
         return await self.driver.run(self.operations.renew(leases), tx)
+
+    async def hold(self, claim: Claimed, *, tx: Any) -> bool:
+        return await self.driver.run(self.operations.hold(claim.job.id, present(claim.job.token, "token")), tx)
 
     async def settle(self, *settlements: Settlement, tx: Any = None) -> Settled:
         return await self.driver.run(self.operations.settle(settlements), tx)

@@ -1,4 +1,4 @@
--- claim, renew, reap.
+-- claim, renew, hold, reap.
 
 -- Move what has fallen due from `later` to `ready`, the longest due first. Bounded for each type, so that a great many jobs that fall
 -- due at one moment do not hold up one claim: the next claims move the rest. Rows that somebody holds are left. `p_since`: for each type,
@@ -366,6 +366,14 @@ BEGIN
     SELECT asked.id::text FROM unnest(p_ids::uuid[], p_tokens) WITH ORDINALITY AS asked (id, token, n)
     WHERE NOT EXISTS (SELECT FROM {running} AS r WHERE r.job_id = asked.id AND r.token = asked.token)
     ORDER BY asked.n;
+END $body$;
+
+-- Lock a claim; false if it is over. Only the in-flight row, which whoever would end the claim comes to first. Whoever begins to wait for the
+-- chain needs the job's own row: he does not wait for the holder.
+CREATE FUNCTION {hold}(p_id text, p_token bigint) RETURNS boolean LANGUAGE plpgsql {steady} AS $body$
+BEGIN
+    PERFORM FROM {running} WHERE job_id = p_id::uuid AND token = p_token FOR UPDATE;
+    RETURN FOUND;
 END $body$;
 
 -- The ids of the jobs that were put back, oldest lease first. The job's own row is skipped too, if somebody holds it: a start that

@@ -1,12 +1,5 @@
 -- Reading under lock, trigger, retry, delete_chains.
 
-CREATE FUNCTION {get_jobs_locked}(p_ids text[]) RETURNS TABLE ({job_types}) LANGUAGE plpgsql {steady} AS $body$
-#variable_conflict use_column
-BEGIN
-    PERFORM {lock_jobs}(p_ids::uuid[]);
-    RETURN QUERY SELECT * FROM {read_jobs}(p_ids);
-END $body$;
-
 -- The current jobs are locked. If a chain has moved on by then, everything is given back, and its new current job is locked.
 CREATE FUNCTION {get_chains_locked}(p_ids text[]) RETURNS TABLE ({chain_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column

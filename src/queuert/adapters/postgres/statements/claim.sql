@@ -1,4 +1,4 @@
--- Claiming, renewing and reaping. Locked rows are skipped; claims under one cap take turns by an advisory lock.
+-- Claiming, renewing, holding and reaping. Locked rows are skipped, but by `hold`; claims under one cap take turns by an advisory lock.
 
 -- write: take
 SELECT * FROM {claim}(
@@ -9,6 +9,9 @@ SELECT * FROM {claim}(
 
 -- write: renew
 SELECT id FROM {renew}(:ids::text[], :tokens::bigint[], :durations::double precision[]);
+
+-- write: hold
+SELECT true WHERE {hold}(:id::text, :token::bigint);
 
 -- write: reap
 SELECT * FROM {read_jobs}(ARRAY(SELECT {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text)));

@@ -3,9 +3,6 @@
 -- read: jobs
 SELECT * FROM {read_jobs}(:ids::text[]);
 
--- write: jobs_locked
-SELECT * FROM {get_jobs_locked}(:ids::text[]);
-
 -- read: chains
 SELECT * FROM {read_chains}(:ids::text[]);
 

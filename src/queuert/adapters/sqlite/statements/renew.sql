@@ -1,4 +1,4 @@
--- Extending claims. One statement, so the lock is held no longer than it runs. By primary key.
+-- Extending and holding claims. One statement, so the lock is held no longer than it runs. By primary key.
 
 -- `leases` holds [id, token, end of the lease].
 -- write: extend
@@ -7,3 +7,7 @@ FROM json_each(:leases) AS lease
 WHERE {prefix}job.id = json_extract(lease.value, '$[0]')
     AND {prefix}job.token = json_extract(lease.value, '$[1]')
 RETURNING id, token;
+
+-- The transaction that it is in is the only one that writes: that is the lock.
+-- write: hold
+SELECT 1 FROM {prefix}job WHERE id = :id AND token = :token;
