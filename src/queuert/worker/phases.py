@@ -24,7 +24,7 @@ from queuert.contexts import async_context, context
 from queuert.errors import OwnershipLost, PhaseError, PrepareAfterAutoSetup, TransactionMisused
 from queuert.model import JobRow
 from queuert.ports.program import answered
-from queuert.ports.provider import Guarded, run
+from queuert.ports.provider import run
 from queuert.ports.tracer import Tracer
 from queuert.transaction import Transaction
 from queuert.worker.abort import lost_reason
@@ -162,7 +162,7 @@ class AsyncPhases(Phases, Generic[Conn]):
     async def _guard(self, tx: Transaction[Conn]) -> AsyncIterator[None]:
         """Notices that user code has ended the transaction. An error needs no undoing here: it ends the attempt, and
         the whole transaction with it."""
-        guarded = _guarded(self._client)
+        guarded = self._client._guarded
         if guarded is not None:
             yield
             guarded.check_inside(tx.connection)
@@ -192,11 +192,6 @@ class AsyncPhases(Phases, Generic[Conn]):
         while self._inside:
             self._client._nesting.leave(self._inside.pop())
         return transaction
-
-
-def _guarded(client: Client[Any]) -> Guarded[Any] | None:
-    provider: object = client._provider
-    return provider if isinstance(provider, Guarded) else None
 
 
 class AttemptTransaction(Generic[Conn]):
@@ -239,8 +234,15 @@ class AttemptTransaction(Generic[Conn]):
             await self._task
 
     async def _hold(self) -> None:
+        client, block = self._client, None
         try:
-            async with self._begin() as tx:
+            hold = client.engine.state.hold(self._held.row.id, self._held.token)
+            if client._guarded is not None:
+                block = client._guarded.guarded_transaction(next(hold))
+            async with client._begin(client._provider.transaction if block is None else lambda: block) as tx:
+                held = await client._run((hold, tx.connection)) if block is None else answered(hold, block.answer)
+                if not held:
+                    raise lost(await self._read(tx), self._held)
                 self._opened.set_result(tx)
                 last = await self._verdict
                 await last(tx)
@@ -252,25 +254,9 @@ class AttemptTransaction(Generic[Conn]):
             self._opened.set_exception(error)
             self._opened.exception()  # the handler may be gone: nobody has to look at it
 
-    @async_context
-    async def _begin(self) -> AsyncIterator[Transaction[Conn]]:
-        client, row = self._client, self._held.row
-        hold = client.engine.state.hold(row.id, self._held.token)
-        guarded = _guarded(client)
-        if guarded is None:
-            async with client._begin(client._provider.transaction) as tx:
-                await self._require(tx, held=await client._run((hold, tx.connection)))
-                yield tx
-        else:
-            block = guarded.guarded_transaction(next(hold))
-            async with client._begin(lambda: block) as tx:
-                await self._require(tx, held=answered(hold, block.answer))
-                yield tx
-
-    async def _require(self, tx: Transaction[Conn], *, held: bool) -> None:
-        if not held:
-            (row,) = await self._client._run((self._client.engine.state.get_jobs([self._held.row.id]), tx.connection))
-            raise lost(row, self._held)
+    async def _read(self, tx: Transaction[Conn]) -> JobRow | None:
+        (row,) = await self._client._run((self._client.engine.state.get_jobs([self._held.row.id]), tx.connection))
+        return row
 
 
 def lost(row: JobRow | None, held: Held) -> OwnershipLost:

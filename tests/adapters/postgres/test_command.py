@@ -42,3 +42,17 @@ def test_a_parameter_that_is_missing_or_unknown_is_a_mistake(given: dict[str, in
     text = compile_text(Text("claim.take", "SELECT :a::int, :b::int", writes=False))
     with pytest.raises(LookupError):
         text(**given)
+
+
+def test_values_spelled_out() -> None:
+    """Numbers and plain words, wherever a placeholder stands and nothing is quoted."""
+    text = "SELECT \"a$1\".f($2::text, $1::bigint, '$1''$2') WHERE $2 <> $10"
+    values = (-5, "0190-ab_C", *range(3, 11))
+    wanted = "SELECT \"a$1\".f('0190-ab_C'::text, '-5'::bigint, '$1''$2') WHERE '0190-ab_C' <> '10'"
+    assert PgStatement(text, values).spelled_out() == wanted
+
+
+@pytest.mark.parametrize("value", ["a'b", "a\\", 'a"', "a b", "é", "a\x00", "a;", [1], 1.5])
+def test_values_that_cannot_be_spelled_out(value: object) -> None:
+    with pytest.raises(ValueError, match="cannot be spelled out"):
+        PgStatement("SELECT $1", (value,)).spelled_out()

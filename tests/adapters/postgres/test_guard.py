@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import asyncpg
 import pytest
 from tests.adapters.postgres.drivers import DRIVERS, Watcher
 
-from queuert import TransactionMisused
+from queuert import StorageBusy, StorageError, StorageUnavailable, TransactionMisused
 from queuert.adapters.postgres.command import PgStatement
 from queuert.ports.provider import Guarded
 
@@ -87,3 +88,109 @@ async def test_begin_and_commit_are_one_round_trip_each(provider: Any) -> None:
         await provider.execute(inside, insert(1))
     assert len(said) == 2, said
     assert said[1] == "RELEASE queuert_guard; COMMIT"
+
+
+# The statement that goes along with BEGIN
+
+HELD = PgStatement("SELECT n FROM t WHERE n = $1::int FOR UPDATE", (1,))
+
+
+@pytest.fixture
+async def holder(database_url: str, watch: Watcher) -> Any:
+    """Somebody who has locked the row that `HELD` asks for."""
+    watch("INSERT INTO t VALUES (1)")
+    connection = await asyncpg.connect(database_url)
+    await connection.execute("BEGIN; SELECT n FROM t WHERE n = 1 FOR UPDATE")
+    yield connection
+    await connection.close()
+
+
+WAITS = "wait_event_type = 'Lock'"
+
+
+async def entered(provider: Any, first: PgStatement) -> Any:
+    block = provider.guarded_transaction(first)
+    async with block:
+        return block.answer
+
+
+async def test_the_first_statement_goes_along(provider: Any, watch: Watcher) -> None:
+    """It has taken effect, behind the guard, by the time the block is entered; its rows are counted."""
+    watch("INSERT INTO t VALUES (1), (2)")
+    assert await entered(provider, HELD) == [()]
+    assert await entered(provider, PgStatement("SELECT n FROM t FOR UPDATE")) == [(), ()]
+    assert await entered(provider, PgStatement("SELECT n FROM t WHERE n > $1::int", (5,))) == []
+    async with provider.guarded_transaction(HELD):
+        assert watch("SELECT n FROM t WHERE n = 1 FOR UPDATE SKIP LOCKED") == []
+    assert watch("SELECT n FROM t WHERE n = 1 FOR UPDATE SKIP LOCKED") == [1]
+
+
+async def test_the_first_statement_fails(provider: Any, watch: Watcher) -> None:
+    """Then nothing has begun; and what the last user had set on the connection has not come back with that."""
+    async with provider.guarded_transaction() as inside:
+        await inside.execute("SET application_name TO 'mine'; SET statement_timeout TO 1")
+    with pytest.raises(StorageError):
+        await entered(provider, PgStatement("SELECT n FROM nowhere"))
+    assert watch.others("state LIKE 'idle in transaction%'") == []
+    async with provider.guarded_transaction() as inside:
+        assert await inside.fetchval("SELECT current_setting('application_name')") != "mine"
+        assert await inside.fetchval("SELECT current_setting('statement_timeout')") == "0"
+    await usable(provider)
+
+
+async def test_the_first_statement_gets_no_lock(database_url: str, watch: Watcher, holder: Any) -> None:
+    provider: Any = DRIVERS[2].provider(f"{database_url}&options=-c%20lock_timeout%3D100", max_size=1, timeout=5)
+    with pytest.raises(StorageBusy):
+        await entered(provider, HELD)
+    await holder.execute("ROLLBACK")
+    assert await entered(provider, HELD) == [()]
+    await usable(provider)
+    await provider.close()
+
+
+async def test_a_deadlock_is_the_owners_to_deal_with(provider: Any, watch: Watcher, holder: Any) -> None:
+    """As with any statement inside of a transaction."""
+    watch("INSERT INTO t VALUES (2)")
+    both = PgStatement("SELECT n FROM t ORDER BY n DESC FOR UPDATE")
+    entering = asyncio.create_task(entered(provider, both))
+    await watch.until(WAITS)
+    await holder.execute("SET LOCAL deadlock_timeout TO '1h'")
+    other = asyncio.create_task(holder.execute("SELECT n FROM t WHERE n = 2 FOR UPDATE"))
+    with pytest.raises(asyncpg.DeadlockDetectedError):
+        await entering
+    await other
+    await usable(provider)
+
+
+async def test_cancelled_while_the_first_statement_waits(provider: Any, watch: Watcher, holder: Any) -> None:
+    """It waits no longer, though the lock is still held, and the connection is good for the next."""
+    entering = asyncio.create_task(entered(provider, HELD))
+    await watch.until(WAITS)
+    entering.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(entering, 5)
+    await watch.until_gone(f"{WAITS} OR state = 'idle in transaction' AND pid <> {holder.get_server_pid()}")
+    await usable(provider)
+
+
+async def test_cancelled_at_any_moment(provider: Any, watch: Watcher) -> None:
+    """Before it is sent, under way, or answered already."""
+    for steps in range(30):
+        entering = asyncio.create_task(entered(provider, PgStatement("SELECT n FROM t FOR UPDATE")))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        entering.cancel()
+        await asyncio.wait([entering])
+        assert await entered(provider, PgStatement("SELECT true")) == [()]
+    await usable(provider)
+
+
+async def test_the_connection_is_lost_while_the_first_statement_waits(
+    provider: Any, watch: Watcher, holder: Any
+) -> None:
+    entering = asyncio.create_task(entered(provider, HELD))
+    await watch.until(WAITS)
+    watch.terminate_others(WAITS)
+    with pytest.raises(StorageUnavailable):
+        await entering
+    await usable(provider)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 from asyncpg.transaction import Transaction, TransactionState
 
-from queuert.adapters.finishing import cancel_and_finish, finish
+from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.asyncpg_sources import Connection, DriverError, Source, async_source, own
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.translating import (
@@ -120,7 +120,8 @@ class AsyncpgProvider:
             raise reraise(error, inside=False) from error
 
     async def give_back(self, connection: Connection) -> None:
-        await finish(self._source.give_back(connection))
+        """A cancellation does not stop it: asyncpg's pool sees to that itself."""
+        await self._source.give_back(connection)
 
     async def _execute_alone(self, command: PgStatement) -> Rows:
         for attempt in range(1, ATTEMPTS + 1):
@@ -226,7 +227,7 @@ async def begin(connection: Connection, *more: str) -> tuple[Transaction, str]:
         answer = await connection.execute(words if ours is None else ours.begin(words))
     except BaseException as error:
         if not isinstance(error, asyncpg.InterfaceError):  # otherwise nothing was said
-            await give_up(connection)
+            await finish(give_up(connection))
         if isinstance(error, DriverError):
             raise reraise(error, inside=True) from error
         raise
@@ -307,10 +308,7 @@ class _Transaction:
     async def __aenter__(self) -> Connection:
         self._connection = await self._provider.take(for_user=True)
         try:
-            if self._first is None:
-                await finish(self._begin())
-            else:
-                await cancel_and_finish(self._begin())
+            await (finish(self._begin()) if self._first is None else self._begin())
             assert self._begun is not None
         except BaseException:
             if self._begun is not None:  # and cancelled since

@@ -369,8 +369,9 @@ BEGIN
 END $body$;
 
 -- Lock a claim; false if it is over. Only the in-flight row, which whoever would end the claim comes to first. Whoever begins to wait for the
--- chain needs the job's own row: he does not wait for the holder.
-CREATE FUNCTION {hold}(p_id text, p_token bigint) RETURNS boolean LANGUAGE plpgsql {steady} AS $body$
+-- chain needs the job's own row: he does not wait for the holder. It is called for every phase, and each setting takes a microsecond or
+-- two: of {steady}, this is what the plan for one key depends on.
+CREATE FUNCTION {hold}(p_id text, p_token bigint) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan TO off AS $body$
 BEGIN
     PERFORM FROM {running} WHERE job_id = p_id::uuid AND token = p_token FOR UPDATE;
     RETURN FOUND;

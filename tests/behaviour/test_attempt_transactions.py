@@ -1,0 +1,355 @@
+"""A handler's transaction holds its claim from its first message on: what is said, who waits, and who has lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.adapters.postgres.drivers import Watcher
+from tests.behaviour.steps import PATIENCE, SOON, Gate, Step, eventually, job, patiently, start
+from tests.conformance.postgres_harness import database, empty
+from tests.observability.recorder import Recorder
+from tests.support.pgbouncer import binary, pgbouncer
+
+import queuert
+from queuert import Attempt, ChainEnded, Client, Handlers, OwnershipLost, StorageBusy, StorageUnavailable, Worker
+from queuert.adapters.postgres.asyncpg_sources import OwnConnection
+
+SCHEMES = ["postgresql", "postgresql+asyncpg"]
+WAITS = "wait_event_type = 'Lock' AND query LIKE '%queuert_hold%'"
+WRITE = "UPDATE account SET balance = balance + 1 WHERE id = 1"
+
+
+@pytest.fixture
+def watch() -> Iterator[Watcher]:
+    empty()
+    watcher = Watcher(database())
+    watcher("CREATE TABLE account (id int PRIMARY KEY, balance int)")
+    watcher("INSERT INTO account VALUES (1, 0)")
+    yield watcher
+    watcher("DROP TABLE account")
+    watcher.close()
+
+
+def url(scheme: str) -> str:
+    return database().replace("postgresql://", f"{scheme}://")
+
+
+@asynccontextmanager
+async def working(scheme: str, handlers: Handlers[Any], **options: Any) -> AsyncGenerator[Client[Any]]:
+    async with (
+        queuert.connect(url(scheme), jobs=[Step], poll_interval=0.05) as client,
+        Worker(client, handlers, poll_interval=0.05, recovery_backoff=SOON, **options),
+    ):
+        yield client
+
+
+def balance(watch: Watcher) -> int:
+    (found,) = watch("SELECT balance FROM account")
+    return int(found)
+
+
+# What is said
+
+
+SHARED = ("queuert_claim", "queuert_reap", "queuert_next_available_in", "pg_notify")
+"""What a worker asks for many jobs at once."""
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What our asyncpg connections say, one entry for each message, but for what jobs share."""
+    words: list[str] = []
+    hand_out = OwnConnection.hand_out
+
+    def hear(record: Any) -> None:
+        if not any(each in record.query for each in SHARED):
+            words.append(record.query)
+
+    async def listened_to(self: OwnConnection, *, to_user: bool) -> None:
+        self.add_query_logger(hear)  # once, however often
+        await hand_out(self, to_user=to_user)
+
+    monkeypatch.setattr(OwnConnection, "hand_out", listened_to)
+    return words
+
+
+async def complete_first(attempt: Attempt[Step, Any]) -> int:
+    async with attempt.complete() as tx:
+        await tx.connection.execute(WRITE)
+    return 1
+
+
+async def atomic(attempt: Attempt[Step, Any]) -> int:
+    async with attempt.prepare("atomic") as tx:
+        await tx.connection.execute("SELECT balance FROM account")
+    async with attempt.complete() as tx:
+        await tx.connection.execute(WRITE)
+    return 1
+
+
+async def staged(attempt: Attempt[Step, Any]) -> int:
+    async with attempt.prepare("staged") as tx:
+        await tx.connection.execute("SELECT balance FROM account")
+    async with attempt.complete() as tx:
+        await tx.connection.execute(WRITE)
+    return 1
+
+
+async def auto_setup(attempt: Attempt[Step, Any]) -> int:
+    await asyncio.sleep(0)
+    async with attempt.complete() as tx:
+        await tx.connection.execute(WRITE)
+    return 1
+
+
+HANDLERS = {"complete": (complete_first, 4), "atomic": (atomic, 5), "staged": (staged, 7), "auto": (auto_setup, 4)}
+
+
+@pytest.mark.parametrize("observed", [False, True])
+@pytest.mark.parametrize(("handler", "messages"), HANDLERS.values(), ids=HANDLERS)
+async def test_messages_of_an_attempt(
+    watch: Watcher, said: list[str], handler: Callable[..., Any], messages: int, observed: bool
+) -> None:
+    """With asyncpg, the user's own included: BEGIN, guard and lock are one, and so are release and COMMIT.
+
+    What observers are told of a settlement is read beside it, in a savepoint: three more.
+    """
+    messages += 3 if observed else 0
+    handlers = Handlers[Any]()
+    handlers.handles(Step)(handler)
+    observers = [Recorder()] if observed else []
+    async with queuert.connect(url("postgresql+asyncpg"), jobs=[Step], observers=observers) as client:
+        await start(client, 100)
+        said.clear()
+        await Worker(client, handlers, concurrency=5).drain()
+        # Less than one for each job: a new connection, and the reset of one that goes from user code to us.
+        assert len(said) // 100 == messages, Counter(said)
+        begins = [each for each in said if "BEGIN" in each]
+        assert all("; SAVEPOINT queuert_guard; SELECT true WHERE" in each for each in begins), begins
+    assert balance(watch) == 100
+
+
+@pytest.mark.skipif(binary() is None, reason="pgbouncer is not installed: apt-get install pgbouncer")
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_through_pgbouncer(watch: Watcher, scheme: str) -> None:
+    """In transaction mode, without prepared statements."""
+    handlers = Handlers[Any]()
+    handlers.handles(Step)(staged)
+    through = pgbouncer().through(database()).replace("postgresql://", f"{scheme}://")
+    async with queuert.connect(through, jobs=[Step], prepare=False, listen_url=database()) as client:
+        await start(client, 20)
+        await Worker(client, handlers, concurrency=5).drain()
+    assert balance(watch) == 20
+
+
+# Who has lost the job
+
+
+def cancel(chain_id: str) -> None:
+    with queuert.connect_sync(database(), jobs=[Step]) as client, client.transaction() as tx:
+        client.cancel(tx, chain_id)
+
+
+def delete(chain_id: str) -> None:
+    with queuert.connect_sync(database(), jobs=[Step]) as client, client.transaction() as tx:
+        client.delete(tx, chain_id)
+
+
+def take_over(chain_id: str) -> None:
+    with (
+        queuert.connect_sync(database(), jobs=[Step]) as client,
+        client.transaction() as tx,
+        client.take_over(tx, chain_id, Step) as current,
+    ):
+        current.settle(7)
+
+
+def reap(chain_id: str) -> None:
+    with queuert.connect_sync(database(), jobs=[Step]) as client, client.transaction() as tx:
+        tx.connection.execute("UPDATE queuert_running SET leased_until = now() - interval '1 s'")
+        client._run((client.engine.state.reap(["step"], [], 1, b"{}"), tx.connection))
+
+
+LOST: dict[str, tuple[Callable[[str], None], str | None]] = {
+    "cancelled": (cancel, "cancelled"),
+    "not_found": (delete, None),
+    "already_completed": (take_over, "completed"),
+    "taken_by_another_worker": (reap, "completed"),  # by its second attempt
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("phase", ["complete", "atomic", "staged"])
+@pytest.mark.parametrize("reason", LOST)
+async def test_a_job_that_is_lost_before_the_transaction_begins(
+    watch: Watcher, scheme: str, phase: Any, reason: str
+) -> None:
+    """Whatever the handler begins with: it is told why, and not a statement of its own is carried out."""
+    handlers, lost = Handlers[Any](), list[str]()
+    meddle, status = LOST[reason]
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step, Any]) -> int:
+        if attempt.number == 1:
+            meddle(attempt.chain_id)  # without awaiting: otherwise complete() would not be the first
+        try:
+            async with attempt.complete() if phase == "complete" else attempt.prepare(phase) as tx:
+                await tx.connection.execute(WRITE)
+        except OwnershipLost as error:
+            lost.append(error.reason)
+            raise
+        return 1
+
+    async with queuert.connect(url(scheme), jobs=[Step]) as client:
+        (chain,) = await start(client)
+        await Worker(client, handlers, cancel_on_abort=False).drain()
+        found = await client.get_chain(chain)
+        assert (None if found is None else found.status) == status
+    assert lost == [reason]
+    assert balance(watch) == (1 if meddle is reap else 0)
+
+
+# Who waits
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_taking_over_waits_for_a_handler_that_began_with_complete(watch: Watcher, scheme: str) -> None:
+    """Both come to the job first and to the user's row second, so neither holds what the other one waits for."""
+    handlers, gate = Handlers[Any](), Gate()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step, Any]) -> int:
+        async with attempt.complete() as tx:
+            await tx.connection.execute(WRITE)
+            await gate()
+        return 1
+
+    async with working(scheme, handlers) as client:
+        (chain,) = await start(client)
+        await gate.arrival()
+
+        async def take_over_and_write() -> None:
+            async with client.transaction() as tx, client.take_over(tx, chain) as current:
+                await tx.connection.execute(WRITE)
+                await current.settle(7)
+
+        taking = asyncio.create_task(take_over_and_write())
+        await watch.until("wait_event_type = 'Lock' AND query LIKE '%get_chains_locked%'")
+        gate.open()
+        with pytest.raises(ChainEnded):
+            await patiently(taking)
+        assert await client.wait(chain, timeout=PATIENCE) == 1
+    assert balance(watch) == 1
+
+
+class Holder:
+    """Somebody who takes the job over, or only locks it, in a transaction that stays open: between the claim and the
+    handler's own transaction, and without letting the event loop run."""
+
+    def __init__(self) -> None:
+        self._blocks = ExitStack()
+
+    def __enter__(self) -> Holder:
+        return self
+
+    def take(self, chain_id: str) -> None:
+        client = self._blocks.enter_context(queuert.connect_sync(database(), jobs=[Step]))
+        self.tx = self._blocks.enter_context(client.transaction())
+        self.current = self._blocks.enter_context(client.take_over(self.tx, chain_id, Step))
+
+    def __exit__(self, *how: Any) -> None:
+        self._blocks.__exit__(*how)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_a_handler_that_begins_with_complete_waits_for_whoever_has_taken_over(
+    watch: Watcher, scheme: str
+) -> None:
+    handlers, lost, holder = Handlers[Any](), list[str](), Holder()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step, Any]) -> int:
+        holder.take(attempt.chain_id)
+        try:
+            async with attempt.complete() as tx:
+                await tx.connection.execute(WRITE)
+        except OwnershipLost as error:
+            lost.append(error.reason)
+            raise
+        return 1
+
+    async with working(scheme, handlers, cancel_on_abort=False) as client:
+        with holder:
+            (chain,) = await start(client)
+            await watch.until(WAITS)
+            holder.tx.connection.execute(WRITE)
+            holder.current.settle(7)
+        await eventually(lambda: lost)
+        assert await client.wait(chain, timeout=PATIENCE) == 7
+    assert lost == ["already_completed"]
+    assert balance(watch) == 1
+
+
+@pytest.mark.parametrize("phase", ["complete", "staged"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_a_connection_that_is_lost_while_the_transaction_begins(watch: Watcher, scheme: str, phase: Any) -> None:
+    """Nothing has happened yet: the attempt fails, and the next one does it."""
+    handlers, errors, holder = Handlers[Any](backoff=SOON), list[Exception](), Holder()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step, Any]) -> int:
+        if attempt.number == 1:
+            holder.take(attempt.chain_id)
+        try:
+            async with attempt.complete() if phase == "complete" else attempt.prepare(phase) as tx:
+                await tx.connection.execute(WRITE)
+        except Exception as error:
+            errors.append(error)
+            raise
+        return attempt.number
+
+    async with working(scheme, handlers) as client:
+        with holder:
+            (chain,) = await start(client)
+            await watch.until(WAITS)
+            assert watch.terminate_others(WAITS) == 1
+            await eventually(lambda: errors)
+        assert await client.wait(chain, timeout=PATIENCE) == 2
+    assert [type(error) for error in errors] == [StorageUnavailable]
+    assert balance(watch) == 1
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_a_lock_that_does_not_come(watch: Watcher, scheme: str) -> None:
+    """The server's limits hold as they do everywhere: the attempt fails, and the connection is good for the next."""
+    handlers, errors, holder = Handlers[Any](backoff=SOON), list[Exception](), Holder()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step, Any]) -> int:
+        if attempt.number == 1:
+            holder.take(attempt.chain_id)
+        try:
+            async with attempt.complete() as tx:
+                await tx.connection.execute(WRITE)
+        except Exception as error:
+            errors.append(error)
+            holder.__exit__(None, None, None)
+            raise
+        return attempt.number
+
+    watch(f"ALTER DATABASE {watch('SELECT current_database()')[0]} SET lock_timeout = '200ms'")
+    try:
+        async with working(scheme, handlers) as client:
+            (chain,) = await start(client)
+            assert await client.wait(chain, timeout=PATIENCE) == 2
+            record = await job(client, chain)
+            assert record.attempt == 2
+    finally:
+        watch(f"ALTER DATABASE {watch('SELECT current_database()')[0]} RESET lock_timeout")
+    assert [type(error) for error in errors] == [StorageBusy]
+    assert balance(watch) == 1
