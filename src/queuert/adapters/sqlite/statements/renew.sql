@@ -8,6 +8,6 @@ WHERE {prefix}job.id = json_extract(lease.value, '$[0]')
     AND {prefix}job.token = json_extract(lease.value, '$[1]')
 RETURNING id, token;
 
--- The transaction that it is in is the only one that writes: that is the lock.
--- write: hold
+-- Nothing is locked here: the transaction that it is in is the only one that writes.
+-- read: hold
 SELECT 1 FROM {prefix}job WHERE id = :id AND token = :token;
