@@ -112,7 +112,7 @@ class Plan:
             entries: list[Entry] = []
             for concurrency, connections in ((10, 10), (16, 20), (32, 40)):
                 label = f"{OURS}, concurrency {concurrency}"
-                options = {"concurrency": concurrency, "connections": connections}
+                options = {"concurrency": concurrency, "connect": {"pool_size": connections}}
                 said = f"{connections} connections"
                 entries.append(
                     Entry(OURS, drain, self.jobs(5_000, 1_000), work, options=options, label=label, settings=said)

@@ -8,33 +8,23 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import asyncpg
-
 import queuert
 from bench.contenders.jobs import USER_TABLE, Close, First, Order, handlers_for
 from bench.contenders.link import Line, Task, run, say
 from queuert import Client, Job, Worker
-from queuert.adapters.postgres.adapter import asyncpg_notify, asyncpg_state
-from queuert.jobs.registry import Registry
 
 CONCURRENCY = 100
 
 
 @asynccontextmanager
 async def connect(task: Task) -> AsyncGenerator[Client[Any]]:
-    """A client as users make it; with a pool of theirs if the task says how many connections."""
+    """A client as users make it."""
     jobs: list[type[Job[Any, Any]]] = [Order, First, Close]
     if "scene" in task.options:
         jobs += _scenes().JOBS
-    connections = task.options.get("connections")
-    if connections is None:
-        async with queuert.connect(task.url.replace("postgresql://", "postgresql+asyncpg://"), jobs=jobs) as client:
-            yield client
-        return
-    async with asyncpg.create_pool(task.url, min_size=connections, max_size=connections) as pool:
-        notify = asyncpg_notify(pool, listen_url=task.url)
-        async with Client(asyncpg_state(pool), notify, Registry(jobs)) as client:
-            yield client
+    url = task.url.replace("postgresql://", "postgresql+asyncpg://")
+    async with queuert.connect(url, jobs=jobs, **task.options.get("connect", {})) as client:
+        yield client
 
 
 def _scenes() -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import textwrap
@@ -112,6 +113,8 @@ async def test_without_prepared_statements(connect: Connect, database_url: str) 
         ({"notify": True}, "notify"),
         ({"listen_url": "sqlite:///x"}, "listen_url"),
         ({"listen_url": None}, "listen_url"),
+        ({"pool_size": 1}, "pool_size must be a number from 2"),
+        ({"pool_size": "20"}, "pool_size must be a number from 2"),
         ({"busy_timeout": 5}, "busy_timeout is for SQLite"),
         ({"poll_interval": 0}, "poll_interval"),
         ({"colour": "red"}, "no option colour"),
@@ -123,7 +126,31 @@ def test_options_are_checked(connect: Connect, options: Any, message: str) -> No
         connect("postgresql://nowhere/x", jobs=[Greet], **options)
 
 
-@pytest.mark.parametrize("option", [{"schema": "x"}, {"listen_url": "postgresql://x"}, {"prepare": False}], ids=short)
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+async def test_a_pool_opens_no_more_than_it_may(driver: str, database_url: str) -> None:
+    """Two transactions are open; the third waits until they have ended."""
+    url = database_url.replace("postgresql:", f"postgresql+{driver}:")
+    begun, end = asyncio.Semaphore(0), asyncio.Event()
+
+    async def hold(client: Client[Any]) -> None:
+        async with client.transaction():
+            begun.release()
+            await end.wait()
+
+    async with queuert.connect(url, jobs=[Greet], pool_size=2, notify=None) as client, asyncio.TaskGroup() as tasks:
+        for _ in range(2):
+            tasks.create_task(hold(client))
+            await begun.acquire()
+        third = tasks.create_task(start(client, Greet()))
+        await asyncio.sleep(0.05)
+        assert not third.done()
+        end.set()
+        assert await client.get_chain(await third) is not None
+
+
+@pytest.mark.parametrize(
+    "option", [{"schema": "x"}, {"listen_url": "postgresql://x"}, {"prepare": False}, {"pool_size": 20}], ids=short
+)
 def test_options_of_postgresql_are_refused_elsewhere(connect: Connect, option: Any) -> None:
     for url in ("memory://", "sqlite:///never.db"):
         with pytest.raises(InvalidArgument, match="is for PostgreSQL"):

@@ -45,13 +45,15 @@ class ClientOptions(TypedDict, total=False):
     """PostgreSQL: a direct connection for LISTEN, where the main URL leads to PgBouncer."""
     prepare: bool
     """PostgreSQL: use prepared statements (default: yes). No, for PgBouncer in transaction mode."""
+    pool_size: int
+    """PostgreSQL: how many connections the client's pool may open (default: 10)."""
     observers: Sequence[Observer]
     """Who is told of what happens (see `Observer`)."""
     generate_id: GenerateId
     validate_id: ValidateId
 
 
-POSTGRES_ONLY = ("schema", "listen_url", "prepare")
+POSTGRES_ONLY = ("schema", "listen_url", "prepare", "pool_size")
 
 
 def check_names(options: ClientOptions) -> None:

@@ -33,7 +33,7 @@ def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAd
         make_notify: Any = adapter.psycopg_notify
     else:
         make_state, make_notify = adapter.asyncpg_state, adapter.asyncpg_notify
-    state: StateAdapter[Any] = make_state(target.url, **target.tables, prepare=target.prepare)
+    state: StateAdapter[Any] = make_state(target.url, **target.tables, **target.pool)
     if target.notify == "postgres":
         return state, make_notify(state.provider, listen_url=target.listen_url, **target.tables)
     return state, within_process(hub_for(target.key) if target.notify else None)
@@ -44,7 +44,7 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
     if target.named_driver == "asyncpg":
         raise InvalidArgument("asyncpg has no sync connections: connect_sync() takes postgresql+psycopg://")
     require("psycopg")
-    state = adapter.sync_psycopg_state(target.url, **target.tables, prepare=target.prepare)
+    state = adapter.sync_psycopg_state(target.url, **target.tables, **target.pool)
     if target.notify == "postgres":
         provider: Any = state.provider
         return state, adapter.sync_psycopg_notify(provider, listen_url=target.listen_url, **target.tables)
@@ -77,11 +77,21 @@ class _Target:
             "schema": options.get("schema", adapter.DEFAULT_SCHEMA),
             "table_prefix": options.get("table_prefix", adapter.DEFAULT_PREFIX),
         }
-        self.prepare = options.get("prepare", True)
+        self.pool: dict[str, Any] = {
+            "prepare": options.get("prepare", True),
+            "pool_size": _pool_size(options.get("pool_size", adapter.DEFAULT_POOL_SIZE)),
+        }
         self.notify = options.get("notify", "postgres")
         if self.notify not in ("postgres", "in-process", None):
             raise InvalidArgument(f"notify must be 'postgres', 'in-process', a broker's URL, None; got {self.notify!r}")
         self.key = f"{self.url}#{self.tables['schema']}.{self.tables['table_prefix']}"
+
+
+def _pool_size(size: object) -> int:
+    if type(size) is not int or size < 2:
+        # The worker's own statements must not have to wait for a handler's transaction.
+        raise InvalidArgument(f"pool_size must be a number from 2, got {size!r}")
+    return size
 
 
 def _plain(url: object, what: str) -> str:

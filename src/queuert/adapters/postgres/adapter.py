@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 DEFAULT_SCHEMA = "public"
 DEFAULT_PREFIX = "queuert_"
+DEFAULT_POOL_SIZE = 10
 
 
 def psycopg_state(
@@ -30,16 +31,21 @@ def psycopg_state(
     schema: str = DEFAULT_SCHEMA,
     table_prefix: str = DEFAULT_PREFIX,
     prepare: bool = True,
+    pool_size: int = DEFAULT_POOL_SIZE,
 ) -> StateAdapter[AsyncConnection[Any]]:
     """For an async client with psycopg 3. `source` is a URL, a pool of yours, or one connection.
 
-    From a URL, plain `def` handlers get sync connections to the same database.
+    From a URL, there is a pool of our own of `pool_size`, and plain `def` handlers get sync connections to the same
+    database.
     """
     from queuert.adapters.postgres.psycopg_provider import PsycopgProvider
     from queuert.adapters.postgres.psycopg_sync_provider import PsycopgSyncProvider
 
-    sync: Any = PsycopgSyncProvider(source, prepare=prepare) if isinstance(source, str) else None
-    return StateAdapter(PostgresOperations(schema, table_prefix), PsycopgProvider(source, prepare=prepare), sync)
+    sync: Any = None
+    if isinstance(source, str):
+        sync = PsycopgSyncProvider(source, prepare=prepare, max_size=pool_size)
+    provider = PsycopgProvider(source, prepare=prepare, max_size=pool_size)
+    return StateAdapter(PostgresOperations(schema, table_prefix), provider, sync)
 
 
 def sync_psycopg_state(
@@ -48,11 +54,13 @@ def sync_psycopg_state(
     schema: str = DEFAULT_SCHEMA,
     table_prefix: str = DEFAULT_PREFIX,
     prepare: bool = True,
+    pool_size: int = DEFAULT_POOL_SIZE,
 ) -> SyncStateAdapter[Connection[Any]]:
     """For a sync client with psycopg 3."""
     from queuert.adapters.postgres.psycopg_sync_provider import PsycopgSyncProvider
 
-    return SyncStateAdapter(PostgresOperations(schema, table_prefix), PsycopgSyncProvider(source, prepare=prepare))
+    provider = PsycopgSyncProvider(source, prepare=prepare, max_size=pool_size)
+    return SyncStateAdapter(PostgresOperations(schema, table_prefix), provider)
 
 
 def asyncpg_state(
@@ -61,11 +69,12 @@ def asyncpg_state(
     schema: str = DEFAULT_SCHEMA,
     table_prefix: str = DEFAULT_PREFIX,
     prepare: bool = True,
+    pool_size: int = DEFAULT_POOL_SIZE,
 ) -> StateAdapter[asyncpg.Connection[Any]]:
     """For an async client with asyncpg. It has no sync counterpart: plain `def` handlers cannot open transactions."""
     from queuert.adapters.postgres.asyncpg_provider import AsyncpgProvider
 
-    provider: Any = AsyncpgProvider(source, prepare=prepare)
+    provider: Any = AsyncpgProvider(source, prepare=prepare, max_size=pool_size)
     return StateAdapter(PostgresOperations(schema, table_prefix), provider)
 
 
