@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
@@ -16,7 +17,17 @@ from tests.observability.recorder import Recorder
 from tests.support.pgbouncer import binary, pgbouncer
 
 import queuert
-from queuert import Attempt, ChainEnded, Client, Handlers, OwnershipLost, StorageBusy, StorageUnavailable, Worker
+from queuert import (
+    Attempt,
+    ChainEnded,
+    Client,
+    Handlers,
+    OwnershipLost,
+    StorageBusy,
+    StorageUnavailable,
+    SyncAttempt,
+    Worker,
+)
 from queuert.adapters.postgres.asyncpg_sources import OwnConnection
 
 SCHEMES = ["postgresql", "postgresql+asyncpg"]
@@ -295,7 +306,70 @@ async def test_a_handler_that_begins_with_complete_waits_for_whoever_has_taken_o
     assert balance(watch) == 1
 
 
-@pytest.mark.parametrize("phase", ["complete", "staged"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_a_handler_that_waits_for_its_job_can_be_cancelled(watch: Watcher, scheme: str) -> None:
+    """Its time is up while somebody else has locked the job: it ends before he lets go."""
+    handlers, ended, holder = Handlers[Any](backoff=SOON), list[str](), Holder()
+
+    @handlers.handles(Step, timeout=0.2)
+    async def step(attempt: Attempt[Step, Any]) -> int:
+        if attempt.number == 1:
+            holder.take(attempt.chain_id)
+        try:
+            async with attempt.complete() as tx:
+                await tx.connection.execute(WRITE)
+        except asyncio.CancelledError:
+            ended.append(str(attempt.signal.reason))
+            raise
+        return attempt.number
+
+    async with working(scheme, handlers) as client:
+        with holder:
+            (chain,) = await start(client)
+            await watch.until(WAITS)
+            await eventually(lambda: ended)
+            await watch.until_gone(WAITS)
+        assert await client.wait(chain, timeout=PATIENCE) >= 2
+    assert ended[0] == "timeout"
+    assert balance(watch) == 1
+
+
+@pytest.mark.parametrize("kind", ["async def", "def"])
+async def test_the_lease_is_renewed_while_a_staged_handler_prepares(watch: Watcher, kind: str) -> None:
+    """Renewals skip what is locked. After `prepare` the handler goes on, perhaps for long: its lease must be fresh."""
+    handlers, begun, end = Handlers[Any](), threading.Event(), threading.Event()
+
+    if kind == "def":
+
+        @handlers.handles(Step)
+        def plain(attempt: SyncAttempt[Step, Any]) -> int:
+            with attempt.prepare("staged"):
+                begun.set()
+                end.wait(PATIENCE)
+            return 1
+    else:
+
+        @handlers.handles(Step)
+        async def step(attempt: Attempt[Step, Any]) -> int:
+            async with attempt.prepare("staged"):
+                begun.set()
+                await asyncio.to_thread(end.wait, PATIENCE)
+            return 1
+
+    def leased_until() -> Any:
+        (moment,) = watch("SELECT leased_until FROM queuert_running")
+        return moment
+
+    async with working("postgresql", handlers, lease=60, renew_interval=0.05) as client:
+        (chain,) = await start(client)
+        await eventually(begun.is_set)
+        before = leased_until()
+        await eventually(lambda: leased_until() > before)
+        end.set()
+        assert await client.wait(chain, timeout=PATIENCE) == 1
+
+
+@pytest.mark.parametrize("phase", ["complete", "atomic"])
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_a_connection_that_is_lost_while_the_transaction_begins(watch: Watcher, scheme: str, phase: Any) -> None:
     """Nothing has happened yet: the attempt fails, and the next one does it."""

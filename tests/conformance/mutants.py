@@ -135,7 +135,7 @@ class RetriesAtOnce(MemoryOperations):
 
 
 class HoldsWhateverThereIs(MemoryOperations):
-    def hold(self, job_id: str, token: int) -> Program[bool]:
+    def hold(self, job_id: str, token: int, *, lock: bool = True) -> Program[bool]:
         (row,) = yield from super().get_jobs([job_id])
         return row is not None and token > 0
 

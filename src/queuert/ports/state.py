@@ -75,12 +75,12 @@ class StateOperations(Protocol):
         """Extend claims. Returns the ids of those that are lost. Locked rows are skipped: they are owned."""
         ...
 
-    def hold(self, job_id: str, token: int) -> Program[bool]:
-        """Keep a claim until the transaction ends; False if it is over.
+    def hold(self, job_id: str, token: int, *, lock: bool = True) -> Program[bool]:
+        """Keep a claim until the transaction ends; False if it is over. Without `lock`, only look.
 
-        Whoever would end the claim (settle, delete, take the job over) waits for the transaction; renewal and reaping
-        pass it by. One command, for which it is enough to know how many rows it is answered with: none means False.
-        So it can be sent along with BEGIN (see `Guarded`).
+        Whoever would end the claim (settle, delete, take the job over) waits for the transaction. Renewal and reaping
+        pass it by, so the claim should end with it. One command, for which it is enough to know how many rows it is
+        answered with, none for False: so it can be sent along with BEGIN (see `Guarded`).
         """
         ...
 

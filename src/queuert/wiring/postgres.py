@@ -89,7 +89,7 @@ class _Target:
 
 def _pool_size(size: object) -> int:
     if type(size) is not int or size < 2:
-        # The worker's own statements must not have to wait for a handler's transaction.
+        # With one, a worker could renew no lease while a handler has a transaction open.
         raise InvalidArgument(f"pool_size must be a number from 2, got {size!r}")
     return size
 

@@ -14,7 +14,7 @@ LEFT_OPEN = (
 )
 
 
-class Returned(msgspec.Struct, gc=False, frozen=True):
+class Returned(msgspec.Struct, frozen=True):
     """The handler returned a value, or the job to continue with."""
 
     value: Any

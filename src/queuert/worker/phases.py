@@ -78,6 +78,12 @@ class Phases:
         self.current = phase
         self.done.add(phase)
 
+    @property
+    def ends_here(self) -> bool:
+        """Whether the claim ends with the transaction of the current phase. If so, the transaction locks it, and
+        renewals pass it by. If the handler goes on after it, they must not."""
+        return self.current == "complete" or self.mode == "atomic"
+
     def span(self, phase: Phase, client: BaseClient[Any] | None) -> AbstractContextManager[None]:
         """The phase as a tracer sees it."""
         tracer = None if client is None else client.engine.tracer
@@ -177,7 +183,7 @@ class AsyncPhases(Phases, Generic[Conn]):
             self._client._nesting.enter(task)
             self._inside.add(task)
         if self.transaction is None:
-            self.transaction = AttemptTransaction(self._client, self.held)
+            self.transaction = AttemptTransaction(self._client, self.held, lock=self.ends_here)
         return await self.transaction.open()
 
     async def _roll_back(self) -> None:
@@ -197,13 +203,14 @@ class AsyncPhases(Phases, Generic[Conn]):
 class AttemptTransaction(Generic[Conn]):
     """A transaction that lives in a task of its own, so that nothing that happens to the handler's task touches it.
 
-    It begins by holding the claim: whoever wants the job waits for us from there on, and what user code locks and
-    writes comes after the job, in every handler alike.
+    It begins by looking at the claim. With `lock`, whoever wants the job waits for us from there on, and what user code
+    locks and writes comes after the job, in every handler alike.
     """
 
-    def __init__(self, client: Client[Conn], held: Held) -> None:
+    def __init__(self, client: Client[Conn], held: Held, *, lock: bool) -> None:
         self._client = client
         self._held = held
+        self._lock = lock
         self._opened: asyncio.Future[Transaction[Conn]] = asyncio.get_running_loop().create_future()
         self._verdict: asyncio.Future[Callable[[Transaction[Conn]], Awaitable[None]]] = (
             asyncio.get_running_loop().create_future()
@@ -211,32 +218,34 @@ class AttemptTransaction(Generic[Conn]):
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> Transaction[Conn]:
-        """Begin, and hold the claim; `OwnershipLost` if it is over."""
+        """Begin, and look at the claim; `OwnershipLost` if it is over."""
         if self._task is None:
             self._task = asyncio.create_task(self._hold())
         return await asyncio.shield(self._opened)
 
     async def commit(self, last: Callable[[Transaction[Conn]], Awaitable[None]] | None = None) -> None:
         """Do `last` in the transaction, then commit; an error rolls back and is raised."""
-        await self._end(last or _nothing)
-
-    async def roll_back(self) -> None:
-        try:
-            await self._end(_roll_back)
-        except Exception:
-            # The connection is gone, and the transaction with it.
-            return
-
-    async def _end(self, last: Callable[[Transaction[Conn]], Awaitable[None]]) -> None:
         if not self._verdict.done():
-            self._verdict.set_result(last)
+            self._verdict.set_result(last or _nothing)
         if self._task is not None:
             await self._task
+
+    async def roll_back(self) -> None:
+        if self._task is None:
+            return
+        if not self._opened.done():
+            # It may be waiting, for a connection or for whoever has locked the job. Nobody needs it any more.
+            self._task.cancel()
+        elif not self._verdict.done():
+            self._verdict.set_result(_roll_back)
+        await asyncio.wait({self._task})
+        if not self._task.cancelled():
+            self._task.exception()  # if there is one, the connection is gone, and the transaction with it
 
     async def _hold(self) -> None:
         client, block = self._client, None
         try:
-            hold = client.engine.state.hold(self._held.row.id, self._held.token)
+            hold = client.engine.state.hold(self._held.row.id, self._held.token, lock=self._lock)
             if client._guarded is not None:
                 block = client._guarded.guarded_transaction(next(hold))
             async with client._begin(client._provider.transaction if block is None else lambda: block) as tx:
@@ -363,7 +372,7 @@ class SyncPhases(Phases, Generic[Conn]):
             tx = block.__enter__()
             self._block, self.transaction = block, tx
             state, job_id = client.engine.state, self.held.row.id
-            if not run(client._provider, tx.connection, state.hold(job_id, self.held.token)):
+            if not run(client._provider, tx.connection, state.hold(job_id, self.held.token, lock=self.ends_here)):
                 (row,) = run(client._provider, tx.connection, state.get_jobs([job_id]))
                 raise lost(row, self.held)
         return self.transaction

@@ -61,7 +61,7 @@ class MemoryOperations:
             return []
         return (yield from _write(lambda tables: claiming.renew(tables, leases)))
 
-    def hold(self, job_id: str, token: int) -> Program[bool]:
+    def hold(self, job_id: str, token: int, *, lock: bool = True) -> Program[bool]:  # noqa: ARG002
         return (yield from _write(lambda tables: claiming.is_held(tables, job_id, token)))
 
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:

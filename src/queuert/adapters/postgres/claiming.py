@@ -92,8 +92,8 @@ def renew(store: Store, leases: Sequence[Lease]) -> Program[list[str]]:
     return [row[0] for row in rows]
 
 
-def hold(store: Store, job_id: str, token: int) -> Program[bool]:
-    rows: list[Row] = yield store("claim.hold", id=job_id, token=token)
+def hold(store: Store, job_id: str, token: int, *, lock: bool) -> Program[bool]:
+    rows: list[Row] = yield store("claim.hold", id=job_id, token=token, lock=lock)
     return bool(rows)
 
 

@@ -45,8 +45,8 @@ class PgStatement(msgspec.Struct, frozen=True):
         def literal(match: re.Match[str]) -> str:
             if match[1] is None:
                 return match[0]
-            value = str(self.values[int(match[1]) - 1])
-            if _WORD.fullmatch(value) is None:
+            value = self.values[int(match[1]) - 1]
+            if not isinstance(value, int | str) or _WORD.fullmatch(str(value)) is None:
                 raise ValueError(f"{value!r} cannot be spelled out in a statement")
             return f"'{value}'"
 

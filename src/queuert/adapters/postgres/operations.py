@@ -54,8 +54,8 @@ class PostgresOperations:
     def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
         return claiming.renew(self.store, leases)
 
-    def hold(self, job_id: str, token: int) -> Program[bool]:
-        return claiming.hold(self.store, job_id, token)
+    def hold(self, job_id: str, token: int, *, lock: bool = True) -> Program[bool]:
+        return claiming.hold(self.store, job_id, token, lock=lock)
 
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         return settling.settle(self.store, settlements)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,8 @@ from queuert.adapters.postgres.store import Store
 from queuert.errors import InvalidArgument
 from queuert.model import NOW, Created, Deleted, JobRow, NewJob, Settled, Settlement, Unblocked
 from queuert.ports.program import Program, atomically
+
+_UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
@@ -87,6 +90,8 @@ def _next_jobs(jobs: Sequence[NewJob | None]) -> dict[str, Any] | None:
     types = SEPARATOR.join(["" if job is None else job.type_name for job in jobs])
     if types.count(SEPARATOR) >= len(jobs) or len({job.id for job in following}) < len(following):
         return None
+    if not all(map(_UUID.fullmatch, [job.id for job in following])):
+        return None  # from a generator of the user's: other spellings, or worse
     traced = any(job.trace_context is not None or job.chain_trace_context is not None for job in following)
     return {
         "next_ids": ",".join(["" if job is None else job.id for job in jobs]),

@@ -62,7 +62,7 @@ class SqliteOperations:
     def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
         return claiming.renew(self.store, leases)
 
-    def hold(self, job_id: str, token: int) -> Program[bool]:
+    def hold(self, job_id: str, token: int, *, lock: bool = True) -> Program[bool]:  # noqa: ARG002
         return claiming.hold(self.store, job_id, token)
 
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:

@@ -172,6 +172,38 @@ async def a_claim_that_is_held_cannot_be_settled(store: Store) -> None:
 
 
 @case
+async def a_claim_that_is_only_looked_at_is_free(store: Store) -> None:
+    """Who holds a claim without a lock keeps nobody waiting: above all not those who renew it."""
+    other = await store.second()
+    claimed = await store.running()
+    async with store.transaction() as tx:
+        check(await store.hold(claimed, lock=False, tx=tx), "the claim must be seen")
+        settling = store.spawn(other.settle(completed(claimed)))
+        await quick_unless_single_writer(store, settling, "the settlement")
+    equal((await settling).held, [True], "the settlement")
+    async with store.transaction() as tx:
+        check(not await store.hold(claimed, lock=False, tx=tx), "a claim that is over must not be seen")
+
+
+@case
+async def a_held_claim_and_the_key_of_its_chain(store: Store) -> None:
+    """Who deletes a chain waits for its holder, and meanwhile keeps nothing that the holder may come to: its key."""
+    other = await store.second()
+    claimed = await store.running(dedup=key("again"))
+    chain = claimed.job.chain_id
+    async with store.transaction() as tx:
+        check(await store.hold(claimed, tx=tx), "the claim must be held")
+        deleting = store.spawn(other.delete(chain))
+        await expect_waiting(deleting, "the deletion")
+        successor = new_job(dedup=key("again", exclude=[chain]))
+        (created,) = await store.create(successor, tx=tx)
+        equal(created.id, successor.id, "the successor")
+        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the holder")
+    equal([row.first.id for row in (await deleting).chains], [chain], "what was deleted")
+    equal(await store.statuses(successor.id), ["pending"], "the successor, afterwards")
+
+
+@case
 async def a_locked_chain_stays_current(store: Store) -> None:
     """Who continues a chain that another has read with a lock waits for that one."""
     other = await store.second()

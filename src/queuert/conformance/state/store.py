@@ -93,8 +93,9 @@ class Store:
     async def renew(self, *leases: Lease, tx: Any = None) -> list[str]:
         return await self.driver.run(self.operations.renew(leases), tx)
 
-    async def hold(self, claim: Claimed, *, tx: Any) -> bool:
-        return await self.driver.run(self.operations.hold(claim.job.id, present(claim.job.token, "token")), tx)
+    async def hold(self, claim: Claimed, *, lock: bool = True, tx: Any) -> bool:
+        token = present(claim.job.token, "token")
+        return await self.driver.run(self.operations.hold(claim.job.id, token, lock=lock), tx)
 
     async def settle(self, *settlements: Settlement, tx: Any = None) -> Settled:
         return await self.driver.run(self.operations.settle(settlements), tx)

@@ -39,10 +39,10 @@ BEGIN
     RAISE data_corrupted USING MESSAGE = format('job %s is pending, but neither ready, nor due later, nor running', p_id);
 END $body$;
 
--- Lock jobs against everybody: their in-flight rows in id order, then the jobs, those that are not blocked first, in id order. A job that
+-- Lock jobs against everybody: their in-flight rows in id order, then the keys that `p_chains` hold, then the jobs, those that are not blocked first, in id order. A job that
 -- had no in-flight row and has become pending by the time its own row is locked would break that order: then everything is
 -- given back, by leaving the inner block with an error, and done again.
-CREATE FUNCTION {lock_jobs}(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $body$
+CREATE FUNCTION {lock_jobs}(p_ids uuid[], p_chains uuid[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE
     v_ids uuid[] := array(SELECT DISTINCT asked FROM unnest(p_ids) AS asked ORDER BY asked);
     v_id uuid;
@@ -57,6 +57,10 @@ BEGIN
                     v_in_flight := v_in_flight + 1;
                 END IF;
             END LOOP;
+            IF cardinality(p_chains) > 0 THEN
+                -- The empty string keeps it from walking through all keys in their order, to find a few without sorting them.
+                PERFORM FROM {key} AS k WHERE k.chain_id = ANY (p_chains) ORDER BY k.chain_type || '', k.key FOR UPDATE;
+            END IF;
             PERFORM FROM {job} WHERE id = ANY (v_ids) ORDER BY status = 'blocked', id FOR UPDATE;
             -- Those whose in-flight row we hold are pending and stay so: any other one is too many.
             SELECT count(*) INTO v_pending FROM {job} WHERE id = ANY (v_ids) AND status = 'pending';

@@ -2,8 +2,10 @@
 
 -- Move what has fallen due from `later` to `ready`, the longest due first. Bounded for each type, so that a great many jobs that fall
 -- due at one moment do not hold up one claim: the next claims move the rest. Rows that somebody holds are left. `p_since`: for each type,
--- what was due by then has been looked at lately.
-CREATE FUNCTION {promote}(p_types text[], p_since timestamptz[], p_limit bigint, p_now timestamptz) RETURNS void LANGUAGE plpgsql AS $body$
+-- what was due by then has been looked at lately. Answers with how many it has moved: with the limit, there may be more.
+CREATE FUNCTION {promote}(p_types text[], p_since timestamptz[], p_limit bigint, p_now timestamptz) RETURNS bigint LANGUAGE plpgsql AS $body$
+DECLARE
+    v_moved bigint;
 BEGIN
     WITH due AS (
         DELETE FROM {later} WHERE ctid = ANY (ARRAY(
@@ -17,6 +19,8 @@ BEGIN
         RETURNING type_name, priority, scheduled_at, id
     )
     INSERT INTO {ready} (type_name, priority, scheduled_at, id) SELECT type_name, priority, scheduled_at, id FROM due;
+    GET DIAGNOSTICS v_moved = ROW_COUNT;
+    RETURN v_moved;
 END $body$;
 
 -- A job of this type uses up room in every queue that counts it (or gives it back, with 1). A queue without a cap has NULL.
@@ -33,21 +37,22 @@ END $body$;
 
 -- Marks. The entries of claimed jobs stay at the head of the index for as long as somebody keeps an old snapshot, and every claim has to
 -- step over all of them. One that met many says how far it came in each type, and the next ones begin there: for ten times as long as it took,
--- a second at most, and only as long as that fills their limit. So nothing waits while a worker is idle; but what comes in before a mark, a
+-- ten seconds at most, and only as long as that fills their limit. So nothing waits while a worker is idle; but what comes in before a mark, a
 -- more urgent job for one, may see others go first for that time.
 --
--- For each type: where to begin, what was due by then has been moved from `later`, and until when. A type of which nothing was taken
+-- For each type: where to begin, what was due by then has been moved from `later` (all of it, `p_moved_all`), and until when. A type of which nothing was taken
 -- begins at its first job (a little before it, in case its id changes hands), or behind everything if it has none.
 CREATE FUNCTION {marks}(
     p_types text[], p_priorities integer[], p_times timestamptz[], p_ids uuid[], p_since timestamptz[], p_until timestamptz[],
-    p_now timestamptz
+    p_moved_all boolean, p_now timestamptz
 ) RETURNS text LANGUAGE plpgsql AS $body$
 DECLARE
-    v_until timestamptz := p_now + least(10 * ({clock} - p_now), interval '1 second');
+    v_since timestamptz := CASE WHEN p_moved_all THEN p_now ELSE '-infinity' END;
+    v_until timestamptz := p_now + least(10 * ({clock} - p_now), interval '10 seconds');
 BEGIN
     RETURN (
         SELECT json_object_agg(m.name, json_build_array(
-            mark.priority, mark.time, mark.id, coalesce(m.since, p_now), coalesce(m.until, v_until)
+            mark.priority, mark.time, mark.id, coalesce(m.since, v_since), coalesce(m.until, v_until)
         ))
         FROM unnest(p_types, p_priorities, p_times, p_ids, p_since, p_until) AS m (name, priority, time, id, since, until)
         CROSS JOIN LATERAL (
@@ -97,6 +102,7 @@ DECLARE
     v_given json := p_marks;
     v_mark json;
     v_marked boolean := false;
+    v_moved_all boolean;
     v_pages bigint;
     v_window bigint;
     v_first boolean := true;
@@ -158,7 +164,7 @@ BEGIN
             END IF;
         END LOOP;
     END IF;
-    PERFORM {promote}(p_types, v_since, greatest(1000, p_limit), v_now);
+    v_moved_all := {promote}(p_types, v_since, greatest(1000, p_limit), v_now) < greatest(1000, p_limit);
     v_pages := pg_stat_get_xact_blocks_fetched({ready_key}::regclass);
     IF NOT v_capped AND v_number = 1 AND p_limits[1] >= p_limit THEN
         -- One type and no cap: the head of the index is what we want.
@@ -331,7 +337,7 @@ BEGIN
         RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
             NULL::double precision, NULL::integer, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
             CASE WHEN v_marked OR v_pages > v_number * (20 + p_limit / 20)
-                THEN {marks}(p_types, v_mark_priority, v_mark_time, v_mark_id, v_since, v_until, v_now) END,
+                THEN {marks}(p_types, v_mark_priority, v_mark_time, v_mark_id, v_since, v_until, v_moved_all, v_now) END,
             v_more, extract(epoch FROM v_next - v_now)::double precision, v_now;
     END IF;
     IF cardinality(v_found) = 0 THEN
@@ -368,12 +374,16 @@ BEGIN
     ORDER BY asked.n;
 END $body$;
 
--- Lock a claim; false if it is over. Only the in-flight row, which whoever would end the claim comes to first. Whoever begins to wait for the
--- chain needs the job's own row: he does not wait for the holder. It is called for every phase, and each setting takes a microsecond or
--- two: of {steady}, this is what the plan for one key depends on.
-CREATE FUNCTION {hold}(p_id text, p_token bigint) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan TO off AS $body$
+-- Lock a claim, or only look at it; false if it is over. Only the in-flight row, which whoever would end the claim comes to first. Whoever
+-- begins to wait for the chain needs the job's own row: he does not wait for the holder. It is called for every phase, and each setting takes a
+-- microsecond or two: of {steady}, this is what the plan for one key depends on.
+CREATE FUNCTION {hold}(p_id text, p_token bigint, p_lock boolean) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan TO off AS $body$
 BEGIN
-    PERFORM FROM {running} WHERE job_id = p_id::uuid AND token = p_token FOR UPDATE;
+    IF p_lock THEN
+        PERFORM FROM {running} WHERE job_id = p_id::uuid AND token = p_token FOR UPDATE;
+    ELSE
+        PERFORM FROM {running} WHERE job_id = p_id::uuid AND token = p_token;
+    END IF;
     RETURN FOUND;
 END $body$;
 

@@ -106,7 +106,7 @@ DECLARE
     v_jobs uuid[];
     v_again uuid[];
 BEGIN
-    -- All that will be touched is locked before anything is: keys, in-flight rows, jobs. If the set has grown by then, by a continuation
+    -- All that will be touched is locked before anything is: in-flight rows, keys, jobs. If the set has grown by then, by a continuation
     -- for one, everything is given back and done again: the newcomers' in-flight rows come before the jobs that we hold.
     LOOP
         BEGIN
@@ -115,9 +115,7 @@ BEGIN
                 RETURN;
             END IF;
             v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.chain_id, j.chain_index);
-            -- The empty string keeps it from walking through all keys in their order, to find a few without sorting them.
-            PERFORM FROM {key} AS k WHERE k.chain_id = ANY (v_chains) ORDER BY k.chain_type || '', k.key FOR UPDATE;
-            PERFORM {lock_jobs}(v_jobs);
+            PERFORM {lock_jobs}(v_jobs, v_chains);
             v_again := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.chain_id, j.chain_index);
             EXIT WHEN v_again = v_jobs AND {chains_to_delete}(p_ids, p_cascade) = v_chains;
             RAISE SQLSTATE 'QUE00';

@@ -11,7 +11,7 @@ SELECT * FROM {claim}(
 SELECT id FROM {renew}(:ids::text[], :tokens::bigint[], :durations::double precision[]);
 
 -- write: hold
-SELECT true WHERE {hold}(:id::text, :token::bigint);
+SELECT true WHERE {hold}(:id::text, :token::bigint, :lock::boolean);
 
 -- write: reap
 SELECT * FROM {read_jobs}(ARRAY(SELECT {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text)));
