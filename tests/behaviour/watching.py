@@ -106,7 +106,8 @@ class _NamedOperations:
         def call(*args: Any, **options: Any) -> Program[Any]:
             if self._points.records:
                 self._points.calls.append((name, args))
-            point = f"lock_{name.removeprefix('get_')}" if options.get("lock") else name
+            reads = name.startswith("get_") and options.get("lock")
+            point = f"lock_{name.removeprefix('get_')}" if reads else name
             return _named(point, operation(*args, **options))
 
         return call
