@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import ExitStack, asynccontextmanager
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.adapters.postgres.drivers import Watcher
@@ -95,30 +95,26 @@ async def complete_first(attempt: Attempt[Step, Any]) -> int:
     return 1
 
 
-async def atomic(attempt: Attempt[Step, Any]) -> int:
-    async with attempt.prepare("atomic") as tx:
-        await tx.connection.execute("SELECT balance FROM account")
-    async with attempt.complete() as tx:
-        await tx.connection.execute(WRITE)
-    return 1
+def prepared(mode: Literal["atomic", "staged"]) -> Callable[[Attempt[Step, Any]], Awaitable[int]]:
+    async def handler(attempt: Attempt[Step, Any]) -> int:
+        async with attempt.prepare(mode) as tx:
+            await tx.connection.execute("SELECT balance FROM account")
+        return await complete_first(attempt)
 
-
-async def staged(attempt: Attempt[Step, Any]) -> int:
-    async with attempt.prepare("staged") as tx:
-        await tx.connection.execute("SELECT balance FROM account")
-    async with attempt.complete() as tx:
-        await tx.connection.execute(WRITE)
-    return 1
+    return handler
 
 
 async def auto_setup(attempt: Attempt[Step, Any]) -> int:
     await asyncio.sleep(0)
-    async with attempt.complete() as tx:
-        await tx.connection.execute(WRITE)
-    return 1
+    return await complete_first(attempt)
 
 
-HANDLERS = {"complete": (complete_first, 4), "atomic": (atomic, 5), "staged": (staged, 7), "auto": (auto_setup, 4)}
+HANDLERS = {
+    "complete": (complete_first, 4),
+    "atomic": (prepared("atomic"), 5),
+    "staged": (prepared("staged"), 7),
+    "auto": (auto_setup, 4),
+}
 
 
 @pytest.mark.parametrize("observed", [False, True])
@@ -150,7 +146,7 @@ async def test_messages_of_an_attempt(
 async def test_through_pgbouncer(watch: Watcher, scheme: str) -> None:
     """In transaction mode, without prepared statements."""
     handlers = Handlers[Any]()
-    handlers.handles(Step)(staged)
+    handlers.handles(Step)(prepared("staged"))
     through = pgbouncer().through(database()).replace("postgresql://", f"{scheme}://")
     async with queuert.connect(through, jobs=[Step], prepare=False, listen_url=database()) as client:
         await start(client, 20)

@@ -24,12 +24,12 @@ from queuert.transaction import Hooks, Transaction
 from queuert.worker import failure
 from queuert.worker.abort import AbortReason, lost_reason
 from queuert.worker.agenda import Agenda
+from queuert.worker.attempt_transaction import AttemptTransaction
 from queuert.worker.client_for_threads import client_for_threads
 from queuert.worker.execution import Execution
 from queuert.worker.held import Held
 from queuert.worker.options import WorkerOptions
 from queuert.worker.outcome import LEFT_OPEN, Outcome, Raised, Returned, SettledInThread
-from queuert.worker.phases import AttemptTransaction
 from queuert.worker.prefetch import Prefetch
 from queuert.worker.settling import Item, Settler
 from queuert.worker.verdict import Verdicts

@@ -10,7 +10,7 @@ handler never awaits, so the first of the two decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Generic, Literal
@@ -21,13 +21,11 @@ from queuert.client.base import BaseClient
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.contexts import async_context, context
-from queuert.errors import OwnershipLost, PhaseError, PrepareAfterAutoSetup, TransactionMisused
-from queuert.model import JobRow
-from queuert.ports.program import answered
+from queuert.errors import PhaseError, PrepareAfterAutoSetup, TransactionMisused
 from queuert.ports.provider import run
 from queuert.ports.tracer import Tracer
 from queuert.transaction import Transaction
-from queuert.worker.abort import lost_reason
+from queuert.worker.attempt_transaction import AttemptTransaction, lost
 from queuert.worker.held import Held
 
 if TYPE_CHECKING:
@@ -198,91 +196,6 @@ class AsyncPhases(Phases, Generic[Conn]):
         while self._inside:
             self._client._nesting.leave(self._inside.pop())
         return transaction
-
-
-class AttemptTransaction(Generic[Conn]):
-    """A transaction that lives in a task of its own, so that nothing that happens to the handler's task touches it.
-
-    It begins by looking at the claim. With `lock`, whoever wants the job waits for us from there on, and what user code
-    locks and writes comes after the job, in every handler alike.
-    """
-
-    def __init__(self, client: Client[Conn], held: Held, *, lock: bool) -> None:
-        self._client = client
-        self._held = held
-        self._lock = lock
-        self._opened: asyncio.Future[Transaction[Conn]] = asyncio.get_running_loop().create_future()
-        self._verdict: asyncio.Future[Callable[[Transaction[Conn]], Awaitable[None]]] = (
-            asyncio.get_running_loop().create_future()
-        )
-        self._task: asyncio.Task[None] | None = None
-
-    async def open(self) -> Transaction[Conn]:
-        """Begin, and look at the claim; `OwnershipLost` if it is over."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._hold())
-        return await asyncio.shield(self._opened)
-
-    async def commit(self, last: Callable[[Transaction[Conn]], Awaitable[None]] | None = None) -> None:
-        """Do `last` in the transaction, then commit; an error rolls back and is raised."""
-        if not self._verdict.done():
-            self._verdict.set_result(last or _nothing)
-        if self._task is not None:
-            await self._task
-
-    async def roll_back(self) -> None:
-        if self._task is None:
-            return
-        if not self._opened.done():
-            # It may be waiting, for a connection or for whoever has locked the job. Nobody needs it any more.
-            self._task.cancel()
-        elif not self._verdict.done():
-            self._verdict.set_result(_roll_back)
-        await asyncio.wait({self._task})
-        if not self._task.cancelled():
-            self._task.exception()  # if there is one, the connection is gone, and the transaction with it
-
-    async def _hold(self) -> None:
-        client, block = self._client, None
-        try:
-            hold = client.engine.state.hold(self._held.row.id, self._held.token, lock=self._lock)
-            if client._guarded is not None:
-                block = client._guarded.guarded_transaction(next(hold))
-            async with client._begin(client._provider.transaction if block is None else lambda: block) as tx:
-                held = await client._run((hold, tx.connection)) if block is None else answered(hold, block.answer)
-                if not held:
-                    raise lost(await self._read(tx), self._held)
-                self._opened.set_result(tx)
-                last = await self._verdict
-                await last(tx)
-        except _RollBack:
-            return
-        except BaseException as error:
-            if self._opened.done():
-                raise
-            self._opened.set_exception(error)
-            self._opened.exception()  # the handler may be gone: nobody has to look at it
-
-    async def _read(self, tx: Transaction[Conn]) -> JobRow | None:
-        (row,) = await self._client._run((self._client.engine.state.get_jobs([self._held.row.id]), tx.connection))
-        return row
-
-
-def lost(row: JobRow | None, held: Held) -> OwnershipLost:
-    """What a claim that is over ends its attempt with."""
-    return OwnershipLost(held.row.id, lost_reason(row, held.token) or "taken_by_another_worker")
-
-
-class _RollBack(BaseException):
-    """Leaves the transaction's block by its error path."""
-
-
-async def _roll_back(_tx: Transaction[Any]) -> None:
-    raise _RollBack
-
-
-async def _nothing(_tx: Transaction[Any]) -> None:
-    return
 
 
 class SyncPhases(Phases, Generic[Conn]):

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from queuert.adapters.broadcast.listener import Link, OnLost, OnMessage, OpenLink
-from queuert.adapters.postgres.asyncpg_provider import reraise
+from queuert.adapters.postgres.asyncpg_connection import reraise
 from queuert.adapters.postgres.asyncpg_sources import Connection, DriverError
 from queuert.adapters.postgres.notify_messages import APPLICATION, Channels
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection as Pooled
 
-from queuert.adapters.postgres.asyncpg_provider import Rows, is_closed, is_open, reraise
+from queuert.adapters.postgres.asyncpg_connection import Rows, is_closed, is_open, reraise
 from queuert.adapters.postgres.asyncpg_sources import DriverError
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.translating import FAILED, NOT_BEGUN, SWALLOWED
