@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from queuert.adapters.postgres.notify_sync import SyncPostgresNotify
+from queuert.adapters.postgres.notify.sync import SyncPostgresNotify
 
 
 class DjangoNotify(SyncPostgresNotify):

@@ -52,9 +52,9 @@ def worker_client(using: str) -> Client[Any]:
     provider: Any
     notify: NotifyAdapter
     if wrapper.vendor == "postgresql":
-        from queuert.adapters.postgres.notify import PostgresNotify
-        from queuert.adapters.postgres.notify_psycopg import psycopg_link
-        from queuert.adapters.postgres.psycopg_provider import PsycopgProvider
+        from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
+        from queuert.adapters.postgres.notify.adapter import PostgresNotify
+        from queuert.adapters.postgres.notify.psycopg import psycopg_link
 
         provider = PsycopgProvider(conninfo(wrapper), prepare=options.get("prepare", True))
         channels = _channels(using)
@@ -75,7 +75,7 @@ def operations_for(using: str) -> StateOperations:
     wrapper = _wrapper(using)
     kind_of(wrapper)
     if wrapper.vendor == "postgresql":
-        from queuert.adapters.postgres.operations import PostgresOperations
+        from queuert.adapters.postgres.operations.operations import PostgresOperations
 
         return PostgresOperations(options.get("schema", "public"), prefix)
     from queuert.adapters.sqlite.operations import SqliteOperations
@@ -107,7 +107,7 @@ def _sync_notify(using: str, provider: DjangoProvider) -> SyncNotifyAdapter:
 
 
 def _channels(using: str) -> Any:
-    from queuert.adapters.postgres.notify_messages import Channels, default_prefix
+    from queuert.adapters.postgres.notify.channels import Channels, default_prefix
 
     options = options_of(using)
     return Channels(default_prefix(options.get("schema", "public"), options.get("table_prefix", "queuert_")))

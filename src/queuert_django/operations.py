@@ -59,7 +59,7 @@ class QueuertSchema(Operation):
         operations: Any = operations_for(connection.alias)
         store = operations.store
         if connection.vendor == "postgresql":
-            from queuert.adapters.postgres.store import migrations_for as postgres_migrations
+            from queuert.adapters.postgres.operations.store import migrations_for as postgres_migrations
 
             versions = postgres_migrations(store.installation)
             return [store("migrate.create").text, *(text for each in versions for text in each.statements)]

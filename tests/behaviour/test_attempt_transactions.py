@@ -28,7 +28,7 @@ from queuert import (
     SyncAttempt,
     Worker,
 )
-from queuert.adapters.postgres.asyncpg_sources import OwnConnection
+from queuert.adapters.postgres.drivers.asyncpg_sources import OwnConnection
 
 SCHEMES = ["postgresql", "postgresql+asyncpg"]
 WAITS = "wait_event_type = 'Lock' AND query LIKE '%queuert_hold%'"

@@ -14,8 +14,8 @@ from tests.support.redis import redis_url
 
 import queuert
 from queuert import InvalidArgument
-from queuert.adapters.postgres.notify import PostgresNotify
-from queuert.adapters.postgres.notify_sync import SyncPostgresNotify
+from queuert.adapters.postgres.notify.adapter import PostgresNotify
+from queuert.adapters.postgres.notify.sync import SyncPostgresNotify
 from queuert.adapters.redis.notify import RedisNotify
 from queuert.adapters.redis.notify_sync import SyncRedisNotify
 from queuert.wiring import brokers

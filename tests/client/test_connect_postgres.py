@@ -21,7 +21,7 @@ from tests.support.worlds import start
 import queuert
 from queuert import InvalidArgument, StorageError
 from queuert.adapters.in_process import InProcessNotify, NoNotify
-from queuert.adapters.postgres.notify import PostgresNotify
+from queuert.adapters.postgres.notify.adapter import PostgresNotify
 from queuert.client.client import Client
 
 __all__ = ["database_url", "postgres"]

@@ -25,8 +25,8 @@ from tests.support.django import added, postgres_settings, sqlite_settings
 
 import queuert_django.checks
 from queuert import EntryJob, Handlers, StorageError, Worker
-from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.adapters.postgres.store import migrations_for as postgres_migrations
+from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations.store import migrations_for as postgres_migrations
 from queuert.adapters.sqlite.store import migrations_for as sqlite_migrations
 from queuert.errors import InvalidArgument
 from queuert_django import clients, get_client, options

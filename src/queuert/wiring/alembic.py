@@ -8,8 +8,8 @@ from sqlalchemy import Connection, text
 from sqlalchemy.engine.mock import MockConnection
 from typing_extensions import Unpack
 
-from queuert.adapters.postgres.store import Installation
-from queuert.adapters.postgres.store import migrations_for as postgres_migrations
+from queuert.adapters.postgres.operations.store import Installation
+from queuert.adapters.postgres.operations.store import migrations_for as postgres_migrations
 from queuert.adapters.sqlite.store import migrations_for as sqlite_migrations
 from queuert.errors import InvalidArgument
 from queuert.ports.provider import run

@@ -13,8 +13,8 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from typing_extensions import Unpack
 
 from queuert.adapters.postgres.adapter import DEFAULT_PREFIX, DEFAULT_SCHEMA, sync_psycopg_notify
-from queuert.adapters.postgres.notify_messages import Channels, default_prefix
-from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.adapters.postgres.notify.channels import Channels, default_prefix
+from queuert.adapters.postgres.operations.operations import PostgresOperations
 from queuert.adapters.sqlalchemy.async_provider import AsyncEngineAlone, AsyncSqlAlchemyProvider
 from queuert.adapters.sqlalchemy.core import Core
 from queuert.adapters.sqlalchemy.driver import Driver
@@ -163,13 +163,13 @@ class Target:
     def notify(self, state: StateAdapter[Any]) -> NotifyAdapter:
         if self._notify != "postgres":
             return within_process(self._hub if self._notify else None)
-        from queuert.adapters.postgres.notify import PostgresNotify
+        from queuert.adapters.postgres.notify.adapter import PostgresNotify
 
         channels = Channels(default_prefix(self.schema, self.prefix))
         if self.engine.dialect.driver == "asyncpg":
-            from queuert.adapters.postgres.notify_asyncpg import asyncpg_link as link
+            from queuert.adapters.postgres.notify.asyncpg import asyncpg_link as link
         else:
-            from queuert.adapters.postgres.notify_psycopg import psycopg_link as link
+            from queuert.adapters.postgres.notify.psycopg import psycopg_link as link
         return PostgresNotify(state.provider, link(self._listen_url, channels), channels)
 
     def sync_notify(self) -> SyncNotifyAdapter:

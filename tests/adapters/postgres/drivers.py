@@ -16,10 +16,10 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from queuert.adapters.postgres.asyncpg_provider import AsyncpgProvider
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.psycopg_provider import PsycopgProvider
-from queuert.adapters.postgres.psycopg_sync_provider import PsycopgSyncProvider
+from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
+from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
+from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
 
 
 def statement(text: str, *values: Any, alone: bool = False) -> PgStatement:

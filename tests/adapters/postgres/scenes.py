@@ -19,9 +19,9 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.support.postgres import Databases, server
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
-from queuert.adapters.postgres.asyncpg_provider import AsyncpgProvider
-from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.adapters.postgres.translating import DEADLOCK_OR_SERIALIZATION, sqlstate
+from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
+from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, sqlstate
+from queuert.adapters.postgres.operations.operations import PostgresOperations
 from queuert.conformance.state.build import new_job, request
 from queuert.errors import QueuertError
 from queuert.model import ChainRow, Claimed, ClaimRequest, Created, JobRow, NewJob, Settled, Settlement, Status

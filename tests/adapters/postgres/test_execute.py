@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 from tests.adapters.postgres.drivers import Driver, PsycopgSync, Watcher, statement
 from tests.support.postgres import Databases
 
-from queuert.adapters.postgres.translating import sqlstate
+from queuert.adapters.postgres.drivers.errors import sqlstate
 from queuert.errors import ClientClosed, InvalidArgument, StorageBusy, StorageError, StorageReadOnly
 
 ISOLATION = statement("SELECT current_setting('transaction_isolation')")
@@ -196,7 +196,7 @@ def test_a_source_that_is_none_is_refused(driver: Driver, source: object) -> Non
 
 
 async def test_a_source_of_the_other_flavour_is_refused(database_url: str, watch: Watcher) -> None:
-    from queuert.adapters.postgres.psycopg_provider import PsycopgProvider
+    from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
 
     connection = await PsycopgSync().connect(database_url)
     with pytest.raises(InvalidArgument, match="AsyncConnectionPool"):

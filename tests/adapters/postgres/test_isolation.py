@@ -12,7 +12,7 @@ from tests.adapters.postgres.drivers import ASYNC_DRIVERS, DRIVERS, Driver
 from tests.adapters.postgres.scenes import Isolation, Scene, is_conflict, open_scene
 from tests.support.postgres import Databases
 
-from queuert.adapters.postgres.translating import sqlstate
+from queuert.adapters.postgres.drivers.errors import sqlstate
 from queuert.conformance.state.build import (
     cancelled,
     completed,

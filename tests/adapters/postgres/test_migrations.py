@@ -14,9 +14,9 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
-from queuert.adapters.postgres.listing import chains, jobs
-from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.adapters.postgres.store import Installation, migrations_for, statements_for
+from queuert.adapters.postgres.operations.listing import chains, jobs
+from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations.store import Installation, migrations_for, statements_for
 from queuert.conformance.state.build import completed, new_job, queue, request
 from queuert.errors import SchemaTooNew, StorageError
 from queuert.model import STATUSES, ChainFilter, JobFilter, PageRequest

@@ -14,7 +14,7 @@ from tests.support.ears import Ear
 
 from queuert.adapters.broadcast.messages import pack
 from queuert.adapters.postgres.adapter import psycopg_notify, sync_psycopg_notify
-from queuert.adapters.postgres.notify_messages import LONGEST_PAYLOAD, Channels, default_prefix
+from queuert.adapters.postgres.notify.channels import LONGEST_PAYLOAD, Channels, default_prefix
 from queuert.errors import ClientClosed, InvalidArgument, StorageUnavailable
 
 Make = Callable[..., Any]

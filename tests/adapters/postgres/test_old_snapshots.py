@@ -12,7 +12,7 @@ import pytest
 from tests.adapters.postgres.scenes import Scene, Session, explain, open_scene, pages
 from tests.support.postgres import Databases
 
-from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.adapters.postgres.operations.operations import PostgresOperations
 from queuert.conformance.state.build import later, queue, request
 from queuert.model import Claimed, ClaimRequest
 

@@ -11,7 +11,7 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.adapters.postgres.scenes import template, violations
 from tests.support.postgres import Databases
 
-from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.adapters.postgres.operations.operations import PostgresOperations
 from queuert.conformance.state.build import (
     completed,
     continued,

@@ -10,8 +10,8 @@ import pytest
 from tests.adapters.postgres.scenes import Scene, explain, open_scene, pages, template
 from tests.support.postgres import Databases, server
 
-from queuert.adapters.postgres import listing
-from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.adapters.postgres.operations import listing
+from queuert.adapters.postgres.operations.operations import PostgresOperations
 from queuert.conformance.state.build import completed, new_job, put_back, queue, request, waiting_for
 from queuert.model import ChainFilter, JobFilter, Lease, PageRequest
 

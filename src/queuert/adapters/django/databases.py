@@ -45,7 +45,7 @@ class Postgres:
     def execute(self, wrapper: Wrapper, command: Any) -> Any:
         import psycopg
 
-        from queuert.adapters.postgres.psycopg_common import INERROR, OwnCursor, query, status_of, translated
+        from queuert.adapters.postgres.drivers.psycopg_common import INERROR, OwnCursor, query, status_of, translated
 
         connection = wrapper.connection
         cursor = OwnCursor(connection)
@@ -67,8 +67,8 @@ class Postgres:
         return True
 
     def check_before_commit(self, wrapper: Wrapper) -> None:
-        from queuert.adapters.postgres.psycopg_common import INERROR, status_of
-        from queuert.adapters.postgres.translating import SWALLOWED
+        from queuert.adapters.postgres.drivers.errors import SWALLOWED
+        from queuert.adapters.postgres.drivers.psycopg_common import INERROR, status_of
 
         if wrapper.needs_rollback or status_of(wrapper.connection) == INERROR:
             raise TransactionMisused(SWALLOWED)

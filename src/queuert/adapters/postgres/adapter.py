@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queuert.adapters.postgres.notify_messages import Channels, default_prefix
-from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.adapters.postgres.notify.channels import Channels, default_prefix
+from queuert.adapters.postgres.operations.operations import PostgresOperations
 from queuert.errors import InvalidArgument
 from queuert.ports.state import StateAdapter, SyncStateAdapter
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection, Connection
     from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-    from queuert.adapters.postgres.asyncpg_provider import AsyncpgProvider
-    from queuert.adapters.postgres.notify import PostgresNotify
-    from queuert.adapters.postgres.notify_sync import SyncPostgresNotify
-    from queuert.adapters.postgres.psycopg_provider import PsycopgProvider
-    from queuert.adapters.postgres.psycopg_sync_provider import PsycopgSyncProvider
+    from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
+    from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
+    from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
+    from queuert.adapters.postgres.notify.adapter import PostgresNotify
+    from queuert.adapters.postgres.notify.sync import SyncPostgresNotify
 
 DEFAULT_SCHEMA = "public"
 DEFAULT_PREFIX = "queuert_"
@@ -38,8 +38,8 @@ def psycopg_state(
     From a URL, there is a pool of our own of `pool_size`, and plain `def` handlers get sync connections to the same
     database.
     """
-    from queuert.adapters.postgres.psycopg_provider import PsycopgProvider
-    from queuert.adapters.postgres.psycopg_sync_provider import PsycopgSyncProvider
+    from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
+    from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
 
     sync: Any = None
     if isinstance(source, str):
@@ -57,7 +57,7 @@ def sync_psycopg_state(
     pool_size: int = DEFAULT_POOL_SIZE,
 ) -> SyncStateAdapter[Connection[Any]]:
     """For a sync client with psycopg 3."""
-    from queuert.adapters.postgres.psycopg_sync_provider import PsycopgSyncProvider
+    from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
 
     provider = PsycopgSyncProvider(source, prepare=prepare, max_size=pool_size)
     return SyncStateAdapter(PostgresOperations(schema, table_prefix), provider)
@@ -72,7 +72,7 @@ def asyncpg_state(
     pool_size: int = DEFAULT_POOL_SIZE,
 ) -> StateAdapter[asyncpg.Connection[Any]]:
     """For an async client with asyncpg. It has no sync counterpart: plain `def` handlers cannot open transactions."""
-    from queuert.adapters.postgres.asyncpg_provider import AsyncpgProvider
+    from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
 
     provider: Any = AsyncpgProvider(source, prepare=prepare, max_size=pool_size)
     return StateAdapter(PostgresOperations(schema, table_prefix), provider)
@@ -93,9 +93,9 @@ def psycopg_notify(
     prepare: bool = True,
 ) -> PostgresNotify:
     """For an async client with psycopg 3."""
-    from queuert.adapters.postgres.notify import PostgresNotify
-    from queuert.adapters.postgres.notify_psycopg import psycopg_link
-    from queuert.adapters.postgres.psycopg_provider import PsycopgProvider
+    from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
+    from queuert.adapters.postgres.notify.adapter import PostgresNotify
+    from queuert.adapters.postgres.notify.psycopg import psycopg_link
 
     channels = _channels(schema, table_prefix, channel_prefix)
     link = psycopg_link(_listen_url(source, listen_url), channels)
@@ -114,8 +114,8 @@ def sync_psycopg_notify(
     prepare: bool = True,
 ) -> SyncPostgresNotify:
     """For a sync client with psycopg 3."""
-    from queuert.adapters.postgres.notify_sync import SyncPostgresNotify
-    from queuert.adapters.postgres.psycopg_sync_provider import PsycopgSyncProvider
+    from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
+    from queuert.adapters.postgres.notify.sync import SyncPostgresNotify
 
     channels = _channels(schema, table_prefix, channel_prefix)
     url = _listen_url(source, listen_url)
@@ -134,9 +134,9 @@ def asyncpg_notify(
     prepare: bool = True,
 ) -> PostgresNotify:
     """For an async client with asyncpg."""
-    from queuert.adapters.postgres.asyncpg_provider import AsyncpgProvider
-    from queuert.adapters.postgres.notify import PostgresNotify
-    from queuert.adapters.postgres.notify_asyncpg import asyncpg_link
+    from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
+    from queuert.adapters.postgres.notify.adapter import PostgresNotify
+    from queuert.adapters.postgres.notify.asyncpg import asyncpg_link
 
     channels = _channels(schema, table_prefix, channel_prefix)
     link = asyncpg_link(_listen_url(source, listen_url), channels)

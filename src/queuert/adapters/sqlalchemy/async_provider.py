@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, a
 
 from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.translating import DEADLOCK_OR_SERIALIZATION, sqlstate, translate
+from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, sqlstate, translate
 from queuert.adapters.sqlalchemy.core import ATTEMPTS, ENDED_INSIDE, Core, Nested
 from queuert.adapters.sqlalchemy.handles import AsyncHandle, async_handle, behind
 from queuert.adapters.sqlite.locking import WriteLock

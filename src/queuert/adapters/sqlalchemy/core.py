@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 from sqlalchemy.pool import PoolProxiedConnection as Pooled
 
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.translating import DEADLOCK_OR_SERIALIZATION, sqlstate
+from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, sqlstate
 from queuert.adapters.sqlalchemy.driver import Driver
 from queuert.adapters.sqlalchemy.handles import Handle, Root, root_of
 from queuert.adapters.sqlalchemy.watching import Restore, watch

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.orm import sessionmaker
 
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.translating import DEADLOCK_OR_SERIALIZATION, sqlstate, translate
+from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, sqlstate, translate
 from queuert.adapters.sqlalchemy.core import ATTEMPTS, ENDED_INSIDE, Core, Nested
 from queuert.adapters.sqlalchemy.handles import Handle, sync_handle
 from queuert.errors import ClientClosed

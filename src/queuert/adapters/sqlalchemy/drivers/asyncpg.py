@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection as Pooled
 
-from queuert.adapters.postgres.asyncpg_connection import Rows, is_closed, is_open, reraise
-from queuert.adapters.postgres.asyncpg_sources import DriverError
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.translating import FAILED, NOT_BEGUN, SWALLOWED
+from queuert.adapters.postgres.drivers.asyncpg_connection import Rows, is_closed, is_open, reraise
+from queuert.adapters.postgres.drivers.asyncpg_sources import DriverError
+from queuert.adapters.postgres.drivers.errors import FAILED, NOT_BEGUN, SWALLOWED
 from queuert.adapters.sqlalchemy.driver import Driver
 from queuert.errors import StorageUnavailable, TransactionMisused
 

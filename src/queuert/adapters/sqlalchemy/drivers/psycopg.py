@@ -12,7 +12,7 @@ from sqlalchemy.pool import PoolProxiedConnection as Pooled
 
 from queuert.adapters.finishing import cancel_and_finish
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.psycopg_common import (
+from queuert.adapters.postgres.drivers.psycopg_common import (
     IDLE,
     Rows,
     check_before_commit,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from queuert.adapters.postgres.command import SEPARATOR
-from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
-from queuert.adapters.postgres.store import Store
+from queuert.adapters.postgres.operations.rows import Row, chain_of, raise_problem
+from queuert.adapters.postgres.operations.store import Store
 from queuert.model import NOW, BlockerRef, ChainRow, Created, Dedup, NewJob, seconds
 from queuert.ports.program import Program
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from queuert.adapters.postgres import claiming, creating, listing, migrating, reading, settling
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.rows import Row, chain_of, job_of
-from queuert.adapters.postgres.store import DATABASE_CLOCK, Installation, Store
+from queuert.adapters.postgres.operations import claiming, creating, listing, migrating, reading, settling
+from queuert.adapters.postgres.operations.rows import Row, chain_of, job_of
+from queuert.adapters.postgres.operations.store import DATABASE_CLOCK, Installation, Store
 from queuert.model import (
     BlockerRow,
     ChainFilter,

@@ -13,8 +13,8 @@ from queuert.adapters.broadcast.listener import OnMessage
 from queuert.adapters.broadcast.messages import Topic
 from queuert.adapters.broadcast.notify_sync import SyncBroadcastNotify
 from queuert.adapters.broadcast.pauses import CONNECT_TIMEOUT
-from queuert.adapters.postgres.notify_messages import APPLICATION, Channels
-from queuert.adapters.postgres.psycopg_common import has_answered, query, read_messages, reraise, send_ping
+from queuert.adapters.postgres.drivers.psycopg_common import has_answered, query, read_messages, reraise, send_ping
+from queuert.adapters.postgres.notify.channels import APPLICATION, Channels
 from queuert.ports.notify import SyncNotifyAdapter
 from queuert.ports.provider import SyncProvider
 

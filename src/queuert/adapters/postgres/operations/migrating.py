@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.rows import Row
-from queuert.adapters.postgres.store import Migration, Store, migrations_for
+from queuert.adapters.postgres.operations.rows import Row
+from queuert.adapters.postgres.operations.store import Migration, Store, migrations_for
 from queuert.errors import SchemaTooNew
 from queuert.ports.program import Pause, Program, atomically
 

@@ -15,9 +15,9 @@ from psycopg.rows import tuple_row
 from psycopg.types.array import register_all_arrays
 from psycopg.types.numeric import Int8Dumper
 
-from queuert.adapters.postgres import translating
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.translating import (
+from queuert.adapters.postgres.drivers import errors as translating
+from queuert.adapters.postgres.drivers.errors import (
     DEADLOCK_OR_SERIALIZATION,
     ENDED_INSIDE,
     FAILED,

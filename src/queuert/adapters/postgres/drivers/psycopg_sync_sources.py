@@ -1,20 +1,17 @@
-"""Where psycopg's async connections come from: a pool of ours, the user's pool, or one connection of the user's.
-
-What is taken is outside of any transaction and has autocommit, so that a single statement is a single round trip; the
-settings that the user's connections had are put back when they are given back.
-"""
+"""Where psycopg's sync connections come from: see `psycopg_sources`, which says the same for an event loop."""
 
 from __future__ import annotations
 
-import asyncio
+import threading
 from time import monotonic
 from typing import Any, Protocol
 
 import psycopg
-from psycopg import AsyncConnection as PsycopgAsyncConnection
-from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from psycopg import Connection as PsycopgConnection
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from queuert.adapters.postgres.psycopg_common import (
+from queuert.adapters.postgres.drivers.errors import unavailable
+from queuert.adapters.postgres.drivers.psycopg_common import (
     IDLE,
     PATIENCE,
     READ_COMMITTED,
@@ -28,11 +25,10 @@ from queuert.adapters.postgres.psycopg_common import (
     refuse_source,
     status_of,
 )
-from queuert.adapters.postgres.translating import unavailable
 
-Connection = PsycopgAsyncConnection[Any]
-Pool = AsyncConnectionPool[Any]
-AsyncSource = str | Pool | Connection
+Connection = PsycopgConnection[Any]
+Pool = ConnectionPool[Any]
+SyncSource = str | Pool | Connection
 
 
 class Source(Protocol):
@@ -41,21 +37,21 @@ class Source(Protocol):
     database: str | None
     """The database's name, once it is known for sure."""
 
-    async def take(self) -> Connection: ...
+    def take(self) -> Connection: ...
 
-    async def give_back(self, connection: Connection) -> None: ...
+    def give_back(self, connection: Connection) -> None: ...
 
-    async def close(self) -> None: ...
+    def close(self) -> None: ...
 
 
-def async_source(source: AsyncSource, *, prepare: bool, max_size: int, timeout: float) -> Source:
+def sync_source(source: SyncSource, *, prepare: bool, max_size: int, timeout: float) -> Source:
     if isinstance(source, str):
         return OwnPool(source, prepare=prepare, max_size=max_size, timeout=timeout)
-    if isinstance(source, AsyncConnectionPool):
+    if isinstance(source, ConnectionPool):
         return GivenPool(source)
-    if isinstance(source, PsycopgAsyncConnection):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(source, PsycopgConnection):  # pyright: ignore[reportUnnecessaryIsInstance]
         return OneConnection(source)
-    raise refuse_source(source, "AsyncConnectionPool", "AsyncConnection")
+    raise refuse_source(source, "ConnectionPool", "Connection")
 
 
 class GivenPool:
@@ -68,25 +64,25 @@ class GivenPool:
         self._pool = pool
         self._settings: dict[Connection, Settings] = {}
 
-    async def take(self) -> Connection:
+    def take(self) -> Connection:
         try:
-            connection = await take_living(self._pool, self._pool.timeout)
+            connection = take_living(self._pool, self._pool.timeout)
         except psycopg.OperationalError as error:  # none in time, too many waiting, or not open
             raise unavailable(error) from error
         try:
-            self._settings[connection] = await adjust(connection)
+            self._settings[connection] = adjust(connection)
         except BaseException:
-            await self.give_back(connection)
+            self.give_back(connection)
             raise
         return connection
 
-    async def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: Connection) -> None:
         settings = self._settings.pop(connection, None)
         if settings is not None:
-            await restore(connection, settings)
-        await self._pool.putconn(connection)
+            restore(connection, settings)
+        self._pool.putconn(connection)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Not ours."""
 
 
@@ -96,11 +92,11 @@ class OwnPool:
     def __init__(self, conninfo: str, *, prepare: bool, max_size: int, timeout: float) -> None:
         self.configured = prepare
         self.database: str | None = None
+        self._opening = threading.Lock()
         self._conninfo = conninfo
-        self._opening = asyncio.Lock()
         self._opened = False
         self._closed = False
-        self._pool: Pool = AsyncConnectionPool(
+        self._pool: Pool = ConnectionPool(
             conninfo,
             kwargs={"autocommit": True, **({} if prepare else {"prepare_threshold": None})},
             min_size=1,
@@ -112,51 +108,51 @@ class OwnPool:
             open=False,
         )
 
-    async def take(self) -> Connection:
+    def take(self) -> Connection:
         if not self._opened:
-            await self._open()
+            self._open()
         deadline = monotonic() + self._pool.timeout
         while True:
             try:
-                return await take_living(self._pool, min(PATIENCE, self._pool.timeout))
+                return take_living(self._pool, min(PATIENCE, self._pool.timeout))
             except PoolClosed as error:
                 raise closed() from error
             except PoolTimeout as error:
-                await self._require_server()
+                self._require_server()
                 if monotonic() > deadline:
                     raise unavailable(
                         f"all {self._pool.max_size} connections were in use for {self._pool.timeout:g} s"
                     ) from error
 
-    async def give_back(self, connection: Connection) -> None:
-        await self._pool.putconn(connection)
+    def give_back(self, connection: Connection) -> None:
+        self._pool.putconn(connection)
 
-    async def close(self) -> None:
-        async with self._opening:
+    def close(self) -> None:
+        with self._opening:
             self._closed = True
             if self._opened:
-                await self._pool.close()
+                self._pool.close()
 
-    async def _open(self) -> None:
-        async with self._opening:
+    def _open(self) -> None:
+        with self._opening:
             if self._closed:
                 raise closed()
             if not self._opened:
-                await self._pool.open()
+                self._pool.open()
                 self._opened = True
 
-    async def _require_server(self) -> None:
+    def _require_server(self) -> None:
         """A pool keeps to itself why it gets no connections: ask for one beside it."""
         try:
-            beside = await PsycopgAsyncConnection.connect(self._conninfo, connect_timeout=5)
-            await beside.close()
+            beside = PsycopgConnection.connect(self._conninfo, connect_timeout=5)
+            beside.close()
         except psycopg.Error as error:
             raise unavailable(error) from error
 
-    async def _configure(self, connection: Connection) -> None:
-        await connection.set_isolation_level(READ_COMMITTED)
+    def _configure(self, connection: Connection) -> None:
+        connection.set_isolation_level(READ_COMMITTED)
         if self.configured:
-            await connection.execute(SET_ISOLATION)
+            connection.execute(SET_ISOLATION)
             self.database = connection.info.dbname
 
 
@@ -168,63 +164,58 @@ class OneConnection:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._lock = asyncio.Lock()
-        self._holder: asyncio.Task[Any] | None = None
+        self._lock = threading.Lock()
+        self._holder: int | None = None
 
-    async def take(self) -> Connection:
-        if self._holder is not None and self._holder is asyncio.current_task():
-            raise nested("task")
-        await self._lock.acquire()
+    def take(self) -> Connection:
+        if self._holder == threading.get_ident():
+            raise nested("thread")
+        self._lock.acquire()
         try:
             if status_of(self._connection) != IDLE:
                 raise not_idle(self._connection)
-            self._settings = await adjust(self._connection)
+            self._settings = adjust(self._connection)
         except BaseException:
             self._lock.release()
             raise
-        self._holder = asyncio.current_task()
+        self._holder = threading.get_ident()
         return self._connection
 
-    async def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: Connection) -> None:
         self._holder = None
         try:
-            await restore(connection, self._settings)
+            restore(connection, self._settings)
         finally:
             self._lock.release()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Not ours."""
 
 
-async def take_living(pool: Pool, timeout: float) -> Connection:
+def take_living(pool: Pool, timeout: float) -> Connection:
     """A connection of the pool that the server has not hung up on, as far as one can see from here."""
-    task = asyncio.current_task()
-    cancelled = 0 if task is None else task.cancelling()
     for _ in range(pool.max_size + 1):
-        connection: Connection = await pool.getconn(timeout)
-        if task is not None and task.cancelling() > cancelled:  # Python 3.11 may lose a cancellation on the way
-            await pool.putconn(connection)
-            raise asyncio.CancelledError
+        connection: Connection = pool.getconn(timeout)
         if not is_dead(connection):
             return connection
         connection.pgconn.finish()
-        await pool.putconn(connection)
+        pool.putconn(connection)
     raise unavailable("the server has closed all connections")
 
 
-async def adjust(connection: Connection) -> Settings:
+def adjust(connection: Connection) -> Settings:
     """Autocommit, and read committed where psycopg begins a transaction; answers what it was before."""
     settings = (connection.autocommit, connection.isolation_level)
     if not connection.autocommit:
-        await connection.set_autocommit(True)
+        connection.set_autocommit(True)
     if connection.isolation_level != READ_COMMITTED:
-        await connection.set_isolation_level(READ_COMMITTED)
+        connection.set_isolation_level(READ_COMMITTED)
     return settings
 
 
-async def restore(connection: Connection, settings: Settings) -> None:
+def restore(connection: Connection, settings: Settings) -> None:
     autocommit, isolation_level = settings
     if status_of(connection) != IDLE:
         return  # lost, or left in the middle of something: a pool will throw it away
-    await connection.set_autocommit(autocommit)
-    await connection.set_isolation_level(isolation_level)
+    connection.set_autocommit(autocommit)
+    connection.set_isolation_level(isolation_level)

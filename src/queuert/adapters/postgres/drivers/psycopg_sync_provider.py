@@ -12,7 +12,8 @@ from psycopg import Connection as PsycopgConnection
 from psycopg import Transaction
 
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.psycopg_common import (
+from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, SWALLOWED, unavailable
+from queuert.adapters.postgres.drivers.psycopg_common import (
     ATTEMPTS,
     SHOW_ISOLATION,
     OwnCursor,
@@ -29,8 +30,7 @@ from queuert.adapters.postgres.psycopg_common import (
     run,
     savepoint_names,
 )
-from queuert.adapters.postgres.psycopg_sync_sources import Source, SyncSource, sync_source
-from queuert.adapters.postgres.translating import DEADLOCK_OR_SERIALIZATION, SWALLOWED, unavailable
+from queuert.adapters.postgres.drivers.psycopg_sync_sources import Source, SyncSource, sync_source
 from queuert.errors import QueuertError, TransactionMisused
 from queuert.ports.provider import SyncProvider
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.adapters.postgres.rows import Row, blocker_of, chain_of, job_of
-from queuert.adapters.postgres.store import Store
+from queuert.adapters.postgres.operations.rows import Row, blocker_of, chain_of, job_of
+from queuert.adapters.postgres.operations.store import Store
 from queuert.model import BlockerRow, ChainRow, JobRow, TypeStats
 from queuert.ports.program import Program
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from queuert.adapters.postgres.command import SEPARATOR
-from queuert.adapters.postgres.creating import deadline_after, edges_of
-from queuert.adapters.postgres.rows import Row, chain_of, job_of, raise_problem
-from queuert.adapters.postgres.store import Store
+from queuert.adapters.postgres.operations.creating import deadline_after, edges_of
+from queuert.adapters.postgres.operations.rows import Row, chain_of, job_of, raise_problem
+from queuert.adapters.postgres.operations.store import Store
 from queuert.errors import InvalidArgument
 from queuert.model import NOW, Created, Deleted, JobRow, NewJob, Settled, Settlement, Unblocked
 from queuert.ports.program import Program, atomically

@@ -9,9 +9,9 @@ import asyncpg
 from asyncpg.transaction import Transaction, TransactionState
 
 from queuert.adapters.finishing import finish
-from queuert.adapters.postgres.asyncpg_sources import Connection, DriverError, own
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.translating import (
+from queuert.adapters.postgres.drivers.asyncpg_sources import Connection, DriverError, own
+from queuert.adapters.postgres.drivers.errors import (
     DEADLOCK_OR_SERIALIZATION,
     ENDED_INSIDE,
     NOT_BEGUN,

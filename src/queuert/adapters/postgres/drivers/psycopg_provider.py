@@ -17,7 +17,8 @@ from psycopg import AsyncConnection, AsyncTransaction
 
 from queuert.adapters.finishing import cancel_and_finish, finish
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.psycopg_common import (
+from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, SWALLOWED, unavailable
+from queuert.adapters.postgres.drivers.psycopg_common import (
     ATTEMPTS,
     SHOW_ISOLATION,
     OwnAsyncCursor,
@@ -34,8 +35,7 @@ from queuert.adapters.postgres.psycopg_common import (
     run_async,
     savepoint_names,
 )
-from queuert.adapters.postgres.psycopg_sources import AsyncSource, Source, async_source
-from queuert.adapters.postgres.translating import DEADLOCK_OR_SERIALIZATION, SWALLOWED, unavailable
+from queuert.adapters.postgres.drivers.psycopg_sources import AsyncSource, Source, async_source
 from queuert.errors import QueuertError, TransactionMisused
 from queuert.ports.provider import AsyncProvider
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from queuert.adapters.postgres.rows import Row, Times, blocker_of, claimed_job, job_of, running
-from queuert.adapters.postgres.store import Store
+from queuert.adapters.postgres.operations.rows import Row, Times, blocker_of, claimed_job, job_of, running
+from queuert.adapters.postgres.operations.store import Store
 from queuert.model import BlockerRow, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 from queuert.ports.program import Program
 

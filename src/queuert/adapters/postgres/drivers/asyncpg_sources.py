@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import asyncpg
 
-from queuert.adapters.postgres.translating import unavailable
+from queuert.adapters.postgres.drivers.errors import unavailable
 from queuert.errors import ClientClosed, InvalidArgument, TransactionMisused, TransactionNested
 
 if TYPE_CHECKING:

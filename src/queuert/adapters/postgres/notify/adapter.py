@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from queuert.adapters.broadcast.listener import OpenLink
 from queuert.adapters.broadcast.messages import Topic
 from queuert.adapters.broadcast.notify import BroadcastNotify
-from queuert.adapters.postgres.notify_messages import Channels
+from queuert.adapters.postgres.notify.channels import Channels
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.provider import AsyncProvider
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from queuert.adapters.postgres import rows
 from queuert.adapters.postgres.command import PgStatement, PgText, load_pg_statements
+from queuert.adapters.postgres.operations import rows
 from queuert.errors import InvalidArgument
 from queuert.sql.statement import check_prefix, sql_files, strip_comments, substitute
 

@@ -18,7 +18,8 @@ import asyncpg
 from asyncpg.transaction import Transaction
 
 from queuert.adapters.finishing import finish
-from queuert.adapters.postgres.asyncpg_connection import (
+from queuert.adapters.postgres.command import PgStatement
+from queuert.adapters.postgres.drivers.asyncpg_connection import (
     Rows,
     begin,
     commit,
@@ -33,9 +34,8 @@ from queuert.adapters.postgres.asyncpg_connection import (
     run,
     say,
 )
-from queuert.adapters.postgres.asyncpg_sources import Connection, DriverError, Source, async_source, own
-from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.translating import (
+from queuert.adapters.postgres.drivers.asyncpg_sources import Connection, DriverError, Source, async_source, own
+from queuert.adapters.postgres.drivers.errors import (
     DEADLOCK_OR_SERIALIZATION,
     ENDED_INSIDE,
     SWALLOWED,

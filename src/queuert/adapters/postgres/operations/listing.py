@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from queuert.adapters.postgres.command import PgStatement, number_placeholders
-from queuert.adapters.postgres.store import Store
+from queuert.adapters.postgres.operations.store import Store
 from queuert.errors import InvalidArgument, InvalidCursor
 from queuert.model import STATUSES, ChainFilter, JobFilter, PageRequest, Status
 

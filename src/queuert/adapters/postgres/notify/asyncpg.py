@@ -7,9 +7,9 @@ from typing import Any
 import asyncpg
 
 from queuert.adapters.broadcast.listener import Link, OnLost, OnMessage, OpenLink
-from queuert.adapters.postgres.asyncpg_connection import reraise
-from queuert.adapters.postgres.asyncpg_sources import Connection, DriverError
-from queuert.adapters.postgres.notify_messages import APPLICATION, Channels
+from queuert.adapters.postgres.drivers.asyncpg_connection import reraise
+from queuert.adapters.postgres.drivers.asyncpg_sources import Connection, DriverError
+from queuert.adapters.postgres.notify.channels import APPLICATION, Channels
 
 GOODBYE = 2.0
 """Seconds for the server to answer when we hang up."""

@@ -14,8 +14,8 @@ from psycopg import AsyncConnection
 
 from queuert.adapters.broadcast.listener import Link, OnLost, OnMessage, OpenLink
 from queuert.adapters.finishing import finish
-from queuert.adapters.postgres.notify_messages import APPLICATION, Channels
-from queuert.adapters.postgres.psycopg_common import has_answered, query, read_messages, reraise, send_ping
+from queuert.adapters.postgres.drivers.psycopg_common import has_answered, query, read_messages, reraise, send_ping
+from queuert.adapters.postgres.notify.channels import APPLICATION, Channels
 
 
 def psycopg_link(url: str, channels: Channels) -> OpenLink:

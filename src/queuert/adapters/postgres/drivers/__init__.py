@@ -1,0 +1,1 @@
+"""One module per driver: where its connections come from, and how statements reach them."""

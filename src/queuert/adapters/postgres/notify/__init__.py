@@ -1,0 +1,1 @@
+"""Notifications through LISTEN and NOTIFY."""

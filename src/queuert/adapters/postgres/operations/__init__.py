@@ -1,0 +1,1 @@
+"""The operations of the state port, one module per family."""
