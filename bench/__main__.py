@@ -20,8 +20,8 @@ from bench.chart import svg
 from bench.measure import Entry
 from bench.process import ContenderFailed
 from bench.results import Result, RowResult, Run
-from bench.roster import CONTENDERS
-from bench.rows import Plan, Row
+from bench.roster import CONTENDERS, add_checkout
+from bench.rows import Plan, Row, against
 from bench.server import Server, server
 from bench.table import markdown, number
 from bench.targets import verdicts
@@ -35,6 +35,9 @@ def main() -> None:
     chosen = [
         row for row in Plan(quick=options.quick, scale=options.scale).rows() if row.key in (options.only or [row.key])
     ]
+    if options.against is not None:
+        add_checkout(options.against.resolve())
+        chosen = [against(row) for row in chosen]
     if not chosen:
         raise SystemExit(f"there is no such row; there are: {', '.join(row.key for row in Plan().rows())}")
     name = options.name or ("quick" if options.quick else "some" if options.only else "latest")
@@ -58,6 +61,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="a part of the jobs, to try things out")
+    parser.add_argument(
+        "--against", type=Path, metavar="CHECKOUT", help="measure only us, in turns with the code of another checkout"
+    )
     parser.add_argument("--name", help="of the result files (default: latest, quick, or some)")
     return parser.parse_args()
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bench.environments import ROOT
 from bench.process import ContenderFailed, Process
 from bench.roster import CONTENDERS
 from bench.server import Server, connection
@@ -40,8 +39,9 @@ class Entry:
 
     def process(self, step: str, url: str, **changes: Any) -> Process:
         task = {"step": step, "url": url, "work": self.work, "jobs": self.jobs, "options": dict(self.options)}
-        command, environment = CONTENDERS[self.contender].install()
-        return Process(command, environment, ROOT, {**task, **changes})
+        contender = CONTENDERS[self.contender]
+        command, environment = contender.install()
+        return Process(command, environment, contender.home, {**task, **changes})
 
     async def run(self, step: str, url: str, **changes: Any) -> dict[str, Any]:
         async with self.process(step, url, **changes) as process:

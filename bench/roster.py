@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.environments import ROOT, node_modules, python_environment
@@ -25,6 +25,8 @@ class Contender:
     """Installs it if need be. Raises `ContenderFailed` with the reason if it cannot take part."""
     unsettled: str = ""
     """A query that answers whether a job is left that is not settled."""
+    home: Path = ROOT
+    """The checkout whose code is measured."""
 
 
 def _here(module: str) -> Callable[[], Start]:
@@ -43,10 +45,11 @@ def _node(script: str) -> Callable[[], Start]:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "src")))}
 
 
 OURS = "queuert"
+BEFORE = "before"
 PLAIN = "plain SQL"
 PLAIN_SQLITE = "plain SQLite"
 
@@ -87,3 +90,11 @@ CONTENDERS = {
         ),
     )
 }
+
+
+def add_checkout(home: Path) -> None:
+    """Measure the library of another checkout too, under the name `BEFORE`, with the same interpreter."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(home), str(home / "src")))}
+    ours = CONTENDERS[OURS]
+    command, _ = ours.install()
+    CONTENDERS[BEFORE] = replace(ours, name=BEFORE, install=lambda: (command, environment), home=home)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.growth import beside, churn, under_a_snapshot
 from bench.measure import Entry, by_itself, drain, embedded, memory, pick_up
-from bench.roster import OURS, PLAIN, PLAIN_SQLITE
+from bench.roster import BEFORE, OURS, PLAIN, PLAIN_SQLITE
 
 QUICK = ("pgqueuer",)
 PEERS = ("pgqueuer", "graphile-worker", "pg-boss", "procrastinate")
@@ -22,6 +22,20 @@ class Row:
     unit: str = "jobs/s"
     once: bool = False
     """Not in rounds: it takes minutes."""
+
+
+def before_name(name: str) -> str:
+    """What an entry is called when another checkout's library does its work."""
+    return f"{name}, {BEFORE}"
+
+
+def against(row: Row) -> Row:
+    """Only our own entries, each followed by the same for the other checkout (`roster.add_checkout`)."""
+    ours = [entry for entry in row.entries if entry.contender == OURS]
+    entries = [
+        twin for entry in ours for twin in (entry, replace(entry, contender=BEFORE, label=before_name(entry.name)))
+    ]
+    return replace(row, entries=entries)
 
 
 class Plan:

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 from bench.__main__ import everything
-from bench.measure import Entry, Figures, by_itself, drain, pick_up
-from bench.roster import OURS, PLAIN, PLAIN_SQLITE
-from bench.rows import Plan, Row
+from bench.compare import compare_checkouts
+from bench.environments import ROOT
+from bench.measure import Entry, Figures, by_itself, drain, embedded, pick_up
+from bench.roster import OURS, PLAIN, PLAIN_SQLITE, add_checkout
+from bench.rows import Plan, Row, against
 from bench.server import Server
 from tests.support.postgres import Databases
 
@@ -67,3 +69,18 @@ async def test_every_row_can_be_run_with_what_needs_no_other_library(postgres: D
 
     assert [(row.key, result.error) for row in run.rows for result in row.results if result.error] == []
     assert kept == list(range(1, len(alone) + 1))
+
+
+async def test_another_checkout_is_measured_in_turns_with_this_one(postgres: Databases) -> None:
+    add_checkout(ROOT)  # this one, as if it were another
+    row = against(Row("sqlite", "drain on SQLite", [Entry(OURS, embedded, 100), Entry(PLAIN_SQLITE, embedded, 100)]))
+
+    run = await everything(Server(postgres.url), [row], rounds=2)
+
+    assert [(result.name, result.error, len(result.rounds)) for result in run.rows[0].results] == [
+        (OURS, None, 2),
+        (f"{OURS}, before", None, 2),
+    ]
+    header, _, only = compare_checkouts(run).splitlines()
+    assert header == "| work | before | after | ratio |"
+    assert only.startswith("| drain on SQLite · queuert | ")
