@@ -16,6 +16,7 @@ from tests.behaviour.steps import Gate
 
 from queuert import Client, StorageError
 from queuert.contexts import async_context, context
+from queuert.ports.beginning import Begun, SyncBegun
 from queuert.ports.program import Atomic, Program
 from queuert.ports.state import StateAdapter, StateOperations
 
@@ -136,8 +137,11 @@ class _Provider:
         self._inner = provider
         self._points = points
 
+    def transaction(self, first: _Named | None = None) -> Begun[Any]:
+        return Begun(self, self._transaction(), first)
+
     @async_context
-    async def transaction(self) -> AsyncIterator[Any]:
+    async def _transaction(self) -> AsyncIterator[Any]:
         points = self._points
         await points.reach("begin")
         block = self._inner.transaction()
@@ -183,8 +187,11 @@ class _SyncProvider:
         self._inner = provider
         self._points = points
 
+    def transaction(self, first: _Named | None = None) -> SyncBegun[Any]:
+        return SyncBegun(self, self._transaction(), first)
+
     @context
-    def transaction(self) -> Iterator[Any]:
+    def _transaction(self) -> Iterator[Any]:
         self._points.pass_by("begin")
         with self._inner.transaction() as connection:
             self._points.pass_by("begun")

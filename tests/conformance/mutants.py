@@ -201,7 +201,7 @@ class NeverRollsBack(AsyncMemoryProvider):
     """Commits a transaction that failed."""
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncGenerator[MemoryConnection, None]:  # type: ignore[override]
+    async def transaction(self, first: Any = None) -> AsyncGenerator[MemoryConnection, None]:  # type: ignore[override]
         failure: BaseException | None = None
         async with super().transaction() as connection:
             try:

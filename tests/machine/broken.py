@@ -182,7 +182,7 @@ class KeepsWhatSavepointsUndo(MemoryProvider):
 
 
 class CommitsWhatIsRolledBack(MemoryProvider):
-    def transaction(self) -> Any:
+    def transaction(self, first: Any = None) -> Any:
         return _committed_in_any_case(super().transaction())
 
 

@@ -29,7 +29,7 @@ from queuert.operations.engine import Engine
 from queuert.operations.notifications import Publisher
 from queuert.operations.observers import Observers
 from queuert.ports.program import Program
-from queuert.ports.provider import AsyncProvider, Enlisting, Guarded, SyncProvider
+from queuert.ports.provider import AsyncProvider, Enlisting, SyncProvider
 from queuert.ports.state import StateOperations
 from queuert.transaction import Enlisted, Hooks, Transaction
 
@@ -94,7 +94,6 @@ class BaseClient(Generic[Conn]):
         """How many after-commit steps failed (each was logged). They never undo a commit."""
         self._base_provider = provider
         self._enlisting = cast("Enlisting[Conn] | None", provider if hasattr(provider, "enlist") else None)
-        self._guarded = cast("Guarded[Conn] | None", provider if isinstance(provider, Guarded) else None)
         self._closed = False
         self._nesting = Nesting()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any, Generic, Self, overload
 
@@ -39,7 +39,7 @@ from queuert.operations.take_over import TakenOver
 from queuert.operations.watched import watched
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.observer import Observer
-from queuert.ports.provider import run_async
+from queuert.ports.provider import AsyncBlock, run_async
 from queuert.ports.state import StateAdapter
 from queuert.transaction import Hooks, Transaction
 
@@ -123,25 +123,21 @@ class Client(BaseClient[Conn]):
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction[Conn], None]:
         """Open a transaction; it commits at the end of the block, and is rolled back by an error."""
-        return self._begin(self._provider.transaction)
+        return self._begin(None)
 
-    def _begin(
-        self, begin: Callable[[], AbstractAsyncContextManager[Conn, None]]
-    ) -> AbstractAsyncContextManager[Transaction[Conn], None]:
+    def _begin(self, block: AsyncBlock[Conn] | None) -> AbstractAsyncContextManager[Transaction[Conn], None]:
         opened = OpenBlock()
-        block = self._transaction(opened, begin)
-        opened.is_that_of(block)
-        return block
+        transaction = self._transaction(opened, block)
+        opened.is_that_of(transaction)
+        return transaction
 
     @async_context
-    async def _transaction(
-        self, opened: OpenBlock, begin: Callable[[], AbstractAsyncContextManager[Conn, None]]
-    ) -> AsyncIterator[Transaction[Conn]]:
+    async def _transaction(self, opened: OpenBlock, block: AsyncBlock[Conn] | None) -> AsyncIterator[Transaction[Conn]]:
         self._check_open()
         task = asyncio.current_task()
         self._nesting.enter(task, opened)
         try:
-            async with begin() as connection:
+            async with self._provider.transaction() if block is None else block as connection:
                 tx = Transaction(connection, self._provider, joined=False)
                 try:
                     yield tx

@@ -6,7 +6,7 @@ Written by tools/make_sync.py from client.py: change that file instead, and run 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, suppress
 from typing import Any, Generic, Self, overload
 
@@ -41,7 +41,7 @@ from queuert.operations.take_over import TakenOver
 from queuert.operations.watched import watched
 from queuert.ports.notify import SyncNotifyAdapter
 from queuert.ports.observer import Observer
-from queuert.ports.provider import run
+from queuert.ports.provider import SyncBlock, run
 from queuert.ports.state import SyncStateAdapter
 from queuert.transaction import Hooks, Transaction
 
@@ -122,25 +122,21 @@ class SyncClient(BaseClient[Conn]):
 
     def transaction(self) -> AbstractContextManager[Transaction[Conn], None]:
         """Open a transaction; it commits at the end of the block, and is rolled back by an error."""
-        return self._begin(self._provider.transaction)
+        return self._begin(None)
 
-    def _begin(
-        self, begin: Callable[[], AbstractContextManager[Conn, None]]
-    ) -> AbstractContextManager[Transaction[Conn], None]:
+    def _begin(self, block: SyncBlock[Conn] | None) -> AbstractContextManager[Transaction[Conn], None]:
         opened = OpenBlock()
-        block = self._transaction(opened, begin)
-        opened.is_that_of(block)
-        return block
+        transaction = self._transaction(opened, block)
+        opened.is_that_of(transaction)
+        return transaction
 
     @context
-    def _transaction(
-        self, opened: OpenBlock, begin: Callable[[], AbstractContextManager[Conn, None]]
-    ) -> Iterator[Transaction[Conn]]:
+    def _transaction(self, opened: OpenBlock, block: SyncBlock[Conn] | None) -> Iterator[Transaction[Conn]]:
         self._check_open()
         thread = threading.get_ident()
         self._nesting.enter(thread, opened)
         try:
-            with begin() as connection:
+            with self._provider.transaction() if block is None else block as connection:
                 tx = Transaction(connection, self._provider, joined=False)
                 try:
                     yield tx

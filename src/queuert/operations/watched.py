@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, TypeVar
 
-from queuert.contexts import async_context, context
+from queuert.contexts import context
 from queuert.errors import NotifyUnavailable, QueuertError, SchemaTooNew, StorageError
 from queuert.operations.observers import Observers
 from queuert.ports.program import Program
-from queuert.ports.provider import Guarded, GuardedTransaction
-from queuert.ports.state import SyncStateAdapter
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -36,13 +35,9 @@ def watched(state: S, notify: N, publisher: P, observers: Observers) -> tuple[S,
 
     seen: Any = copy.copy(state)
     seen.operations = WatchedOperations(seen.operations, state_failed)
-    if isinstance(state, SyncStateAdapter):
-        seen.provider = WatchedSyncProvider(seen.provider, state_failed)
-    else:
-        guarded = isinstance(seen.provider, Guarded)
-        seen.provider = (WatchedGuardedProvider if guarded else WatchedProvider)(seen.provider, state_failed)
-        if seen.sync_provider is not None:
-            seen.sync_provider = WatchedSyncProvider(seen.sync_provider, state_failed)
+    seen.provider = WatchedProvider(seen.provider, state_failed)
+    if getattr(seen, "sync_provider", None) is not None:
+        seen.sync_provider = WatchedProvider(seen.sync_provider, state_failed)
     channel: Any = WatchedNotify(notify, notify_failed)
     publishing: Any = WatchedNotify(publisher, notify_failed)
     return seen, channel, publishing
@@ -121,7 +116,10 @@ class WatchedNotify(Watched):
 
 
 class WatchedProvider:
-    """A provider whose transactions, when they cannot begin or commit, are told of. Commands are part of operations."""
+    """A provider, sync or async, that reports transactions which cannot begin or commit.
+
+    Errors of commands are reported by the operations they belong to.
+    """
 
     def __init__(self, inner: Any, report: Report) -> None:
         self._inner = inner
@@ -130,79 +128,47 @@ class WatchedProvider:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    @async_context
-    async def transaction(self) -> AsyncIterator[Any]:
-        block = self._inner.transaction()
-        connection = await self._step(block.__aenter__())
-        try:
-            yield connection
-        except BaseException as error:
-            await block.__aexit__(type(error), error, error.__traceback__)
-            raise
-        await self._step(block.__aexit__(None, None, None))
-
-    async def _step(self, step: Awaitable[T]) -> T:
-        try:
-            return await step
-        except Exception as error:
-            if _is_fault(error):
-                self._report("transaction", error)
-            raise
+    def transaction(self, first: Any = None) -> _WatchedBlock:
+        return _WatchedBlock(
+            self._inner.transaction() if first is None else self._inner.transaction(first), self._report
+        )
 
 
-class WatchedGuardedProvider(WatchedProvider):
-    """The same for one whose transactions guard themselves."""
+class _WatchedBlock:
+    """The block of a transaction, for `with` or `async with`, as its provider is."""
 
-    def guarded_transaction(self, first: Any) -> _WatchedTransaction:
-        return _WatchedTransaction(self._inner.guarded_transaction(first), self._step)
-
-    def check_inside(self, connection: Any) -> None:
-        self._inner.check_inside(connection)
-
-
-class _WatchedTransaction:
-    def __init__(self, block: GuardedTransaction, step: Callable[[Awaitable[Any]], Awaitable[Any]]) -> None:
+    def __init__(self, block: Any, report: Report) -> None:
         self._block = block
-        self._step = step
+        self._report = report
 
     @property
     def answer(self) -> Any:
         return self._block.answer
 
+    def __enter__(self) -> Any:
+        with self._reporting():
+            return self._block.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._reporting() if error is None else nullcontext():
+            self._block.__exit__(kind, error, traceback)
+
     async def __aenter__(self) -> Any:
-        return await self._step(self._block.__aenter__())
+        with self._reporting():
+            return await self._block.__aenter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        leaving = self._block.__aexit__(kind, error, traceback)
-        await (leaving if error is not None else self._step(leaving))
-
-
-class WatchedSyncProvider:
-    """The same for a sync provider."""
-
-    def __init__(self, inner: Any, report: Report) -> None:
-        self._inner = inner
-        self._report = report
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+        with self._reporting() if error is None else nullcontext():
+            await self._block.__aexit__(kind, error, traceback)
 
     @context
-    def transaction(self) -> Iterator[Any]:
-        block = self._inner.transaction()
-        connection = self._step(block.__enter__)
+    def _reporting(self) -> Iterator[None]:
         try:
-            yield connection
-        except BaseException as error:
-            block.__exit__(type(error), error, error.__traceback__)
-            raise
-        self._step(block.__exit__, None, None, None)
-
-    def _step(self, step: Callable[..., T], *args: Any) -> T:
-        try:
-            return step(*args)
+            yield
         except Exception as error:
             if _is_fault(error):
                 self._report("transaction", error)

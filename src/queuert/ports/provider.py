@@ -10,20 +10,45 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 from queuert.ports.program import Atomic, Pause, Program
 
 Conn = TypeVar("Conn")
+Conn_co = TypeVar("Conn_co", covariant=True)
 Conn_contra = TypeVar("Conn_contra", contravariant=True)
 T = TypeVar("T")
+
+
+class SyncBlock(AbstractContextManager[Conn_co, None], Protocol[Conn_co]):
+    """The block of a transaction. It yields the connection."""
+
+    @property
+    def answer(self) -> Any:
+        """What the block's first command was answered with, once the transaction is open."""
+        ...
+
+
+class AsyncBlock(AbstractAsyncContextManager[Conn_co, None], Protocol[Conn_co]):
+    """`SyncBlock`, awaited."""
+
+    @property
+    def answer(self) -> Any: ...
 
 
 class SyncProvider(Protocol[Conn]):
     """The driver calls, blocking."""
 
-    def transaction(self) -> AbstractContextManager[Conn, None]:
-        """Open a transaction on a connection of our own; commit at the end of the block, roll back on error."""
+    def transaction(self, first: Any = None) -> SyncBlock[Conn]:
+        """Open a transaction on a connection of our own; commit at the end of the block, roll back on error.
+
+        `first` is a command that the transaction begins with. Only the number of rows in its answer is used, so a
+        driver may send it in the same message as BEGIN. If it fails, the transaction has not begun.
+
+        A transaction with a `first` is guarded: if code inside the block has ended or broken the transaction, then
+        the end of the block raises `TransactionMisused`, and commits nothing. That includes code that has ended it
+        and begun another one. `queuert.ports.beginning` does this for providers whose driver has no better way.
+        """
         ...
 
     def savepoint(self, connection: Conn) -> AbstractContextManager[None, None]:
@@ -50,7 +75,7 @@ class SyncProvider(Protocol[Conn]):
 class AsyncProvider(Protocol[Conn]):
     """The driver calls, awaited. The same contract as `SyncProvider`, and the event loop is never blocked."""
 
-    def transaction(self) -> AbstractAsyncContextManager[Conn, None]: ...
+    def transaction(self, first: Any = None) -> AsyncBlock[Conn]: ...
 
     def savepoint(self, connection: Conn) -> AbstractAsyncContextManager[None, None]: ...
 
@@ -103,27 +128,6 @@ class Threaded(Protocol):
 
     def in_thread(self) -> AbstractContextManager[None, None]:
         """Stands around each plain `def` handler, in the thread that is started for it and ends with it."""
-        ...
-
-
-class GuardedTransaction(AbstractAsyncContextManager[Any, None], Protocol):
-    answer: Any
-    """What `first` was answered with, once the transaction is open."""
-
-
-@runtime_checkable
-class Guarded(Protocol[Conn_contra]):
-    """What an async provider may offer besides: transactions that notice by themselves, when they are to be committed,
-    that code inside has ended or broken them, and that take their first command along when they begin. Handlers then
-    need no savepoint, and no message of their own to lock their job: three round trips less."""
-
-    def guarded_transaction(self, first: Any) -> GuardedTransaction:
-        """`transaction`, with that guard. `first` is sent together with BEGIN: a command of which it is enough to
-        know how many rows it is answered with. If it fails, the transaction has not begun."""
-        ...
-
-    def check_inside(self, connection: Conn_contra) -> None:
-        """Raise if that has happened, as far as it can be told without asking the server."""
         ...
 
 

@@ -80,7 +80,7 @@ class StateOperations(Protocol):
 
         Whoever would end the claim (settle, delete, take the job over) waits for the transaction. Renewal and reaping
         pass it by, so the claim should end with it. One command, for which it is enough to know how many rows it is
-        answered with, none for False: so it can be sent along with BEGIN (see `Guarded`).
+        answered with, none for False: so it can be sent along with BEGIN (see `SyncProvider.transaction`).
         """
         ...
 

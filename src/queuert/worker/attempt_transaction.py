@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -35,6 +35,7 @@ class AttemptTransaction(Generic[Conn]):
             asyncio.get_running_loop().create_future()
         )
         self._task: asyncio.Task[None] | None = None
+        self._notes: Iterable[str] = ()
 
     async def open(self) -> Transaction[Conn]:
         """Begin, and look at the claim; `OwnershipLost` if it is over."""
@@ -49,7 +50,8 @@ class AttemptTransaction(Generic[Conn]):
         if self._task is not None:
             await self._task
 
-    async def roll_back(self) -> None:
+    async def roll_back(self, error: BaseException | None = None) -> None:
+        """Undo it. If that was not possible, because code inside had ended it, `error` gets a note about that."""
         if self._task is None:
             return
         if not self._opened.done():
@@ -60,22 +62,23 @@ class AttemptTransaction(Generic[Conn]):
         await asyncio.wait({self._task})
         if not self._task.cancelled():
             self._task.exception()  # if there is one, the connection is gone, and the transaction with it
+        if error is not None:
+            for note in self._notes:
+                error.add_note(note)
 
     async def _hold(self) -> None:
-        client, block = self._client, None
+        client = self._client
         try:
             hold = client.engine.state.hold(self._held.row.id, self._held.token, lock=self._lock)
-            if client._guarded is not None:
-                block = client._guarded.guarded_transaction(next(hold))
-            async with client._begin(client._provider.transaction if block is None else lambda: block) as tx:
-                held = await client._run((hold, tx.connection)) if block is None else answered(hold, block.answer)
-                if not held:
+            block = client._provider.transaction(next(hold))
+            async with client._begin(block) as tx:
+                if not answered(hold, block.answer):
                     raise lost(await self._read(tx), self._held)
                 self._opened.set_result(tx)
                 last = await self._verdict
                 await last(tx)
-        except _RollBack:
-            return
+        except _RollBack as undone:
+            self._notes = dict.fromkeys(getattr(undone, "__notes__", ()))
         except BaseException as error:
             if self._opened.done():
                 raise

@@ -22,6 +22,7 @@ from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.contexts import async_context, context
 from queuert.errors import PhaseError, PrepareAfterAutoSetup, TransactionMisused
+from queuert.ports.program import answered
 from queuert.ports.provider import run
 from queuert.ports.tracer import Tracer
 from queuert.transaction import Transaction
@@ -35,6 +36,9 @@ Conn = TypeVar("Conn", default=Any)
 Mode = Literal["atomic", "staged"]
 Phase = Literal["prepare", "complete"]
 
+
+ENDED_INSIDE = "the transaction of this phase was ended by code inside its block: leave commit and rollback to queuert"
+"""For a provider that does not say so itself when the block ends."""
 
 _NO_SPAN: AbstractContextManager[None] = nullcontext()
 
@@ -125,11 +129,9 @@ class AsyncPhases(Phases, Generic[Conn]):
             self.begin("prepare", mode)
             async with self._user_code("prepare") as tx:
                 yield tx
-            transaction = self._hand_over() if mode == "staged" else None
-            if transaction is not None:
+            if mode == "staged":
                 try:
-                    # Shielded: a cancelled handler must not leave a commit half-way.
-                    await asyncio.shield(transaction.commit())
+                    await self._commit()
                 except BaseException as error:
                     self.fail(error)
                     raise
@@ -145,34 +147,24 @@ class AsyncPhases(Phases, Generic[Conn]):
     async def _user_code(self, phase: Phase) -> AsyncIterator[Transaction[Conn]]:
         try:
             tx = await self._open()
-            async with self._guard(tx):
-                async with self.held.plan.onion.phase(phase, self._attempt, tx):
-                    try:
-                        yield tx
-                    except BaseException as error:
-                        # Recorded here, before middleware swallows it or a rollback fails in its own way.
-                        self.fail(error)
-                        raise
-                if self.failure is not None:
-                    raise self.failure
+            async with self.held.plan.onion.phase(phase, self._attempt, tx):
+                try:
+                    yield tx
+                except BaseException as error:
+                    # Recorded here, before middleware swallows it or a rollback fails in its own way.
+                    self.fail(error)
+                    raise
+            if self.failure is not None:
+                raise self.failure
+            if not self._client._provider.in_transaction(tx.connection):
+                await self._commit()
+                raise TransactionMisused(ENDED_INSIDE)
         except BaseException as error:
             self.fail(error)
-            await self._roll_back()
+            await self._roll_back(error)
             raise
         finally:
             self.end()
-
-    @async_context
-    async def _guard(self, tx: Transaction[Conn]) -> AsyncIterator[None]:
-        """Notices that user code has ended the transaction. An error needs no undoing here: it ends the attempt, and
-        the whole transaction with it."""
-        guarded = self._client._guarded
-        if guarded is not None:
-            yield
-            guarded.check_inside(tx.connection)
-        else:
-            async with self._client.savepoint(tx):
-                yield
 
     async def _open(self) -> Transaction[Conn]:
         task = asyncio.current_task()
@@ -184,11 +176,17 @@ class AsyncPhases(Phases, Generic[Conn]):
             self.transaction = AttemptTransaction(self._client, self.held, lock=self.ends_here)
         return await self.transaction.open()
 
-    async def _roll_back(self) -> None:
+    async def _commit(self) -> None:
+        transaction = self._hand_over()
+        if transaction is not None:
+            # Shielded: a cancelled handler must not leave a commit half-way.
+            await asyncio.shield(transaction.commit())
+
+    async def _roll_back(self, error: BaseException) -> None:
         """At once: a handler that goes on after an error must not keep the database waiting."""
         transaction = self._hand_over()
         if transaction is not None:
-            await asyncio.shield(transaction.roll_back())
+            await asyncio.shield(transaction.roll_back(error))
 
     def _hand_over(self) -> AttemptTransaction[Conn] | None:
         """The transaction, no longer the handler's."""
@@ -241,12 +239,15 @@ class SyncPhases(Phases, Generic[Conn]):
     def _user_code(self, phase: Phase, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:
         try:
             tx = self._open()
-            with self.client.savepoint(tx), self._middleware(phase, attempt, tx):
+            with self._middleware(phase, attempt, tx):
                 try:
                     yield tx
                 except BaseException as error:
                     self.fail(error)
                     raise
+            if not self.client._provider.in_transaction(tx.connection):
+                self.commit()
+                raise TransactionMisused(ENDED_INSIDE)
         except BaseException as error:
             self.fail(error)
             self.roll_back(error)
@@ -281,11 +282,13 @@ class SyncPhases(Phases, Generic[Conn]):
     def _open(self) -> Transaction[Conn]:
         if self.transaction is None:
             client = self.client
-            block = client.transaction()
+            state, job_id = client.engine.state, self.held.row.id
+            hold = state.hold(job_id, self.held.token, lock=self.ends_here)
+            opened = client._provider.transaction(next(hold))
+            block = client._begin(opened)
             tx = block.__enter__()
             self._block, self.transaction = block, tx
-            state, job_id = client.engine.state, self.held.row.id
-            if not run(client._provider, tx.connection, state.hold(job_id, self.held.token, lock=self.ends_here)):
+            if not answered(hold, opened.answer):
                 (row,) = run(client._provider, tx.connection, state.get_jobs([job_id]))
                 raise lost(row, self.held)
         return self.transaction

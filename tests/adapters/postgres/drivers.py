@@ -20,6 +20,7 @@ from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
 from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
 from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
+from queuert.ports.beginning import Begun
 
 
 def statement(text: str, *values: Any, alone: bool = False) -> PgStatement:
@@ -211,8 +212,9 @@ class Awaited:
         self.check = provider.check
         self.in_transaction = provider.in_transaction
 
-    def transaction(self) -> Any:
-        return awaited(self.sync.transaction())
+    def transaction(self, first: Any = None) -> Any:
+        block: Any = awaited(self.sync.transaction())
+        return Begun(self, block, first)
 
     def savepoint(self, connection: Any) -> Any:
         return awaited(self.sync.savepoint(connection))

@@ -11,14 +11,13 @@ from tests.adapters.postgres.drivers import DRIVERS, Watcher
 
 from queuert import StorageBusy, StorageError, StorageUnavailable, TransactionMisused
 from queuert.adapters.postgres.command import PgStatement
-from queuert.ports.provider import Guarded
+
+FIRST = PgStatement("SELECT true")
 
 
 @pytest.fixture
 async def provider(database_url: str, watch: Watcher) -> Any:
     found: Any = DRIVERS[2].provider(database_url, max_size=1, timeout=5)
-    guarded: object = found
-    assert isinstance(guarded, Guarded)
     yield found
     await found.close()
 
@@ -29,17 +28,17 @@ def insert(number: int) -> PgStatement:
 
 async def usable(provider: Any) -> None:
     """The connection is back in the pool, outside of any transaction, and asyncpg believes so too."""
-    async with provider.guarded_transaction() as inside, inside.transaction():
+    async with provider.transaction(FIRST) as inside, inside.transaction():
         await provider.execute(inside, insert(100))
 
 
 @pytest.mark.parametrize("words", ["COMMIT; BEGIN", "COMMIT AND CHAIN", "ROLLBACK; BEGIN", "ROLLBACK AND CHAIN"])
 async def test_ended_and_begun_again(provider: Any, watch: Watcher, words: str) -> None:
     with pytest.raises(TransactionMisused, match="ended by code inside"):
-        async with provider.guarded_transaction() as inside:
+        async with provider.transaction(FIRST) as inside:
             await provider.execute(inside, insert(1))
             await inside.execute(words)
-            provider.check_inside(inside)  # cannot tell: a transaction is open
+            assert provider.in_transaction(inside)  # a transaction is open, but it is another one
             await provider.execute(inside, insert(2))
     assert 2 not in watch("SELECT n FROM t")
     await usable(provider)
@@ -48,27 +47,26 @@ async def test_ended_and_begun_again(provider: Any, watch: Watcher, words: str) 
 @pytest.mark.parametrize("word", ["COMMIT", "ROLLBACK"])
 async def test_ended(provider: Any, watch: Watcher, word: str) -> None:
     with pytest.raises(TransactionMisused, match="ended by code inside"):
-        async with provider.guarded_transaction() as inside:
+        async with provider.transaction(FIRST) as inside:
             await provider.execute(inside, insert(1))
             await inside.execute(word)
-            provider.check_inside(inside)
+            assert not provider.in_transaction(inside)
     assert watch("SELECT n FROM t") == ([1] if word == "COMMIT" else [])
     await usable(provider)
 
 
 async def test_an_error_that_was_swallowed(provider: Any, watch: Watcher) -> None:
     with pytest.raises(TransactionMisused, match="swallowed"):
-        async with provider.guarded_transaction() as inside:
+        async with provider.transaction(FIRST) as inside:
             await provider.execute(inside, insert(1))
             with pytest.raises(asyncpg.DivisionByZeroError):
                 await inside.execute("SELECT 1/0")
-            provider.check_inside(inside)
     assert watch("SELECT n FROM t") == []
     await usable(provider)
 
 
 async def test_blocks_and_savepoints_of_the_users_own(provider: Any, watch: Watcher) -> None:
-    async with provider.guarded_transaction() as inside:
+    async with provider.transaction(FIRST) as inside:
         async with inside.transaction():
             await provider.execute(inside, insert(1))
         with pytest.raises(asyncpg.DivisionByZeroError):
@@ -77,13 +75,12 @@ async def test_blocks_and_savepoints_of_the_users_own(provider: Any, watch: Watc
                 await inside.execute("SELECT 1/0")
         async with provider.savepoint(inside):
             await provider.execute(inside, insert(3))
-        provider.check_inside(inside)
     assert watch("SELECT n FROM t ORDER BY n") == [1, 3]
 
 
 async def test_begin_and_commit_are_one_round_trip_each(provider: Any) -> None:
     said: list[str] = []
-    async with provider.guarded_transaction() as inside:
+    async with provider.transaction(FIRST) as inside:
         inside.add_query_logger(lambda record: said.append(record.query))
         await provider.execute(inside, insert(1))
     assert len(said) == 2, said
@@ -109,7 +106,7 @@ WAITS = "wait_event_type = 'Lock'"
 
 
 async def entered(provider: Any, first: PgStatement) -> Any:
-    block = provider.guarded_transaction(first)
+    block = provider.transaction(first)
     async with block:
         return block.answer
 
@@ -120,19 +117,19 @@ async def test_the_first_statement_goes_along(provider: Any, watch: Watcher) -> 
     assert await entered(provider, HELD) == [()]
     assert await entered(provider, PgStatement("SELECT n FROM t FOR UPDATE")) == [(), ()]
     assert await entered(provider, PgStatement("SELECT n FROM t WHERE n > $1::int", (5,))) == []
-    async with provider.guarded_transaction(HELD):
+    async with provider.transaction(HELD):
         assert watch("SELECT n FROM t WHERE n = 1 FOR UPDATE SKIP LOCKED") == []
     assert watch("SELECT n FROM t WHERE n = 1 FOR UPDATE SKIP LOCKED") == [1]
 
 
 async def test_the_first_statement_fails(provider: Any, watch: Watcher) -> None:
     """Then nothing has begun; and what the last user had set on the connection has not come back with that."""
-    async with provider.guarded_transaction() as inside:
+    async with provider.transaction(FIRST) as inside:
         await inside.execute("SET application_name TO 'mine'; SET statement_timeout TO 1")
     with pytest.raises(StorageError):
         await entered(provider, PgStatement("SELECT n FROM nowhere"))
     assert watch.others("state LIKE 'idle in transaction%'") == []
-    async with provider.guarded_transaction() as inside:
+    async with provider.transaction(FIRST) as inside:
         assert await inside.fetchval("SELECT current_setting('application_name')") != "mine"
         assert await inside.fetchval("SELECT current_setting('statement_timeout')") == "0"
     await usable(provider)

@@ -24,7 +24,8 @@ from queuert.adapters.django.connection import (
 from queuert.adapters.django.databases import DatabaseKind, kind_of
 from queuert.contexts import context
 from queuert.errors import ClientClosed, StorageError, StorageUnavailable, TransactionMisused, TransactionNested
-from queuert.ports.provider import AfterCommitWork, Enlisting, SyncProvider
+from queuert.ports.beginning import SyncBegun
+from queuert.ports.provider import AfterCommitWork, Enlisting, SyncBlock, SyncProvider
 
 W = TypeVar("W", bound=AfterCommitWork)
 
@@ -43,8 +44,11 @@ class DjangoProvider:
         kind.check_settings(wrapper)
         return kind
 
+    def transaction(self, first: Any = None) -> SyncBlock[DjangoConnection]:
+        return SyncBegun(self, self._transaction(), first)
+
     @context
-    def transaction(self) -> Iterator[DjangoConnection]:
+    def _transaction(self) -> Iterator[DjangoConnection]:
         self._check_open()
         wrapper = own(self.alias)
         if is_nested(wrapper):

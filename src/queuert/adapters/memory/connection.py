@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import TracebackType
+from typing import Any
 
 from queuert.adapters.memory.store import MemoryStore
 from queuert.errors import TransactionClosed, TransactionNested
@@ -54,6 +55,8 @@ class MemoryConnection:
 
 class MemoryTransaction:
     __slots__ = ("_connection",)
+
+    answer: Any = None
 
     def __init__(self, connection: MemoryConnection) -> None:
         self._connection = connection

@@ -8,7 +8,8 @@ from queuert.adapters.memory.command import Command, Write
 from queuert.adapters.memory.connection import MemoryConnection, MemorySavepoint, MemoryTransaction
 from queuert.adapters.memory.store import MemoryStore
 from queuert.errors import ClientClosed, TransactionMisused
-from queuert.ports.provider import AsyncProvider, SyncProvider
+from queuert.ports.beginning import Begun, SyncBegun
+from queuert.ports.provider import AsyncBlock, AsyncProvider, SyncBlock, SyncProvider
 
 
 class _Provider:
@@ -18,7 +19,7 @@ class _Provider:
         self.store = store
         self._closed = False
 
-    def transaction(self) -> MemoryTransaction:
+    def _transaction(self) -> MemoryTransaction:
         self._check_open()
         return MemoryConnection(self.store).transaction()
 
@@ -60,6 +61,9 @@ class _Provider:
 class MemoryProvider(_Provider):
     """A memory store for threads and scripts."""
 
+    def transaction(self, first: Command[Any] | None = None) -> SyncBlock[MemoryConnection]:
+        return self._transaction() if first is None else SyncBegun(self, self._transaction(), first)
+
     def execute(self, connection: MemoryConnection | None, command: Command[Any]) -> Any:
         self._check_open()
         if connection is not None or not isinstance(command, Write):
@@ -76,6 +80,9 @@ class MemoryProvider(_Provider):
 
 class AsyncMemoryProvider(_Provider):
     """A memory store for event loops."""
+
+    def transaction(self, first: Command[Any] | None = None) -> AsyncBlock[MemoryConnection]:
+        return self._transaction() if first is None else Begun(self, self._transaction(), first)
 
     async def execute(self, connection: MemoryConnection | None, command: Command[Any]) -> Any:
         self._check_open()

@@ -21,7 +21,8 @@ from queuert.adapters.sqlalchemy.core import ATTEMPTS, ENDED_INSIDE, Core, Neste
 from queuert.adapters.sqlalchemy.handles import AsyncHandle, async_handle, behind
 from queuert.adapters.sqlite.locking import WriteLock
 from queuert.errors import ClientClosed
-from queuert.ports.provider import AfterCommitWork
+from queuert.ports.beginning import Begun
+from queuert.ports.provider import AfterCommitWork, AsyncBlock
 
 AH = TypeVar("AH", bound=AsyncHandle)
 W = TypeVar("W", bound=AfterCommitWork)
@@ -47,8 +48,8 @@ class AsyncSqlAlchemyProvider(Generic[AH]):
         """Where there is one writer: who waits for the write lock in this process, in the order of their coming."""
         self._closed = False
 
-    def transaction(self) -> _Transaction[AH]:
-        return _Transaction(self)
+    def transaction(self, first: Any = None) -> AsyncBlock[AH]:
+        return _Transaction(self) if first is None else Begun(self, _Transaction(self), first)
 
     def savepoint(self, connection: AH) -> _Savepoint:
         return _Savepoint(self, self._core, connection)
@@ -126,6 +127,8 @@ class AsyncSqlAlchemyProvider(Generic[AH]):
 
 class _Transaction(Generic[AH]):
     """A transaction on a session or connection of ours."""
+
+    answer: Any = None
 
     def __init__(self, provider: AsyncSqlAlchemyProvider[AH]) -> None:
         self._provider = provider

@@ -17,7 +17,8 @@ from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, 
 from queuert.adapters.sqlalchemy.core import ATTEMPTS, ENDED_INSIDE, Core, Nested
 from queuert.adapters.sqlalchemy.handles import Handle, sync_handle
 from queuert.errors import ClientClosed
-from queuert.ports.provider import AfterCommitWork
+from queuert.ports.beginning import SyncBegun
+from queuert.ports.provider import AfterCommitWork, SyncBlock
 
 H = TypeVar("H", bound=Handle)
 W = TypeVar("W", bound=AfterCommitWork)
@@ -41,8 +42,8 @@ class SqlAlchemyProvider(Generic[H]):
         self._alone = alone
         self._closed = False
 
-    def transaction(self) -> _Transaction[H]:
-        return _Transaction(self)
+    def transaction(self, first: Any = None) -> SyncBlock[H]:
+        return _Transaction(self) if first is None else SyncBegun(self, _Transaction(self), first)
 
     def savepoint(self, connection: H) -> _Savepoint:
         return _Savepoint(self, self._core, connection)
@@ -108,6 +109,8 @@ class SqlAlchemyProvider(Generic[H]):
 
 class _Transaction(Generic[H]):
     """A transaction on a session or connection of ours."""
+
+    answer: Any = None
 
     def __init__(self, provider: SqlAlchemyProvider[H]) -> None:
         self._provider = provider

@@ -24,7 +24,8 @@ from queuert.adapters.sqlite.connecting import Database
 from queuert.adapters.sqlite.joining import NO_TRANSACTION, Joining, not_a
 from queuert.adapters.sqlite.unit import Unit, run_inside
 from queuert.errors import ClientClosed, TransactionMisused
-from queuert.ports.provider import AsyncProvider
+from queuert.ports.beginning import Begun
+from queuert.ports.provider import AsyncBlock, AsyncProvider
 from queuert.sql.statement import Statement
 
 T = TypeVar("T")
@@ -45,8 +46,8 @@ class AiosqliteProvider:
         """The connection for transactions, opened when it is first needed and after it was lost."""
         self._closed = False
 
-    def transaction(self) -> _Transaction:
-        return _Transaction(self)
+    def transaction(self, first: Statement | Unit[Any] | None = None) -> AsyncBlock[Connection]:
+        return _Transaction(self) if first is None else Begun(self, _Transaction(self), first)
 
     def savepoint(self, connection: Connection) -> _Savepoint:
         return _Savepoint(self, connection)
@@ -172,6 +173,8 @@ class AiosqliteProvider:
 
 class _Transaction:
     """A transaction on a connection of ours."""
+
+    answer: Any = None
 
     def __init__(self, provider: AiosqliteProvider) -> None:
         self._provider = provider

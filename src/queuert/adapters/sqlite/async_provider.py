@@ -26,7 +26,8 @@ from queuert.adapters.sqlite.locking import WriteLock
 from queuert.adapters.sqlite.threads import Seat, Threads, Work, finish
 from queuert.adapters.sqlite.unit import Unit, run_alone, run_inside
 from queuert.errors import ClientClosed
-from queuert.ports.provider import AsyncProvider
+from queuert.ports.beginning import Begun
+from queuert.ports.provider import AsyncBlock, AsyncProvider
 from queuert.sql.statement import Statement
 
 T = TypeVar("T")
@@ -51,8 +52,8 @@ class AsyncSqliteProvider:
         """The writing connection, while a transaction is open on it."""
         self._closed = False
 
-    def transaction(self) -> _Transaction:
-        return _Transaction(self)
+    def transaction(self, first: Statement | Unit[Any] | None = None) -> AsyncBlock[sqlite3.Connection]:
+        return _Transaction(self) if first is None else Begun(self, _Transaction(self), first)
 
     def savepoint(self, connection: sqlite3.Connection) -> _Savepoint:
         return _Savepoint(self, connection)
@@ -175,6 +176,8 @@ class AsyncSqliteProvider:
 
 class _Transaction:
     """A transaction on the writing connection."""
+
+    answer: Any = None
 
     def __init__(self, provider: AsyncSqliteProvider) -> None:
         self._provider = provider

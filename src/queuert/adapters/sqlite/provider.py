@@ -13,7 +13,8 @@ from queuert.adapters.sqlite.connecting import Database
 from queuert.adapters.sqlite.joining import Joining
 from queuert.adapters.sqlite.unit import Unit, run_alone, run_inside
 from queuert.errors import ClientClosed, TransactionNested
-from queuert.ports.provider import SyncProvider
+from queuert.ports.beginning import SyncBegun
+from queuert.ports.provider import SyncBlock, SyncProvider
 from queuert.sql.statement import Statement
 
 
@@ -67,8 +68,8 @@ class SqliteProvider:
         self._joining = Joining(database)
         self._closed = False
 
-    def transaction(self) -> _Transaction:
-        return _Transaction(self)
+    def transaction(self, first: Statement | Unit[Any] | None = None) -> SyncBlock[sqlite3.Connection]:
+        return _Transaction(self) if first is None else SyncBegun(self, _Transaction(self), first)
 
     def savepoint(self, connection: sqlite3.Connection) -> session.Savepoint:
         self._check_open()
@@ -157,6 +158,8 @@ class SqliteProvider:
 
 class _Transaction:
     """A transaction on this thread's connection."""
+
+    answer: Any = None
 
     def __init__(self, provider: SqliteProvider) -> None:
         self._provider = provider

@@ -43,7 +43,7 @@ from queuert.adapters.postgres.drivers.errors import (
     unavailable,
 )
 from queuert.errors import ClientClosed, QueuertError, TransactionMisused
-from queuert.ports.provider import AsyncProvider, Guarded
+from queuert.ports.provider import AsyncProvider
 
 ATTEMPTS = 5
 """How often a statement that stands alone is tried, when deadlocks or serialization failures undo it."""
@@ -74,11 +74,8 @@ class AsyncpgProvider:
         self._reads_committed: bool | None = True if self._source.configured else None
         """Whether a statement that stands alone is read committed by default. None: not known yet."""
 
-    def transaction(self) -> _Transaction:
-        return _Transaction(self)
-
-    def guarded_transaction(self, first: PgStatement | None = None) -> _Transaction:
-        return _Transaction(self, GUARD, first)
+    def transaction(self, first: PgStatement | None = None) -> _Transaction:
+        return _Transaction(self, first)
 
     def savepoint(self, connection: Connection) -> _Savepoint:
         return _Savepoint(self, connection)
@@ -103,13 +100,6 @@ class AsyncpgProvider:
 
     def in_transaction(self, connection: Connection) -> bool:
         return is_open(connection)
-
-    def check_inside(self, connection: Connection) -> None:
-        """Guarded transactions carry a savepoint from BEGIN to COMMIT: see `Guarded`."""
-        if is_closed(connection):
-            raise unavailable("the connection was lost inside the transaction, which is rolled back")
-        if not is_open(connection):
-            raise TransactionMisused(ENDED_INSIDE)
 
     async def close(self) -> None:
         """Waits a little for connections that are in use; what is then still open is rolled back."""
@@ -174,9 +164,8 @@ class AsyncpgProvider:
 class _Transaction:
     """A transaction on a connection of ours."""
 
-    def __init__(self, provider: AsyncpgProvider, guard: str | None = None, first: PgStatement | None = None) -> None:
+    def __init__(self, provider: AsyncpgProvider, first: PgStatement | None) -> None:
         self._provider = provider
-        self._guard = guard
         self._first = first
         self._begun: Transaction | None = None
         self.answer: Rows = []
@@ -195,13 +184,12 @@ class _Transaction:
         return self._connection
 
     async def _begin(self) -> None:
-        more = [] if self._guard is None else [f"SAVEPOINT {self._guard}"]
-        if self._first is not None:
-            # Behind the savepoint: rows that are locked before it and written after it get two owners, at a price.
-            more.append(self._first.spelled_out())
-        self._begun, tag = await begin(self._connection, *more)
-        if self._first is not None:
-            self.answer = [()] * int(tag.split()[-1])
+        if self._first is None:
+            self._begun, _ = await begin(self._connection)
+            return
+        # The guard first: PostgreSQL keeps two owners for a row that is locked before a savepoint and written after it.
+        self._begun, tag = await begin(self._connection, f"SAVEPOINT {GUARD}", self._first.spelled_out())
+        self.answer = [()] * int(tag.split()[-1])
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -209,7 +197,7 @@ class _Transaction:
         assert self._begun is not None
         try:
             if error is None:
-                await finish(commit(self._connection, self._begun, self._guard))
+                await finish(commit(self._connection, self._begun, None if self._first is None else GUARD))
             else:
                 intact = await finish(roll_back(self._connection, self._begun))
                 note_if_gone(self._connection, error, intact=intact)
@@ -263,4 +251,3 @@ class _Savepoint:
 
 if TYPE_CHECKING:
     _: type[AsyncProvider[Connection]] = AsyncpgProvider
-    _guarded: type[Guarded[Connection]] = AsyncpgProvider

@@ -37,7 +37,8 @@ from queuert.adapters.postgres.drivers.psycopg_common import (
 )
 from queuert.adapters.postgres.drivers.psycopg_sources import AsyncSource, Source, async_source
 from queuert.errors import QueuertError, TransactionMisused
-from queuert.ports.provider import AsyncProvider
+from queuert.ports.beginning import Begun
+from queuert.ports.provider import AsyncBlock, AsyncProvider
 
 Connection = AsyncConnection[Any]
 
@@ -57,8 +58,8 @@ class PsycopgProvider:
         self._reads_committed: bool | None = True if self._source.configured else None
         """Whether a statement that stands alone is read committed by default. None: not known yet."""
 
-    def transaction(self) -> _Transaction:
-        return _Transaction(self)
+    def transaction(self, first: PgStatement | None = None) -> AsyncBlock[Connection]:
+        return _Transaction(self) if first is None else Begun(self, _Transaction(self), first)
 
     def savepoint(self, connection: Connection) -> _Savepoint:
         return _Savepoint(self, connection)
@@ -166,6 +167,8 @@ async def roll_back(connection: Connection, begun: AsyncTransaction) -> bool:
 
 class _Transaction:
     """A transaction on a connection of ours."""
+
+    answer: Any = None
 
     def __init__(self, provider: PsycopgProvider) -> None:
         self._provider = provider

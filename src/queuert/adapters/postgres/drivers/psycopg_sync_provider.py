@@ -32,7 +32,8 @@ from queuert.adapters.postgres.drivers.psycopg_common import (
 )
 from queuert.adapters.postgres.drivers.psycopg_sync_sources import Source, SyncSource, sync_source
 from queuert.errors import QueuertError, TransactionMisused
-from queuert.ports.provider import SyncProvider
+from queuert.ports.beginning import SyncBegun
+from queuert.ports.provider import SyncBlock, SyncProvider
 
 Connection = PsycopgConnection[Any]
 
@@ -52,8 +53,8 @@ class PsycopgSyncProvider:
         self._reads_committed: bool | None = True if self._source.configured else None
         """Whether a statement that stands alone is read committed by default. None: not known yet."""
 
-    def transaction(self) -> _Transaction:
-        return _Transaction(self)
+    def transaction(self, first: PgStatement | None = None) -> SyncBlock[Connection]:
+        return _Transaction(self) if first is None else SyncBegun(self, _Transaction(self), first)
 
     def savepoint(self, connection: Connection) -> _Savepoint:
         return _Savepoint(self, connection)
@@ -161,6 +162,8 @@ def roll_back(connection: Connection, begun: Transaction) -> bool:
 
 class _Transaction:
     """A transaction on a connection of ours."""
+
+    answer: Any = None
 
     def __init__(self, provider: PsycopgSyncProvider) -> None:
         self._provider = provider
