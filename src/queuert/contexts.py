@@ -1,7 +1,8 @@
 """`contextmanager` and `asynccontextmanager` for blocks that never swallow an exception.
 
-The standard ones are typed as if they might, and then a checker takes a `return` inside such a block for a path that
-may fall through. These say what is true: the block ends the way its body ended.
+The types of the standard ones allow a swallowed exception. A type checker then believes that the
+code after a `return` inside such a block can be reached. These types are exact: the block ends in
+the same way as its body.
 """
 
 from __future__ import annotations

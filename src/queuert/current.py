@@ -1,4 +1,6 @@
-"""Which job the running code belongs to: set in the task of each handler, and seen in its threads and tasks."""
+"""The job that the running code belongs to. Set in the task of each handler, and visible in the
+threads and tasks that the handler starts.
+"""
 
 from __future__ import annotations
 

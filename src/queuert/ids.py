@@ -16,11 +16,14 @@ ValidateId = Callable[[str], None]
 _LOW_BITS = 48
 _LOW_MASK = (1 << _LOW_BITS) - 1
 _HIGH_MASK = (1 << 26) - 1
-"""Of 74 random bits, 26 stand above the last group of digits."""
+"""26 of the 74 random bits are above the last group of digits."""
 
 
 class UuidV7:
-    """Makes ids that rise strictly within a process, also within a millisecond and when the clock is set back."""
+    """Makes ids that strictly increase within a process.
+
+    They also increase within one millisecond, and when the clock is set back.
+    """
 
     def __init__(self, clock_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._clock_ms = clock_ms
@@ -29,18 +32,19 @@ class UuidV7:
         self._high = 0
         self._low = 0
         self._prefix = ""
-        """All but the last group of digits: it stays the same for many ids."""
+        """All but the last group of digits. It is the same for many ids."""
 
     def __call__(self) -> str:
         with self._lock:
             now = self._clock_ms()
             if now > self._ms:
                 random = int.from_bytes(os.urandom(10), "big")
-                # Half of the range is left above the start, so that stepping up practically never runs out.
+                # Start in the lower half of the range, so that the steps upwards practically never
+                # reach its end.
                 self._move(now, random >> _LOW_BITS & _HIGH_MASK >> 1)
                 self._low = random & _LOW_MASK
             else:
-                # Random steps keep ids unguessable enough that two processes do not collide.
+                # Random steps, so that the ids of two processes do not collide.
                 self._low += 1 + int.from_bytes(os.urandom(4), "big")
                 if self._low > _LOW_MASK:
                     self._low &= _LOW_MASK
@@ -59,7 +63,7 @@ generate_uuid7: GenerateId = UuidV7()
 
 
 def validate_uuid(job_id: str) -> None:
-    """Any UUID will do, in its canonical lower-case form: one job must not be reachable under two spellings."""
+    """Accept any UUID in its canonical lower-case form, so that one job cannot have two spellings."""
     if not isinstance(job_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidJobId(job_id, f"it must be a string, got {type(job_id).__name__}")
     try:

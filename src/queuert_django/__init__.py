@@ -1,10 +1,12 @@
-"""queuert for Django: put "queuert_django" into INSTALLED_APPS, run `migrate`, and start jobs in your atomic blocks.
+"""queuert for Django.
+
+Put "queuert_django" into INSTALLED_APPS, run `migrate`, and start jobs in your atomic blocks:
 
     with transaction.atomic():
         order.save()
         get_client().start(connection, ReserveStock(order_id=order.id))
 
-Jobs and handlers stand in the `jobs.py` of your apps; `manage.py queuert_worker` runs them.
+Put jobs and handlers into the `jobs.py` of your apps. `manage.py queuert_worker` runs them.
 """
 
 from queuert.adapters.django.connection import DjangoConnection

@@ -6,6 +6,9 @@ from queuert.adapters.postgres.notify.sync import SyncPostgresNotify
 
 
 class DjangoNotify(SyncPostgresNotify):
-    """Announces on the connection that has just committed, in its thread: it is free again, and the server is there."""
+    """Sends notifications on the connection that has just committed, in its thread.
+
+    At that moment the connection is free, and the server is known to be reachable.
+    """
 
     immediate = True

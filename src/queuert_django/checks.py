@@ -1,4 +1,7 @@
-"""System checks: settings under which jobs would not work, said by `manage.py check` and before the server starts."""
+"""System checks for settings under which jobs would not work.
+
+`manage.py check` reports them, and so does the server before it starts.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def check_databases(**_: Any) -> list[CheckMessage]:
         else:
             found.append(
                 Error(
-                    f"{where} is {vendor}: jobs can live in PostgreSQL or SQLite.",
+                    f"{where} is {vendor}. Only PostgreSQL and SQLite can store jobs.",
                     hint="Name the databases with jobs in the setting QUEUERT, as in QUEUERT = {'jobs': {}}.",
                     id="queuert.E004",
                 )
@@ -45,12 +48,14 @@ def check_databases(**_: Any) -> list[CheckMessage]:
 
 @register()
 def check_jobs(**_: Any) -> list[CheckMessage]:
-    """The job classes of all apps fit together, and each handler's job is among them."""
+    """Check that the job classes of all apps fit together, and that each handler's job is among
+    them.
+    """
     try:
         jobs = find_jobs()
         for handlers in find_handlers():
             for handler in handlers.by_name.values():
                 jobs.require(handler.job_class)
     except (JobTypeError, InvalidArgument) as error:
-        return [Error(str(error), hint="Job classes stand in the jobs.py of an installed app.", id="queuert.E005")]
+        return [Error(str(error), hint="Put job classes into the jobs.py of an installed app.", id="queuert.E005")]
     return []

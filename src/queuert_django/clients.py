@@ -1,4 +1,6 @@
-"""Clients, made from Django's settings: the sync one of views and commands, and the worker's."""
+"""Clients made from Django's settings: the sync client for views and commands, and the worker's
+client.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,13 @@ _NOT_LIBPQ = ("context", "cursor_factory", "prepare_threshold", "client_encoding
 
 
 def get_client(using: str = "default") -> SyncClient[DjangoConnection]:
-    """The client for a database of this project, with the jobs of all apps. Call it where you need it: it is kept.
+    """The client for a database of this project, with the jobs of all apps.
 
-    In a `transaction.atomic()` block the connection is the transaction: `client.start(connection, …)`.
+    Call it where you need it: the client is cached. In a `transaction.atomic()` block, pass the
+    connection as the transaction: `client.start(connection, …)`.
     """
     options_of(using)
-    key = (using, str(_wrapper(using).settings_dict["NAME"]))  # a test database is another one
+    key = (using, str(_wrapper(using).settings_dict["NAME"]))  # a test database has its own client
     with _making:
         client = _clients.get(key)
         if client is None:
@@ -44,7 +47,10 @@ def get_client(using: str = "default") -> SyncClient[DjangoConnection]:
 
 
 def worker_client(using: str) -> Client[Any]:
-    """A client for a worker: its own statements on connections of its own, plain `def` handlers on Django's."""
+    """A client for a worker.
+
+    The worker's own statements use their own connections. Plain `def` handlers use Django's.
+    """
     wrapper = _wrapper(using)
     kind_of(wrapper).check_settings(wrapper)
     options = options_of(using)
@@ -84,7 +90,7 @@ def operations_for(using: str) -> StateOperations:
 
 
 def conninfo(wrapper: Wrapper) -> str:
-    """What Django would connect to, as psycopg takes it."""
+    """Django's connection settings in the form that psycopg accepts."""
     from psycopg.conninfo import make_conninfo
 
     parameters: dict[str, Any] = {
@@ -118,7 +124,7 @@ def _listen_url(using: str) -> str:
 
 
 def _hub(using: str) -> InProcessHub:
-    """A file's hub hears of other processes, too."""
+    """The hub of a file also reports the commits of other processes."""
     prefix = options_of(using).get("table_prefix", "queuert_")
     name = str(_wrapper(using).settings_dict["NAME"])
     return sqlite_hub(name, prefix) if _is_file(name) else hub_for(f"{name}#{prefix}")
@@ -127,7 +133,10 @@ def _hub(using: str) -> InProcessHub:
 def _file(wrapper: Wrapper) -> str:
     name = str(wrapper.settings_dict["NAME"])
     if not _is_file(name):
-        raise InvalidArgument(f"a worker needs the database {wrapper.alias!r} to be a file, not {name!r}")
+        raise InvalidArgument(
+            f"a worker cannot use the database {wrapper.alias!r}, because {name!r} is not a file: "
+            "set NAME to the path of a file"
+        )
     return name
 
 

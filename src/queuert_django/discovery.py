@@ -1,4 +1,4 @@
-"""The `jobs.py` of the installed apps: job classes and handlers are found in there."""
+"""Finds job classes and handlers in the `jobs.py` of the installed apps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from queuert.jobs.registry import JobsItem, JobTypes, Registry
 
 
 def job_modules() -> list[ModuleType]:
-    """The module `jobs` of each app that has one. An error inside of one is raised as it is."""
+    """The module `jobs` of each app that has one. An error in such a module is raised unchanged."""
     return [
         import_module(f"{config.name}.jobs")
         for config in apps.get_app_configs()
@@ -23,7 +23,7 @@ def job_modules() -> list[ModuleType]:
 
 
 def find_jobs() -> Registry:
-    """All job classes that are defined in these modules, and the `JobTypes` that stand in them."""
+    """All job classes and `JobTypes` in these modules."""
     items: list[JobsItem] = []
     for module in job_modules():
         items.append(module)
@@ -32,7 +32,7 @@ def find_jobs() -> Registry:
 
 
 def find_handlers() -> list[Handlers[Any]]:
-    """Each `Handlers` that stands in these modules, once."""
+    """Each `Handlers` in these modules, once."""
     found: dict[int, Handlers[Any]] = {}
     for module in job_modules():
         for value in vars(module).values():

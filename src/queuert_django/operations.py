@@ -1,4 +1,4 @@
-"""Our migrations as an operation of Django's."""
+"""The library's migrations as a Django migration operation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from queuert_django.options import databases
 
 
 class QueuertSchema(Operation):
-    """Brings our tables, in the databases that the setting QUEUERT names, to this version or a later one.
+    """Migrates the tables to this version or a later one, in the databases that QUEUERT names.
 
-    Backwards it removes them, with all jobs. `versions`: by the vendor of the database.
+    Backwards, it removes the tables with all jobs. `versions`: the schema version by database
+    vendor.
     """
 
     reduces_to_sql = True
@@ -32,7 +33,7 @@ class QueuertSchema(Operation):
         return (type(self).__name__, [self.versions], {"first": True} if self.first else {})
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """There are no models: users see jobs through the client."""
+        """There are no models: users read jobs through the client."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:  # noqa: ARG002
         alias = schema_editor.connection.alias
@@ -47,15 +48,15 @@ class QueuertSchema(Operation):
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:  # noqa: ARG002
         connection = schema_editor.connection
         if connection.alias not in databases() or not self.first:
-            return  # versions between the first and the last are not taken back: a newer schema serves older code
+            return  # only the first migration can be undone: older code works with a newer schema
         for statement in undone(self._statements(connection), cascade=connection.vendor == "postgresql"):
             schema_editor.execute(statement, params=None)
 
     def describe(self) -> str:
-        return "Bring queuert's tables up to date"
+        return "Create or update queuert's tables"
 
     def _statements(self, connection: Any) -> list[str]:
-        """What is run on an empty database, as far as it can be said beforehand."""
+        """The statements for an empty database, as far as they are known in advance."""
         operations: Any = operations_for(connection.alias)
         store = operations.store
         if connection.vendor == "postgresql":

@@ -1,6 +1,6 @@
-"""The setting QUEUERT: which of the DATABASES hold jobs, and how.
+"""The setting QUEUERT: which of the DATABASES store jobs, with which options.
 
-QUEUERT = {"default": {}}                                           # the same as leaving it out
+QUEUERT = {"default": {}}                                           # the default
 QUEUERT = {"default": {}, "orders": {"schema": "jobs"}}
 """
 
@@ -14,16 +14,17 @@ from queuert.errors import InvalidArgument
 
 
 class DatabaseOptions(TypedDict, total=False):
-    """What can be said about one database."""
+    """The options of one database."""
 
     schema: str
-    """PostgreSQL: where the tables are (default: `public`)."""
+    """PostgreSQL: the schema of the tables (default: `public`)."""
     table_prefix: str
-    """What the tables' names begin with (default: `queuert_`)."""
+    """The beginning of all table names (default: `queuert_`)."""
     listen_url: str
-    """PostgreSQL: a direct connection for LISTEN, where the database's settings lead to PgBouncer."""
+    """PostgreSQL: the URL of a direct connection for LISTEN, if DATABASES leads to PgBouncer."""
     prepare: bool
-    """PostgreSQL: the worker's own connections use prepared statements (default: yes). No, for PgBouncer."""
+    """PostgreSQL: the worker's own connections use prepared statements (default: True). Set it to
+    False for PgBouncer in transaction mode."""
 
 
 def databases() -> dict[str, DatabaseOptions]:
@@ -36,7 +37,8 @@ def databases() -> dict[str, DatabaseOptions]:
             raise InvalidArgument(f"QUEUERT names the database {alias!r}, which is not in DATABASES")
         unknown = sorted(set(options) - DatabaseOptions.__annotations__.keys())
         if unknown:
-            raise InvalidArgument(f"QUEUERT[{alias!r}] has no option {', '.join(unknown)}")
+            known = ", ".join(sorted(DatabaseOptions.__annotations__))
+            raise InvalidArgument(f"QUEUERT[{alias!r}] has no option {', '.join(unknown)}: use {known}")
     return cast("dict[str, DatabaseOptions]", given)
 
 
@@ -44,7 +46,7 @@ def options_of(alias: str) -> DatabaseOptions:
     known = databases()
     if alias not in known:
         raise InvalidArgument(
-            f"the database {alias!r} is not there for jobs: name it in the setting QUEUERT, "
-            f"which has {', '.join(map(repr, known)) or 'none'}"
+            f"the database {alias!r} is not in the setting QUEUERT: add it there. "
+            f"QUEUERT now has {', '.join(map(repr, known)) or 'no databases'}"
         )
     return known[alias]

@@ -155,6 +155,13 @@ def test_urls_are_checked(connect: Connect, url: Any, tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_error_about_an_unknown_url_does_not_show_the_password(connect: Connect) -> None:
+    with pytest.raises(InvalidArgument, match="'postgresq:…' is not a supported database URL") as refused:
+        connect("postgresq://app:secret@host/shop", jobs=[Greet])
+
+    assert "secret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

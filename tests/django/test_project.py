@@ -79,7 +79,7 @@ def test_forwards_backwards_and_forwards_again(alias: str) -> None:
 
 def test_what_is_planned_and_written_down(alias: str) -> None:
     call_command("migrate", "queuert", "zero", database=alias, verbosity=0)
-    assert "Bring queuert's tables up to date" in output_of("migrate", "queuert", database=alias, plan=True)
+    assert "Create or update queuert's tables" in output_of("migrate", "queuert", database=alias, plan=True)
     script = output_of("sqlmigrate", "queuert", "0001", database=alias)
     assert "CREATE TABLE" in script
     assert "queuert_job" in script
@@ -247,7 +247,7 @@ def test_async_handlers_use_the_async_orm(monkeypatch: pytest.MonkeyPatch, kind:
 def test_what_a_worker_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CommandError, match="no database 'nowhere'"):
         call_command("queuert_worker", database="nowhere")
-    with added(sqlite_settings(":memory:")) as alias, pytest.raises(CommandError, match="to be a file"):
+    with added(sqlite_settings(":memory:")) as alias, pytest.raises(CommandError, match="is not a file"):
         call_command("queuert_worker", database=alias, skip_checks=True)
     deferred = sqlite_settings(tmp_path / "y.db", transaction_mode=None)
     with added(deferred) as alias, pytest.raises(CommandError, match="transaction_mode"):

@@ -205,7 +205,7 @@ def test_a_connection_to_another_database(alias: str, client: Client, tmp_path: 
         with pytest.raises(TransactionMisused, match="to the database 'default'"):
             client.start(connection, Remind(number=1))  # a stand-in for that of the default alias
         get_client(second).start(connections[second], Remind(number=1))
-    with pytest.raises(InvalidArgument, match="name it in the setting QUEUERT"):
+    with pytest.raises(InvalidArgument, match="is not in the setting QUEUERT: add it there"):
         get_client("nowhere")
 
 

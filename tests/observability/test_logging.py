@@ -116,7 +116,7 @@ async def test_a_fault_of_the_library_is_an_error(sqlite: Setting, caplog: pytes
 
     (record,) = [record for record in caplog.records if record.name == "queuert.state"]
     assert record.levelname == "ERROR"
-    assert record.getMessage() == "the database failed at transaction: OSError: no database"
+    assert record.getMessage() == "the database failed in transaction: OSError: no database"
 
 
 def test_every_event_is_logged_by_somebody() -> None:

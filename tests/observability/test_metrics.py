@@ -170,4 +170,4 @@ async def test_stats_that_cannot_be_read_are_not_shown(
             await eventually(lambda: telemetry.points(JOBS_GAUGE) == {})
             client.stats = right  # type: ignore[method-assign]
             await eventually(lambda: telemetry.points(JOBS_GAUGE) != {})
-    assert "reading the state gauges failed" in caplog.text
+    assert "reading the stats failed" in caplog.text

@@ -1,1 +1,1 @@
-"""Logs, metrics and traces. Import from the modules: `otel` needs the extra `queuert[otel]`."""
+"""Logs, metrics and traces. Import from the modules. `otel` needs the extra `queuert[otel]`."""

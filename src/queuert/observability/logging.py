@@ -1,4 +1,4 @@
-"""Logs: every event as a record of stdlib `logging`, and the job that a handler's own records belong to."""
+"""Logs: events as records of Python's `logging`, and the current job in a handler's own records."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ MESSAGES: dict[str, tuple[int, str]] = {
     "chain_deleted": (INFO, f"{_CHAIN} deleted"),
     "job_created": (DEBUG, f"{_JOB} created"),
     "job_blocked": (DEBUG, f"{_JOB} waits for other chains"),
-    "job_unblocked": (DEBUG, f"{_JOB} waits no more"),
-    "job_triggered": (INFO, f"{_JOB} made due now"),
-    "job_retried": (INFO, f"{_JOB} given new attempts"),
+    "job_unblocked": (DEBUG, f"{_JOB} is unblocked"),
+    "job_triggered": (INFO, f"{_JOB} was made due now"),
+    "job_retried": (INFO, f"{_JOB} was given new attempts"),
     "job_completed": (DEBUG, f"{_JOB} completed"),
     "job_failed": (DEBUG, f"{_JOB} failed: %(error_code)s"),
     "job_expired": (DEBUG, f"{_JOB} expired"),
@@ -36,22 +36,24 @@ MESSAGES: dict[str, tuple[int, str]] = {
     "attempt_completed": (DEBUG, f"{_ATTEMPT} completed"),
     "attempt_rescheduled": (DEBUG, f"{_ATTEMPT} put the job back"),
     "attempt_lease_renewed": (DEBUG, f"{_ATTEMPT}: lease renewed"),
-    "attempt_lease_lost": (WARNING, f"{_ATTEMPT}: the lease ended before it could be renewed"),
+    "attempt_lease_lost": (WARNING, f"{_ATTEMPT}: the lease expired before it could be renewed"),
     "attempt_taken_by_another_worker": (INFO, f"{_ATTEMPT}: the job was taken by another worker"),
-    "attempt_already_completed": (INFO, f"{_ATTEMPT}: the job had ended already"),
+    "attempt_already_completed": (INFO, f"{_ATTEMPT}: the job had already ended"),
     "attempt_cancelled": (INFO, f"{_ATTEMPT}: the job was cancelled"),
     "attempt_deleted": (INFO, f"{_ATTEMPT}: the job was deleted"),
-    "state_error": (ERROR, f"the database failed at %(operation)s: {_ERROR}"),
-    "notify_error": (ERROR, f"the notification channel failed at %(operation)s: {_ERROR}"),
+    "state_error": (ERROR, f"the database failed in %(operation)s: {_ERROR}"),
+    "notify_error": (ERROR, f"the notification channel failed in %(operation)s: {_ERROR}"),
 }
-"""What `EventLog` says. The worker's own events, failed attempts and reaped jobs are not here: the worker logs those
-itself, with their tracebacks, whether anybody observes or not."""
+"""The messages of `EventLog`. The worker's own events, failed attempts and reaped jobs are not
+here: the worker logs those itself, with their tracebacks, with or without observers."""
 
 
 class EventLog(Observer):
-    """Logs events under `queuert.chain`, `queuert.job`, `queuert.attempt`, `queuert.state` and `queuert.notify`.
+    """Logs events under `queuert.chain`, `queuert.job`, `queuert.attempt`, `queuert.state` and
+    `queuert.notify`.
 
-    The event's arguments are the record's extras. Its name is `event_name`: `event` is where structlog has the message.
+    The event's arguments are extras of the record. Its name is the extra `event_name`, because
+    structlog uses `event` for the message.
     """
 
     def __init__(self) -> None:
@@ -72,7 +74,7 @@ JOB_FIELDS = ("job_id", "job_type", "chain_id", "attempt", "worker")
 
 
 def job_context() -> dict[str, Any]:
-    """The job that this code runs for: id, type, chain, attempt and worker. Empty outside of handlers."""
+    """The current job: id, type, chain, attempt and worker. Empty outside of handlers."""
     job = current_job.get()
     if job is None:
         return {}
@@ -86,9 +88,9 @@ def job_context() -> dict[str, Any]:
 
 
 class JobContext(logging.Filter):
-    """Gives each record the fields of `job_context`: put it on a logging handler. Outside of jobs they are None.
+    """A filter for a logging handler. It adds the fields of `job_context` to each record.
 
-    What a record says itself stays.
+    Outside of jobs the fields are None. Fields that a record already has are not changed.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -100,7 +102,7 @@ class JobContext(logging.Filter):
 
 
 def add_job_context(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The same as a processor for structlog."""
+    """A processor for structlog that adds the fields of `job_context`."""
     for field, value in job_context().items():
         event.setdefault(field, value)
     return event

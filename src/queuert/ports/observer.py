@@ -1,13 +1,16 @@
-"""The observer port: what the library tells of what it does, one method per event.
+"""The observer port: the events that the library reports, one method per event.
 
-Derive from `Observer`, override the events you care about, and pass an instance as `connect(…, observers=[…])`.
-Arguments are plain values, by keyword; later versions may add some, so take `**_` for those you do not use.
+Derive from `Observer`, override the events that you need, and pass an instance as
+`connect(…, observers=[…])`. Arguments are plain values, passed by keyword. Later versions may add
+some, so take `**_` for those you do not use.
 
-Events that claim a write are told after its commit, and never after a rollback. They may come from any thread. They are
-called one after the other where the work is done: be quick, and do not block. What an observer raises is logged, once
-for each kind of event and error, and disturbs nobody.
+Events about a write are sent after its commit, and never after a rollback. They may come from any
+thread. Observers are called one after the other where the work is done, so be quick and do not
+block. An error in an observer is logged, once for each kind of event and error, and has no other
+effect.
 
-Durations are seconds. Ids and type names are strings; `worker` is a worker's id, or None where no worker did it.
+Durations are in seconds. Ids and type names are strings. `worker` is a worker's id, or None if no
+worker did the work.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from queuert.ports.tracer import Tracer
 
 
 class Observer:
-    """Hears of events. Every method does nothing until it is overridden."""
+    """Receives events. Every method does nothing until you override it."""
 
     tracer: Tracer | None = None
     """For observers that trace: see `queuert.ports.tracer`."""
@@ -26,16 +29,19 @@ class Observer:
     # Workers
 
     def worker_started(self, *, worker: str, job_types: Sequence[str], concurrency: int) -> None:
-        """A worker has begun to work."""
+        """A worker has started."""
 
     def worker_stopping(self, *, worker: str) -> None:
-        """A worker claims no more, and waits for its running handlers."""
+        """A worker claims no more jobs, and waits for its running handlers."""
 
     def worker_stopped(self, *, worker: str, job_types: Sequence[str], concurrency: int, clean: bool) -> None:
-        """A worker has ended. `clean`: every job was settled."""
+        """A worker has stopped. `clean`: every job was settled."""
 
     def worker_error(self, *, worker: str, error_type: str, error_message: str, retry_in: float) -> None:
-        """A turn of the worker's main loop failed; the next one comes after `retry_in` seconds."""
+        """A turn of the worker's main loop failed.
+
+        The next one follows after `retry_in` seconds.
+        """
 
     # Chains
 
@@ -57,17 +63,22 @@ class Observer:
         """A chain was cancelled."""
 
     def chain_deleted(self, *, chain_id: str, chain_type: str, status: str) -> None:
-        """A chain was deleted. `status`: what it was before."""
+        """A chain was deleted. `status`: its status before."""
 
     # Jobs
 
     def job_created(self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, chain_index: int) -> None:
-        """A job was stored: the first of its chain (`chain_index` 0), or the continuation of another."""
+        """A job was stored: the first of its chain (`chain_index` 0), or the continuation of
+        another.
+        """
 
     def job_blocked(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, blocker_ids: Sequence[str]
     ) -> None:
-        """A new job waits for other chains. `blocker_ids`: all that it named, also those that are completed."""
+        """A new job waits for other chains.
+
+        `blocker_ids`: all its blockers, including completed ones.
+        """
 
     def job_unblocked(self, *, job_id: str, job_type: str) -> None:
         """The last chain that a job waited for has completed."""
@@ -89,7 +100,10 @@ class Observer:
         duration: float | None,
         worker: str | None,
     ) -> None:
-        """A job ended well. `continued`: with another job, not with an output. `duration`: since its creation."""
+        """A job completed. `duration`: since its creation.
+
+        `continued`: it ended with another job, not with an output.
+        """
 
     def job_failed(
         self,
@@ -102,7 +116,7 @@ class Observer:
         worker: str | None,
         error_code: str,
     ) -> None:
-        """A job has failed for good."""
+        """A job failed for good."""
 
     def job_expired(
         self,
@@ -124,7 +138,10 @@ class Observer:
     def job_reaped(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
     ) -> None:
-        """A job was taken back, because its lease had ended; `worker` is the one that found it."""
+        """A job was reclaimed because its lease had expired.
+
+        `worker`: the worker that reclaimed it.
+        """
 
     # Attempts
 
@@ -141,18 +158,25 @@ class Observer:
     ) -> None:
         """A handler begins, and occupies a slot.
 
-        `wait`: how long the job was due before it was claimed; None for the first attempt of a job that had blockers.
+        `wait`: how long the job was due before it was claimed. None for the first attempt of a job
+        that had blockers.
         """
 
     def attempt_ended(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str, duration: float
     ) -> None:
-        """A handler has ended, in whatever way, and its slot is free. What becomes of the job is told next."""
+        """A handler has ended, in any way, and its slot is free.
+
+        The next event reports the result.
+        """
 
     def attempt_completed(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str, duration: float
     ) -> None:
-        """An attempt's result took effect. `duration`: from the handler's start until that was committed."""
+        """An attempt's result took effect.
+
+        `duration`: from the handler's start to the commit of the result.
+        """
 
     def attempt_failed(
         self,
@@ -169,12 +193,17 @@ class Observer:
         error_message: str,
         retry_in: float | None,
     ) -> None:
-        """An attempt failed. `retry_in`: seconds until the next one, or None if that was the last."""
+        """An attempt failed.
+
+        `retry_in`: seconds until the next one, or None if this was the last.
+        """
 
     def attempt_rescheduled(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str, duration: float
     ) -> None:
-        """An attempt put its job back without an error: its handler asked for it, or the worker was stopping."""
+        """An attempt put its job back without an error: its handler asked for it, or the worker was
+        stopping.
+        """
 
     def attempt_lease_renewed(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
@@ -184,17 +213,19 @@ class Observer:
     def attempt_lease_lost(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
     ) -> None:
-        """A lease ended before it could be renewed: the handler is told to stop."""
+        """A lease expired before it could be renewed. The handler is told to stop."""
 
     def attempt_taken_by_another_worker(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
     ) -> None:
-        """The job is no longer this attempt's: it was taken back, and perhaps claimed by another worker."""
+        """The job no longer belongs to this attempt: it was reclaimed, and another worker may have
+        claimed it.
+        """
 
     def attempt_already_completed(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
     ) -> None:
-        """The job has ended without this attempt, by `take_over` for instance."""
+        """The job has ended without this attempt, for example by `take_over`."""
 
     def attempt_cancelled(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
@@ -209,10 +240,10 @@ class Observer:
     # Adapters
 
     def state_error(self, *, operation: str, error_type: str, error_message: str) -> None:
-        """The database failed. `operation`: that of the state port, or `transaction`."""
+        """The database failed. `operation`: the operation of the state port, or `transaction`."""
 
     def notify_error(self, *, operation: str, error_type: str, error_message: str) -> None:
-        """The notification channel failed. `operation`: that of the notify port."""
+        """The notification channel failed. `operation`: the operation of the notify port."""
 
 
 EVENTS: tuple[str, ...] = tuple(name for name, value in vars(Observer).items() if name[0] != "_" and callable(value))

@@ -1,11 +1,12 @@
-"""The state port: what the engine asks of a database.
+"""The state port: the operations that the library needs from a database.
 
-Every operation is array-shaped and is a program (see `program`): on PostgreSQL one round trip, on SQLite a few
-statements inside one transaction. An operation either takes effect as a whole or raises and leaves nothing behind,
-also inside a transaction that goes on afterwards (adapters that need several statements wrap them in `atomically`).
+Every operation takes and returns arrays, and is a program (see `program`). On PostgreSQL it is one
+round trip, on SQLite a few statements inside one transaction. An operation takes effect as a whole,
+or raises and changes nothing. This is also true inside a transaction that continues afterwards:
+adapters that need several statements wrap them in `atomically`.
 
-Every comparison with "now" uses the database's clock. Lists are answered in the order of their arguments unless
-said otherwise. Empty arguments are answered without a command.
+Every comparison with "now" uses the database's clock. Results are in the order of the arguments
+unless the operation defines another order. Empty arguments return at once, without a command.
 """
 
 from __future__ import annotations
@@ -37,87 +38,111 @@ Conn = TypeVar("Conn")
 
 
 class StateOperations(Protocol):
-    """The operations, as programs. Runs unchanged under a sync and an async provider."""
+    """The operations, as programs. A sync and an async provider run the same programs."""
 
     def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         """Store jobs, all or none.
 
-        A job with blockers is `blocked` until each of those chains is completed; those that are completed already
-        do not count. Race-free against completion in both directions: the starter touches the blocking chain's
-        current job in a way that the completer must wait for, and the other way round.
-        A job with `dedup` is not stored if the key's chain matches (see `Dedup`): `existing` is that chain, and
-        nothing is written. Two concurrent transactions with one key never both create: the second waits for the
-        first to end. Two jobs of one call with the same key: the second finds the first.
-        Raises `JobIdExists` (stored already, or twice in the call), `BlockerNotFound`, `JobTypeMismatch` (a
-        blocking chain of another type); then nothing is stored.
+        A job with blockers is `blocked` until each of those chains is completed. Chains that are
+        already completed do not count. There must be no race with a completion: the starting
+        transaction locks or changes the blocking chain's current job, so that the completing
+        transaction waits for it, and the other way round.
+
+        A job with `dedup` is not stored if the key's chain matches (see `Dedup`): `existing` is
+        that chain, and nothing is written. Two concurrent transactions with the same key never both
+        create a chain: the second waits for the first to end. If two jobs of one call have the same
+        key, the second finds the first.
+
+        Raises `JobIdExists` (already stored, or twice in the call), `BlockerNotFound` or
+        `JobTypeMismatch` (a blocking chain of another type). Then nothing is stored.
         """
         ...
 
     def get_jobs(self, ids: Sequence[str]) -> Program[list[JobRow | None]]:
-        """Read jobs; None where there is none."""
+        """Read jobs. None for an id that does not exist."""
         ...
 
     def get_chains(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[ChainRow | None]]:
-        """Read chains. With `lock`, their current jobs are locked for update, in id order, and stay current."""
+        """Read chains. None for an id that does not exist.
+
+        With `lock`, their current jobs are locked for update, in id order. They stay the current
+        jobs until the transaction ends.
+        """
         ...
 
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         """Make ready jobs running: attempt + 1, a lease by type, a new token.
 
-        Order: queue priority, job priority, scheduled time, id. Two callers never get the same job. Locked rows are
-        skipped, and nothing is waited for, except by claims that are subject to one cap: those queue up so that
-        the cap is exact. The cost depends only on the number of jobs claimed. Jobs past their deadline are claimed
-        too and marked `expired`, for the worker to settle.
+        Order: queue priority, job priority, scheduled time, id. Two callers never get the same job.
+        A claim skips locked rows and does not wait. Only claims under the same cap wait for each
+        other, so that the cap is exact. The cost depends only on the number of jobs claimed. Jobs
+        past their deadline are claimed too and marked `expired`. The worker settles them.
         """
         ...
 
     def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
-        """Extend claims. Returns the ids of those that are lost. Locked rows are skipped: they are owned."""
+        """Extend the leases of claims. Returns the ids of the jobs whose claim is lost.
+
+        Locked rows are skipped: their claim is still valid.
+        """
         ...
 
     def hold(self, job_id: str, token: int, *, lock: bool = True) -> Program[bool]:
-        """Keep a claim until the transaction ends; False if it is over. Without `lock`, only look.
+        """Lock a claim until the transaction ends. False if the claim is lost.
 
-        Whoever would end the claim (settle, delete, take the job over) waits for the transaction. Renewal and reaping
-        pass it by, so the claim should end with it. One command, for which it is enough to know how many rows it is
-        answered with, none for False: so it can be sent along with BEGIN (see `SyncProvider.transaction`).
+        Operations that would end the claim (settle, delete, take the job over) wait for the
+        transaction. Renewal and reaping skip the locked row, so the claim should end with the
+        transaction. With `lock=False`, only check the claim and lock nothing.
+
+        It is one command, and the number of rows is its answer: no row means False. So it can be
+        sent together with BEGIN (see `SyncProvider.transaction`).
         """
         ...
 
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
-        """End or put back jobs, store their continuations, and free the dependents of chains that completed.
+        """End or put back jobs, store their continuations, and unblock the dependents of chains
+        that completed.
 
-        A settlement whose token is not the job's current one, or (without a token) whose job has ended or is gone, is
-        skipped: `held` is False and its continuation is not stored. Dependents are counted down under lock, in id
-        order, by a statement that sees every commit before it.
+        A settlement is skipped if its token is not the job's current one. Without a token, it is
+        skipped if the job has ended or does not exist. Then `held` is False, and its continuation
+        is not stored. The counters of dependents are decremented under lock, in id order, by a
+        statement that sees every commit before it.
         """
         ...
 
     def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
-        """Put back running jobs whose lease has ended, oldest lease first, with `error` as their last error.
+        """Put back running jobs whose lease has expired, oldest lease first, with `error` as their
+        last error.
 
-        Only these types, never the ignored ids; locked rows are skipped. Returns the rows as they now are.
+        Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Returns the
+        new rows.
         """
         ...
 
     def next_available_in(self, types: Sequence[str]) -> Program[float | None]:
-        """Seconds until a pending job of these types is due: 0 if one is, None if there is none."""
+        """Seconds until a pending job of these types is due. 0 if one is due, None if none is
+        pending.
+        """
         ...
 
     def trigger(self, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
-        """Make pending jobs due now. None for a job that is not pending. Rows as they now are."""
+        """Make pending jobs due now. Returns the new rows, None for a job that is not pending."""
         ...
 
     def retry(self, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
-        """Make failed jobs pending and due now, attempts counted from zero. None for a job that has not failed."""
+        """Make failed jobs pending and due now, and count attempts from zero.
+
+        Returns the new rows, None for a job that has not failed.
+        """
         ...
 
     def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
-        """Delete chains with all their jobs, blocker edges and keys; unknown ids are passed over.
+        """Delete chains with all their jobs, blocker edges and keys. Unknown ids are skipped.
 
-        With `cascade` the chains that their jobs wait (or waited) for are deleted too, transitively. If a job outside
-        the set is blocked, pending, running or failed and has one of them as a blocker, nothing is deleted and
-        `waiting` says which. Rows are locked in id order, so that deletions, claims and completions never deadlock.
+        With `cascade`, also delete the chains that their jobs wait (or waited) for, transitively.
+        If a job outside the set is blocked, pending, running or failed and has one of them as a
+        blocker, nothing is deleted, and `waiting` names these jobs. Rows are locked in id order, so
+        that deletions, claims and completions never deadlock.
         """
         ...
 
@@ -126,44 +151,51 @@ class StateOperations(Protocol):
         ...
 
     def list_chains(self, where: ChainFilter, page: PageRequest) -> Program[list[ChainRow]]:
-        """Chains. A chain's type is its first job's, its status its current job's, its creation its first job's.
+        """Chains. A chain has the type and the creation time of its first job, and the status of
+        its current job.
 
-        Sort key: the chain's id; when filtered by status, the current job's id (which that index has in order).
+        Sort key: the chain's id. With a filter by status: the current job's id, because the index
+        of that filter is sorted by it.
         """
         ...
 
     def list_chain_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
-        """The jobs of a chain in their order. Sort key: the chain index, in decimal."""
+        """The jobs of a chain, first to last. Sort key: the chain index, as a decimal number."""
         ...
 
     def list_blocked_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
-        """The jobs that have this chain as a blocker, whatever their status. Sort key: the job's id."""
+        """The jobs that have this chain as a blocker, with any status. Sort key: the job's id."""
         ...
 
     def job_blockers(self, job_ids: Sequence[str]) -> Program[list[list[BlockerRow]]]:
-        """The chains that each job has as blockers, in the order they were named."""
+        """The blockers of each job, in the order in which they were named."""
         ...
 
     def stats(self) -> Program[list[TypeStats]]:
-        """Open and failed jobs by type, sorted by type name. The cost does not depend on completed jobs."""
+        """Open and failed jobs by type, sorted by type name.
+
+        The cost does not depend on completed jobs.
+        """
         ...
 
     def migrate(self) -> Program[list[int]]:
-        """Bring the schema up to date; returns the versions applied. Raises `SchemaTooNew`.
+        """Create or update the tables. Returns the versions applied. Raises `SchemaTooNew`.
 
-        Safe when several processes do it at once, and after one that was killed half-way.
+        It is safe to run in several processes at once, and after a process was killed in the
+        middle.
         """
         ...
 
     def vacuum(self) -> Program[None]:
-        """Give free space back, as far as that is possible online."""
+        """Return free space to the file system, as far as possible while other processes work."""
         ...
 
 
 class StateAdapter(Generic[Conn]):
-    """Operations and the provider that carries them out, for an async client.
+    """Operations and the provider that runs them, for an async client.
 
-    `sync_provider`, where the driver has one, reaches the same database from threads: plain `def` handlers use it.
+    `sync_provider` connects to the same database from threads, for plain `def` handlers. It is None
+    if the driver has no sync connections.
     """
 
     def __init__(
@@ -183,7 +215,7 @@ class StateAdapter(Generic[Conn]):
 
 
 class SyncStateAdapter(Generic[Conn]):
-    """Operations and the provider that carries them out, for a sync client."""
+    """Operations and the provider that runs them, for a sync client."""
 
     def __init__(self, operations: StateOperations, provider: SyncProvider[Conn]) -> None:
         self.operations = operations

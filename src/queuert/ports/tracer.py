@@ -1,8 +1,9 @@
 """The tracer port: spans, whose contexts are stored with the jobs.
 
-An observer that traces has one as its `tracer`; if several do, the first one is used. A span that has begun before a
-write is ended after the commit; after a rollback it is dropped, and nobody hears of it. Contexts are opaque strings
-(W3C's `traceparent`), stored with job, blocker and chain, and handed back here.
+An observer that traces has a `tracer`. If several observers have one, the first is used. A span
+that begins before a write ends after the commit. After a rollback it is dropped and never reported.
+Contexts are opaque strings (W3C `traceparent`). They are stored with job, blocker and chain, and
+passed back to these methods.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ class Blocker(NamedTuple):
 
 
 class Creation(NamedTuple):
-    """The spans of a new job, and the contexts to be stored with it, with its chain and with each of its blockers."""
+    """The spans of a new job, and the contexts to store with it, its chain and each of its
+    blockers.
+    """
 
     spans: Any
     trace_context: str | None
@@ -41,11 +44,14 @@ class Tracer(Protocol):
         previous_trace_context: str | None,
         blockers: Sequence[Blocker],
     ) -> Creation:
-        """A job, and with `chain_index` 0 its chain, is about to be stored. `previous…`: the job that it continues."""
+        """A job is about to be stored; with `chain_index` 0, its chain too.
+
+        `previous_trace_context`: the context of the job that it continues.
+        """
         ...
 
     def end_creation(self, creation: Creation) -> None:
-        """It was stored, and that is committed."""
+        """The job was stored, and the transaction has committed."""
         ...
 
     def start_attempt(
@@ -59,11 +65,16 @@ class Tracer(Protocol):
         worker: str,
         trace_context: str | None,
     ) -> Any:
-        """Called in the handler's own task: what is made current here surrounds the handler."""
+        """A handler begins. Called in the handler's own task: a span made current here is current
+        in the handler.
+        """
         ...
 
     def end_attempt(self, span: Any, *, outcome: str, error_code: str | None, error_type: str | None) -> None:
-        """`outcome`: completed, failed, rescheduled, or why the job was lost."""
+        """An attempt has ended.
+
+        `outcome`: completed, failed, rescheduled, or why the job was lost.
+        """
         ...
 
     def start_phase(self, *, phase: str) -> Any:
@@ -88,7 +99,7 @@ class Tracer(Protocol):
         worker: str | None,
         trace_context: str | None,
     ) -> None:
-        """A chain has ended; `worker` is None if no worker did that."""
+        """A chain has ended. `worker` is None if no worker ended it."""
         ...
 
     def resolve_blocker(
@@ -101,7 +112,10 @@ class Tracer(Protocol):
         trace_context: str | None,
         blocker_trace_context: str | None,
     ) -> None:
-        """A job has all its blockers; this is one of them. `trace_context`: what was stored when the wait began."""
+        """The last blocker of a job has completed. Called once for each of its blockers.
+
+        `trace_context`: what was stored when the job began to wait for this blocker.
+        """
         ...
 
     def delete_chain(self, *, chain_id: str, chain_type: str, trace_context: str | None) -> None:

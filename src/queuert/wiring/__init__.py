@@ -18,15 +18,19 @@ __all__ = ["ClientOptions", "connect", "connect_sync"]
 
 
 def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptions]) -> Client[Any]:
-    """A client for the database at `url`, to be used in an `async with` block.
+    """A client for the database at `url`. Use it in an `async with` block.
 
-    `postgresql://user@host/database` is PostgreSQL through psycopg, or asyncpg if that is what is installed;
-    `postgresql+psycopg://` and `postgresql+asyncpg://` choose.
-    `sqlite:///jobs.db` is a file in the current directory, `sqlite:////var/lib/app/jobs.db` one with an absolute path,
-    `sqlite+aiosqlite:///jobs.db` the same with connections of aiosqlite;
-    `memory://` is a database of its own, `memory://name` one that all clients of this process with that name share.
-    `notify="redis://host"` has workers and waiters woken through Redis, whatever the database.
-    `jobs` are job classes, `JobTypes` slices or modules; what they continue with or wait for is pulled in.
+    - `postgresql://user@host/database`: PostgreSQL through psycopg, or through asyncpg if psycopg
+      is not installed. `postgresql+psycopg://` and `postgresql+asyncpg://` choose the driver.
+    - `sqlite:///jobs.db`: a file in the current directory.
+    - `sqlite:////var/lib/app/jobs.db`: a file with an absolute path.
+    - `sqlite+aiosqlite:///jobs.db`: the same, with connections of aiosqlite.
+    - `memory://`: a new database in memory. `memory://name`: one that all clients of this process
+      with that name share.
+
+    `jobs` takes job classes, `JobTypes` and modules. The types that they continue with or wait for
+    are added automatically. `notify="redis://host"` wakes workers and `wait` calls through Redis,
+    with any database. See `ClientOptions` for the other keywords.
     """
     scheme = _scheme(url, options)
     database = postgres if scheme in postgres.SCHEMES else embedded
@@ -38,7 +42,10 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
 
 
 def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptions]) -> SyncClient[Any]:
-    """`connect` for code without an event loop; use the client in a `with` block. It may be shared by threads."""
+    """`connect` for code without an event loop. Use the client in a `with` block.
+
+    Threads may share the client.
+    """
     scheme = _scheme(url, options)
     database = postgres if scheme in postgres.SCHEMES else embedded
     settings = client_options(options)
@@ -52,13 +59,15 @@ def _scheme(url: str, options: ClientOptions) -> str:
     check_names(options)
     if not isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(
-            "a database URL is a string like 'postgresql://host/database' or 'sqlite:///file.db', "
+            "the database URL must be a string like 'postgresql://host/database' or 'sqlite:///file.db', "
             f"got {type(url).__name__}"
         )
-    scheme = url.partition(":")[0]
+    scheme, _, rest = url.partition(":")
     if scheme not in (*postgres.SCHEMES, *embedded.SCHEMES):
+        # The rest of the URL is not shown, because it may contain a password.
+        shown = f"{scheme}:…" if rest else url
         raise InvalidArgument(
-            f"{url!r} is no database URL: use postgresql://user@host/database, sqlite:///file.db, "
+            f"{shown!r} is not a supported database URL: use postgresql://user@host/database, sqlite:///file.db, "
             "sqlite:////absolute/file.db or memory://"
         )
     return scheme

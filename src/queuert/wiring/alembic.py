@@ -1,4 +1,4 @@
-"""Our tables in the revisions of the user's own migrations."""
+"""The library's tables in the user's own Alembic revisions."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from queuert.wiring.options import ClientOptions
 from queuert.wiring.sqlalchemy import Target
 
 _OFFLINE = (
-    "there is no connection: alembic runs offline (--sql), and our migrations must see which of them the database has "
-    "already. Run the revision online"
+    "alembic runs offline (--sql), but queuert's migrations must read from the database which of them are already "
+    "applied: run the revision online"
 )
 
 
 def upgrade(connection: Connection, **tables: Unpack[ClientOptions]) -> list[int]:
-    """Bring our tables up to date in the transaction of a migration: `upgrade(op.get_bind())` in a revision.
+    """Create or update the tables in a revision's transaction: `upgrade(op.get_bind())`.
 
-    `schema` and `table_prefix` are the client's, if it has any. Returns the versions that were applied. Clients are
-    then made with `migrate=False`.
+    Pass `schema` and `table_prefix` if your client has them. Returns the versions that were
+    applied. Then make clients with `migrate=False`.
     """
     target = _target(connection, tables)
     provider = target.sync_provider(connection.engine)
@@ -39,7 +39,7 @@ def upgrade(connection: Connection, **tables: Unpack[ClientOptions]) -> list[int
 
 
 def downgrade(connection: Connection, **tables: Unpack[ClientOptions]) -> None:
-    """Drop our tables, with all jobs in them: the other half of a revision with `upgrade`."""
+    """Drop the tables with all jobs: `downgrade(op.get_bind())` in a revision with `upgrade`."""
     target = _target(connection, tables)
     if target.is_postgres:
         installation = Installation(target.schema, target.prefix)
@@ -57,8 +57,8 @@ def _target(connection: object, tables: ClientOptions) -> Target:
     if isinstance(connection, MockConnection):
         raise InvalidArgument(_OFFLINE)
     if not isinstance(connection, Connection):
-        raise InvalidArgument(f"expected what op.get_bind() returns, a Connection, got {type(connection).__name__}")
+        raise InvalidArgument(f"pass the Connection that op.get_bind() returns, got {type(connection).__name__}")
     unknown = sorted(tables.keys() - {"schema", "table_prefix"})
     if unknown:
-        raise InvalidArgument(f"tables are found by schema and table_prefix; {', '.join(unknown)} says nothing here")
+        raise InvalidArgument(f"only schema and table_prefix are options here, got {', '.join(unknown)}")
     return Target(connection.engine, {**tables, "notify": None})

@@ -1,4 +1,4 @@
-"""Servers that carry notifications, whatever the database. Their clients are imported when they are used."""
+"""Brokers for notifications, with any database. Their client libraries are imported when used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from queuert.wiring.options import ClientOptions, refuse
 
 class _Broker(NamedTuple):
     package: str | None
-    """That must be installed; it is also the name of our extra for it. None: the makers see to it."""
+    """The package that must be installed, which is also the name of the extra. None: `make` and
+    `make_sync` check it."""
     make: Callable[..., NotifyAdapter]
     make_sync: Callable[..., SyncNotifyAdapter]
 
@@ -32,7 +33,7 @@ _BROKERS = {
 
 
 def broker(options: ClientOptions) -> NotifyAdapter | None:
-    """The adapter that `notify=` names by a URL; None if it is no URL."""
+    """The adapter for the URL in `notify=`. None if it is not a URL."""
     found = _find(options)
     return None if found is None else found.make(options.get("notify"), **_settings(options))
 
@@ -43,7 +44,7 @@ def sync_broker(options: ClientOptions) -> SyncNotifyAdapter | None:
 
 
 def without(channel: object, options: ClientOptions) -> ClientOptions:
-    """The options for the database, which has no part in notifying where there is a broker."""
+    """The options for the database. If there is a broker, the database does not notify."""
     if channel is None:
         return options
     left: ClientOptions = {**options, "notify": None}
@@ -59,9 +60,10 @@ def _find(options: ClientOptions) -> _Broker | None:
         return None
     scheme = notify.partition("://")[0]
     found = _BROKERS.get(scheme)
-    if found is None:  # the rest of the URL is not shown: there may be a password in it
+    if found is None:
+        # The rest of the URL is not shown, because it may contain a password.
         known = ", ".join(f"{name}://" for name in ("redis", "nats", "postgresql"))
-        raise InvalidArgument(f"notify='{scheme}://…' is no broker that is known here: use one of {known}")
+        raise InvalidArgument(f"notify='{scheme}://…' is not a supported broker: use one of {known}")
     if found is not _NATS:
         refuse(options, ("notify_bucket",), "is for NATS")
     if found.package is not None:
@@ -69,7 +71,7 @@ def _find(options: ClientOptions) -> _Broker | None:
             import_module(found.package)
         except ImportError as error:
             raise InvalidArgument(
-                f"{found.package} cannot be used ({error}): pip install 'queuert[{found.package}]'"
+                f"cannot import {found.package} ({error}): pip install 'queuert[{found.package}]'"
             ) from error
     return found
 

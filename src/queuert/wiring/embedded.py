@@ -1,4 +1,4 @@
-"""Databases that live in the process: SQLite files, and memory."""
+"""Databases without a server: SQLite files, and memory."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
     if target.path is None:
         state: Any = sync_memory_state(target.store)
     elif target.aiosqlite:
-        raise InvalidArgument("aiosqlite has no sync connections: connect_sync() takes sqlite:///file.db")
+        raise InvalidArgument("aiosqlite has no sync connections: use sqlite:///file.db with connect_sync()")
     else:
         state = sync_sqlite_state(target.path, **target.tables)
     return state, sync_within_process(target.hub)
 
 
 def sqlite_hub(path: str, prefix: str) -> SqliteHub:
-    """The one that all clients of these tables share, in this process."""
+    """The hub that all clients of these tables share in this process."""
     return shared(_sqlite_hubs, f"{Path(path).absolute()}#{prefix}", lambda: SqliteHub(path))
 
 
 class _Target:
-    """A URL and the options that go with it, checked and taken apart."""
+    """A URL and its options, checked and split into parts."""
 
     def __init__(self, url: str, options: ClientOptions) -> None:
         refuse(options, POSTGRES_ONLY, "is for PostgreSQL")
@@ -82,7 +82,7 @@ class _Target:
         notify = options.get("notify", names[0])
         if notify not in names:
             known = ", ".join(repr(name) for name in names if name)
-            raise InvalidArgument(f"here notify must be {known}, a broker's URL or None, got {notify!r}")
+            raise InvalidArgument(f"for this database, notify must be {known}, a broker's URL or None, got {notify!r}")
         self.hub: InProcessHub | None = None
         watched: SqliteHub | None = None
         if notify == "sqlite":
@@ -97,13 +97,12 @@ def _sqlite_path(url: str) -> Path:
     prefix, _, path = url.partition("sqlite:///")
     if prefix or not path or path.startswith(":memory:"):
         raise InvalidArgument(
-            f"{url!r} names no database file: use sqlite:///file.db or sqlite:////absolute/file.db "
-            "(for a database in memory, memory://)"
+            f"{url!r} does not name a database file: use sqlite:///file.db or sqlite:////absolute/file.db "
+            "(or memory:// for a database in memory)"
         )
     if "?" in path or "#" in path:
         raise InvalidArgument(
-            f"{url!r}: options are keywords of connect(), not part of the URL "
-            "(in a file's name, write ? as %3F and # as %23)"
+            f"{url!r} has options: pass them as keywords of connect(). (In a file name, write ? as %3F and # as %23.)"
         )
     return Path(unquote(path))
 
@@ -112,5 +111,5 @@ def _require_aiosqlite() -> Any:
     try:
         import_module("aiosqlite")
     except ImportError as error:
-        raise InvalidArgument(f"aiosqlite cannot be used ({error}): pip install 'queuert[aiosqlite]'") from error
+        raise InvalidArgument(f"cannot import aiosqlite ({error}): pip install 'queuert[aiosqlite]'") from error
     return aiosqlite_state

@@ -1,4 +1,4 @@
-"""The keywords of `connect`, and what clients of one database in one process share."""
+"""The keywords of `connect`, and the objects that clients of one database in one process share."""
 
 from __future__ import annotations
 
@@ -22,35 +22,42 @@ class ClientOptions(TypedDict, total=False):
     """The keywords of `connect` and `connect_sync`."""
 
     codecs: Sequence[Codec]
-    """For types that msgspec does not know (see `Codec`)."""
+    """For types that msgspec does not support (see `Codec`)."""
     notify: str | None
-    """How workers and waiters are woken early: by `"postgres"` or `"sqlite"`, where that is the database, or else
-    `"in-process"`; or through a broker, by its URL: `redis://host`, `nats://host`,
-    `postgresql://host/database`. None: they only poll."""
+    """How workers and `wait` calls are woken. `"postgres"` is the default on PostgreSQL, `"sqlite"`
+    on SQLite, and `"in-process"` in memory. The URL of a broker also works: `redis://host`,
+    `nats://host`, `postgresql://host/database`. None: they only poll."""
     notify_prefix: str
-    """Brokers: what channels and keys begin with (default: `queuert`). Databases that share a broker need one each."""
+    """Brokers: the beginning of all channel and key names (default: `queuert`). Databases that
+    share a broker need different prefixes."""
     notify_bucket: str
-    """NATS: the key-value bucket of JetStream that keeps wake hints; made, if need be. Without one there are none."""
+    """NATS: the JetStream key-value bucket for wake hints. It is created if it does not exist.
+    Without a bucket there are no wake hints."""
     poll_interval: Duration
-    """How often `wait` looks for itself, in case a notification was lost (default: 1 s)."""
+    """How often `wait` reads the database, in case a notification was lost (default: 1 s)."""
     migrate: bool
-    """Bring the schema up to date when the client is entered (default: yes)."""
+    """Create or update the tables when the client is entered (default: True)."""
     table_prefix: str
-    """What the tables' names begin with (default: `queuert_`)."""
+    """The beginning of all table names (default: `queuert_`)."""
     busy_timeout: Duration
     """SQLite: how long to wait for the write lock (default: 5 s)."""
     schema: str
-    """PostgreSQL: where the tables are (default: `public`)."""
+    """PostgreSQL: the schema of the tables (default: `public`)."""
     listen_url: str
-    """PostgreSQL: a direct connection for LISTEN, where the main URL leads to PgBouncer."""
+    """PostgreSQL: the URL of a direct connection for LISTEN, if the main URL leads to PgBouncer."""
     prepare: bool
-    """PostgreSQL: use prepared statements (default: yes). No, for PgBouncer in transaction mode."""
+    """PostgreSQL: use prepared statements (default: True). Set it to False for PgBouncer in
+    transaction mode."""
     pool_size: int
-    """PostgreSQL: how many connections the client's pool may open (default: 10)."""
+    """PostgreSQL: how many connections the client's pool may open (default: 10). Set it to the
+    number of handlers that use the database at once, plus 2."""
     observers: Sequence[Observer]
-    """Who is told of what happens (see `Observer`)."""
+    """Objects that receive events (see `Observer`)."""
     generate_id: GenerateId
+    """Makes the ids of new jobs (default: UUIDv7). Ids should increase over time, because listings
+    are sorted by id."""
     validate_id: ValidateId
+    """Raises `InvalidJobId` for an id that is not allowed (default: any UUID in lower case)."""
 
 
 POSTGRES_ONLY = ("schema", "listen_url", "prepare", "pool_size")
@@ -59,18 +66,18 @@ POSTGRES_ONLY = ("schema", "listen_url", "prepare", "pool_size")
 def check_names(options: ClientOptions) -> None:
     unknown = sorted(set(options) - ClientOptions.__annotations__.keys())
     if unknown:
-        raise InvalidArgument(f"connect() has no option {', '.join(unknown)}")
+        raise InvalidArgument(f"connect() has no option {', '.join(unknown)}: check the spelling")
 
 
 def refuse(options: ClientOptions, names: Sequence[str], where: str) -> None:
-    """Options that say nothing about this database."""
+    """Reject options that do not apply to this database."""
     found = [name for name in names if name in options]
     if found:
         raise InvalidArgument(f"{', '.join(found)} {where}")
 
 
 def client_options(options: ClientOptions) -> dict[str, Any]:
-    """Those that go to the client itself."""
+    """The options of the client itself."""
     return {
         "generate_id": options.get("generate_id", generate_uuid7),
         "validate_id": options.get("validate_id", validate_uuid),
@@ -80,13 +87,13 @@ def client_options(options: ClientOptions) -> dict[str, Any]:
     }
 
 
-# Clients of one database in one process share these, for as long as one of them is in use.
+# Clients of one database in one process share these, as long as one of them is in use.
 _sharing = Lock()
 _hubs: WeakValueDictionary[str, InProcessHub] = WeakValueDictionary()
 
 
 def hub_for(key: str | None) -> InProcessHub:
-    """The hub of all clients with this key; None: one of its own."""
+    """The hub of all clients with this key. With None, a new hub."""
     return InProcessHub() if key is None else shared(_hubs, key, InProcessHub)
 
 

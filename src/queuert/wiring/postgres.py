@@ -1,4 +1,7 @@
-"""PostgreSQL, through the driver that is named or installed. Drivers are imported when they are used, not before."""
+"""PostgreSQL, through the driver that the URL names or that is installed.
+
+Drivers are imported when they are used, not before.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAd
 def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any], SyncNotifyAdapter]:
     target = _Target(url, options)
     if target.named_driver == "asyncpg":
-        raise InvalidArgument("asyncpg has no sync connections: connect_sync() takes postgresql+psycopg://")
+        raise InvalidArgument("asyncpg has no sync connections: use postgresql+psycopg:// with connect_sync()")
     require("psycopg")
     state = adapter.sync_psycopg_state(target.url, **target.tables, **target.pool)
     if target.notify == "postgres":
@@ -52,7 +55,7 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
 
 
 def broker(url: str, *, prefix: str | None = None) -> NotifyAdapter:
-    """PostgreSQL for the notifications of another database."""
+    """PostgreSQL as the broker for another database."""
     plain, driver = _plain(url, "notify"), SCHEMES[url.partition(":")[0]] or _installed_driver()
     require(driver)
     make: Any = adapter.psycopg_notify if driver == "psycopg" else adapter.asyncpg_notify
@@ -66,7 +69,7 @@ def sync_broker(url: str, *, prefix: str | None = None) -> SyncNotifyAdapter:
 
 
 class _Target:
-    """A URL and the options that go with it, checked and taken apart."""
+    """A URL and its options, checked and split into parts."""
 
     def __init__(self, url: str, options: ClientOptions) -> None:
         refuse(options, ("busy_timeout",), "is for SQLite")
@@ -83,19 +86,25 @@ class _Target:
         }
         self.notify = options.get("notify", "postgres")
         if self.notify not in ("postgres", "in-process", None):
-            raise InvalidArgument(f"notify must be 'postgres', 'in-process', a broker's URL, None; got {self.notify!r}")
+            raise InvalidArgument(
+                f"notify must be 'postgres', 'in-process', a broker's URL or None, got {self.notify!r}"
+            )
         self.key = f"{self.url}#{self.tables['schema']}.{self.tables['table_prefix']}"
 
 
 def _pool_size(size: object) -> int:
     if type(size) is not int or size < 2:
-        # With one, a worker could renew no lease while a handler has a transaction open.
-        raise InvalidArgument(f"pool_size must be a number from 2, got {size!r}")
+        # With one connection, a worker could not renew leases while a handler has a transaction
+        # open.
+        raise InvalidArgument(f"pool_size must be a number of 2 or more, got {size!r}")
     return size
 
 
 def _plain(url: object, what: str) -> str:
-    """As the drivers take it. The message must not show the URL: there may be a password in it."""
+    """The URL in the form that the drivers accept.
+
+    The error does not show the URL, because it may contain a password.
+    """
     if isinstance(url, str):
         scheme, separator, rest = url.partition("://")
         if separator and scheme in SCHEMES and _has_good_port(url):
@@ -108,7 +117,7 @@ def _has_good_port(url: str) -> bool:
         location = urlsplit(url)
         _ = location.port
     except ValueError:
-        return "," in url  # several hosts, which only the drivers understand
+        return "," in url  # several hosts: only the drivers can read that
     return True
 
 
@@ -120,7 +129,8 @@ def _installed_driver() -> Driver:
             _import("asyncpg")
         except ImportError:
             raise InvalidArgument(
-                f"PostgreSQL needs a driver ({no_psycopg}): pip install 'queuert[psycopg]', or 'queuert[asyncpg]'"
+                f"no PostgreSQL driver is installed ({no_psycopg}): "
+                "pip install 'queuert[psycopg]' or 'queuert[asyncpg]'"
             ) from no_psycopg
         return "asyncpg"
     return "psycopg"
@@ -130,7 +140,7 @@ def require(driver: Driver) -> None:
     try:
         _import(driver)
     except ImportError as error:
-        raise InvalidArgument(f"{driver} cannot be used ({error}): pip install 'queuert[{driver}]'") from error
+        raise InvalidArgument(f"cannot import {driver} ({error}): pip install 'queuert[{driver}]'") from error
 
 
 def _import(driver: Driver) -> None:

@@ -1,4 +1,4 @@
-"""From SQLAlchemy's engines and session makers to clients."""
+"""Clients made from SQLAlchemy's engines and session makers."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ from queuert.wiring.postgres import require
 AS = TypeVar("AS", bound=AsyncSession)
 S = TypeVar("S", bound=Session)
 
-_ASYNC = "an AsyncEngine of SQLAlchemy, or an async_sessionmaker that is bound to one"
-_SYNC = "an Engine of SQLAlchemy, or a sessionmaker that is bound to one"
+_ASYNC = "a SQLAlchemy AsyncEngine, or an async_sessionmaker that is bound to one"
+_SYNC = "a SQLAlchemy Engine, or a sessionmaker that is bound to one"
 
 
 @overload
@@ -65,12 +65,13 @@ def connect(
 def connect(
     source: Any, *, jobs: Iterable[JobsItem], sync: Any = None, **options: Unpack[ClientOptions]
 ) -> Client[Any]:
-    """A client whose transactions are those of SQLAlchemy's async sessions or connections.
+    """A client whose transactions run on SQLAlchemy's async sessions or connections.
 
-    Given an `async_sessionmaker`, transactions run on its sessions: `client.start(session, …)`, and `tx.connection` in
-    handlers is a session. Given an `AsyncEngine`, they run on its connections. The engine stays yours, and open. `sync`
-    is a sync `sessionmaker` or `Engine` for the same database, for the transactions of plain `def` handlers. The
-    keywords are those of `queuert.connect`, without `prepare`, which is for the engine to say.
+    With an `async_sessionmaker`, transactions run on its sessions: call `client.start(session, …)`.
+    In handlers `tx.connection` is a session. With an `AsyncEngine`, they run on its connections.
+    The client does not dispose of the engine. `sync` is a sync `sessionmaker` or `Engine` for the
+    same database, for the transactions of plain `def` handlers. The keywords are those of
+    `queuert.connect`, without `prepare`, which you set on the engine.
     """
     settings = _settings(options)
     engine = async_engine_of(source)
@@ -102,7 +103,7 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Cli
 
 
 class Target:
-    """An engine's database, with the options that go with it."""
+    """An engine's database and its options."""
 
     def __init__(self, engine: Engine, options: ClientOptions) -> None:
         self.engine = engine
@@ -112,11 +113,13 @@ class Target:
         self._notify = options.get("notify", names[0])
         if self._notify not in names:
             known = ", ".join(repr(name) for name in names if name)
-            raise InvalidArgument(f"here notify must be {known}, a broker's URL or None, got {self._notify!r}")
+            raise InvalidArgument(
+                f"for this database, notify must be {known}, a broker's URL or None, got {self._notify!r}"
+            )
         self._listen_url = options.get("listen_url", _plain(engine.url))
         if self.is_postgres:
             refuse(options, ("busy_timeout",), "is for SQLite")
-            refuse(options, ("prepare",), "is for the engine to say, in its connect_args")
+            refuse(options, ("prepare",), "must be set on the engine, in its connect_args")
             self.schema = options.get("schema", DEFAULT_SCHEMA)
             self._hub = hub_for(f"{self._listen_url}#{self.schema}.{self.prefix}")
         else:
@@ -176,14 +179,14 @@ class Target:
         if self._notify != "postgres":
             return sync_within_process(self._hub if self._notify else None)
         require("psycopg")
-        # With connections of its own: it is used at the moment of a commit, when the engine's may all be in use,
-        # the one that commits among them.
+        # It has its own connections. It runs at the moment of a commit, when all connections of the
+        # engine may be in use, including the one that commits.
         return sync_psycopg_notify(self._listen_url, schema=self.schema, table_prefix=self.prefix)
 
 
 def async_engine_of(source: Any) -> AsyncEngine:
     if isinstance(source, Engine | sessionmaker):
-        raise _not_a_source(source, _ASYNC, ": that is for connect_sync()")
+        raise _not_a_source(source, _ASYNC, ": use connect_sync() for it")
     bind: Any = _bind_of(source, async_sessionmaker)
     if not isinstance(bind, AsyncEngine):
         raise _not_a_source(source, _ASYNC)
@@ -192,7 +195,7 @@ def async_engine_of(source: Any) -> AsyncEngine:
 
 def engine_of(source: Any) -> Engine:
     if isinstance(source, AsyncEngine | async_sessionmaker):
-        raise _not_a_source(source, _SYNC, ": that is for connect()")
+        raise _not_a_source(source, _SYNC, ": use connect() for it")
     bind: Any = _bind_of(source, sessionmaker)
     if not isinstance(bind, Engine):
         raise _not_a_source(source, _SYNC)
@@ -205,7 +208,9 @@ def _bind_of(source: Any, maker: Any) -> Any:
 
 def _sync_only(engine: Engine) -> Engine:
     if engine.dialect.is_async:
-        raise InvalidArgument("this Engine belongs to an AsyncEngine: give that, or one for a sync driver")
+        raise InvalidArgument(
+            "this Engine belongs to an AsyncEngine: pass the AsyncEngine to connect(), or an Engine with a sync driver"
+        )
     return engine
 
 
@@ -223,22 +228,24 @@ def _not_a_source(source: Any, wanted: str, hint: str = "") -> InvalidArgument:
 
 
 def _plain(url: URL) -> str:
-    """As the PostgreSQL drivers take it."""
+    """The URL in the form that the PostgreSQL drivers accept."""
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
 def _sqlite_path(engine: Engine) -> str:
     if engine.dialect.name != "sqlite":
-        raise InvalidArgument(f"jobs live in PostgreSQL or SQLite, and this engine is for {engine.dialect.name}")
+        raise InvalidArgument(
+            f"this engine is for {engine.dialect.name}, which is not supported: use PostgreSQL or SQLite"
+        )
     path = engine.url.database
     if not path or path == ":memory:" or path.startswith("file:"):
         raise InvalidArgument(
-            "a SQLite database in memory is one for each connection, and a file: URI may be one: jobs need a plain "
-            "file, as in sqlite:///app.db"
+            "jobs need a plain SQLite file, as in sqlite:///app.db: in memory (or with a file: URI, which may be in "
+            "memory) each connection would have its own database"
         )
     if isinstance(engine.pool, StaticPool | SingletonThreadPool):
         raise InvalidArgument(
-            f"{type(engine.pool).__name__} gives one connection to several users at once, who would share one "
-            "transaction: leave out poolclass=, or use QueuePool or NullPool"
+            f"with {type(engine.pool).__name__}, several users would share one connection and so one transaction: "
+            "leave out poolclass=, or use QueuePool or NullPool"
         )
     return path

@@ -194,8 +194,8 @@ async def test_async_and_sync_do_not_mix(world: World, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: connect_sync(create_async_engine("sqlite+aiosqlite:///x.db"), jobs=JOBS), r"that is for connect\(\)"),  # type: ignore[call-overload]
-        (lambda: connect(create_engine("sqlite:///x.db"), jobs=JOBS), r"that is for connect_sync\(\)"),  # type: ignore[call-overload]
+        (lambda: connect_sync(create_async_engine("sqlite+aiosqlite:///x.db"), jobs=JOBS), r"use connect\(\) for it"),  # type: ignore[call-overload]
+        (lambda: connect(create_engine("sqlite:///x.db"), jobs=JOBS), r"use connect_sync\(\) for it"),  # type: ignore[call-overload]
         (lambda: connect("sqlite:///x.db", jobs=JOBS), "got str"),  # type: ignore[call-overload]
         (lambda: connect_sync(sessionmaker(), jobs=JOBS), "bound to one, got sessionmaker"),
         (lambda: connect_sync(create_async_engine("sqlite+aiosqlite:///x.db").sync_engine, jobs=JOBS), "AsyncEngine"),
@@ -205,7 +205,7 @@ async def test_async_and_sync_do_not_mix(world: World, tmp_path: Path) -> None:
         (lambda: connect_sync(create_engine("sqlite:///x.db"), jobs=JOBS, schema="s"), "schema is for PostgreSQL"),
         (
             lambda: connect_sync(create_engine("postgresql+psycopg:///x"), jobs=JOBS, prepare=True),
-            "for the engine to say",
+            "must be set on the engine",
         ),
         (lambda: connect_sync(create_engine("postgresql+psycopg:///x"), jobs=JOBS, busy_timeout=1), "is for SQLite"),
     ],

@@ -1,4 +1,7 @@
-"""OpenTelemetry: metrics and traces through its API. Needs the extra `queuert[otel]`; the SDK is yours to set up."""
+"""OpenTelemetry: metrics and traces through its API. Needs the extra `queuert[otel]`.
+
+You set up the SDK yourself.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of attributes, once. Those of OpenTelemetry's semantic conventions keep their names."""
+"""The names of all attributes. OpenTelemetry's semantic conventions define some of them."""
 
 from __future__ import annotations
 

@@ -22,21 +22,22 @@ JOB_DURATION = "queuert.job.duration"
 ATTEMPT_DURATION = "queuert.attempt.duration"
 JOB_WAIT = "queuert.job.wait"
 HISTOGRAMS: dict[str, str] = {
-    CHAIN_DURATION: "from a chain's start until it ended",
-    JOB_DURATION: "from a job's creation until it ended",
-    ATTEMPT_DURATION: "from a handler's start until its end",
-    JOB_WAIT: "from the moment a job was due until an attempt was claimed",
+    CHAIN_DURATION: "from the start of a chain to its end",
+    JOB_DURATION: "from the creation of a job to its end",
+    ATTEMPT_DURATION: "from the start of a handler to its end",
+    JOB_WAIT: "from the moment a job was due to the claim of an attempt",
 }
 
 SLOTS_IDLE = "queuert.slots.idle"
 SLOTS_BUSY = "queuert.slots.busy"
 UP_DOWN_COUNTERS: dict[str, str] = {
-    SLOTS_IDLE: "free slots that serve the type; a slot counts for each type it serves",
+    SLOTS_IDLE: "free slots that serve the type; a slot counts for each type that it serves",
     SLOTS_BUSY: "slots in which a handler of the type runs",
 }
 
 BOUNDARIES = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 21600, 86400)
-"""Seconds. Jobs take milliseconds or hours; OpenTelemetry's own boundaries are meant for milliseconds."""
+"""In seconds. Jobs take milliseconds or hours. OpenTelemetry's default boundaries are for
+milliseconds."""
 
 _ATTRIBUTES = {
     "chain_type": names.CHAIN_TYPE,
@@ -46,7 +47,8 @@ _ATTRIBUTES = {
     "error_code": names.ERROR_TYPE,
     "operation": names.OPERATION,
 }
-"""Argument of an event → attribute of its counter. Ids are left out: metrics must stay few."""
+"""Argument of an event → attribute of its counter. Ids are left out, to keep the number of series
+small."""
 
 
 class Metrics(Observer):

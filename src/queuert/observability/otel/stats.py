@@ -1,4 +1,4 @@
-"""What is stored, as gauges: `client.stats()`, read now and then."""
+"""Gauges for the stored jobs: `client.stats()`, read at intervals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOBS = "queuert.jobs"
 OLDEST_READY_AGE = "queuert.jobs.oldest_ready_age"
 GAUGES: dict[str, tuple[str, str]] = {
     JOBS: ("{job}", "jobs that are blocked, pending, running or failed"),
-    OLDEST_READY_AGE: ("s", "how long the longest-waiting job that is ready has waited"),
+    OLDEST_READY_AGE: ("s", "how long the oldest ready job has waited"),
 }
 STATUSES = ("blocked", "pending", "running", "failed")
 
@@ -33,10 +33,10 @@ class SyncStats(Protocol):
 
 
 class StatsGauges:
-    """Exports `client.stats()` as observable gauges, for the length of a block.
+    """Exports `client.stats()` as observable gauges, as long as its `with` block is open.
 
-    `async with` for an async client, which is asked every `interval`; collecting then costs nothing. `with` for a sync
-    client, which is asked at each collection.
+    Use `async with` for an async client: it reads the database every `interval`, and a collection
+    reads nothing. Use `with` for a sync client: each collection reads the database.
     """
 
     def __init__(
@@ -80,8 +80,8 @@ class StatsGauges:
             try:
                 latest: list[TypeStats] = await self._client.stats()
             except Exception:
-                logger.exception("reading the state gauges failed, trying again in %g s", self._interval)
-                self._read = list  # no figures rather than old ones
+                logger.exception("reading the stats failed, trying again in %g s", self._interval)
+                self._read = list  # better no figures than old ones
             else:
                 self._read = _constant(latest)
 

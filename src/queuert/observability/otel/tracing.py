@@ -1,4 +1,7 @@
-"""Spans. A chain's trace holds its creation, its jobs, their first attempts and its end; retries link to it."""
+"""Spans. A chain's trace contains its creation, its jobs, their first attempts and its end.
+
+Retries have their own trace and link to the chain's.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,7 @@ class OpenTelemetryTracer:
         return Creation([*spans, *waits], written(job), chain_trace_context, [written(wait) for wait in waits])
 
     def end_creation(self, creation: Creation) -> None:
-        # Innermost first: a span lasts as long as what it holds.
+        # Innermost first: a span must not end before the spans inside it.
         for span in reversed(creation.spans):
             span.end()
 
@@ -118,7 +121,8 @@ class OpenTelemetryTracer:
         return _made_current(span)
 
     def end_attempt(self, span: CurrentSpan, *, outcome: str, error_code: str | None, error_type: str | None) -> None:
-        # It stays current in the handler's task, which has ended.
+        # There is nothing to detach: the span was current only in the handler's task, which has
+        # ended.
         span.span.set_attribute(names.ATTEMPT_OUTCOME, outcome)
         if error_code is not None:
             _failed(span.span, error_code if error_type is None else error_type, error_code)
@@ -133,7 +137,7 @@ class OpenTelemetryTracer:
             _failed(span.span, error_type, None)
         span.span.end()
 
-    # What is committed already
+    # After the commit
 
     def complete_job(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, trace_context: str | None
@@ -199,21 +203,26 @@ class OpenTelemetryTracer:
         self._by_hand(f"delete chain {chain_type}", trace_context, attributes, SpanKind.INTERNAL)
 
     def _by_hand(self, name: str, parent: str | None, attributes: Attributes, kind: SpanKind) -> None:
-        """What was done without a worker: in the chain's trace, with a link to where the caller stands."""
+        """Record what was done without a worker, in the chain's trace, with a link to the caller's
+        span.
+        """
         here = trace.get_current_span().get_span_context()
         links = [Link(here)] if here.is_valid else []
         self._tracer.start_span(name, read(parent), kind, attributes, links).end()
 
 
 def written(span: Span) -> str | None:
-    """A span's context in W3C's form; None if it has none, because nothing is traced."""
+    """A span's context in W3C form. None if tracing is off."""
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier, trace.set_span_in_context(span, Context()))
     return " ".join(carrier[name] for name in ("traceparent", "tracestate") if name in carrier) or None
 
 
 def read(stored: str | None) -> Context:
-    """The context to begin a span in. Empty if nothing was stored: whoever runs us now is not its parent."""
+    """The context to begin a span in.
+
+    If nothing was stored it is empty: the current span is not the parent.
+    """
     if stored is None:
         return Context()
     parent, _, state = stored.partition(" ")

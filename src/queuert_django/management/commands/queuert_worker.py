@@ -1,4 +1,4 @@
-"""`manage.py queuert_worker`: runs the handlers that stand in the `jobs.py` of the installed apps."""
+"""`manage.py queuert_worker`: runs the handlers in the `jobs.py` of the installed apps."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from queuert_django.discovery import find_handlers
 
 
 class Command(BaseCommand):
-    help = "Runs the handlers of queuert's jobs until SIGTERM or SIGINT."
+    help = "Runs the handlers of queuert jobs until SIGTERM or SIGINT."
     requires_migrations_checks = True
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--database", default="default", help="the alias of the database with the jobs")
-        parser.add_argument("--concurrency", type=int, default=10, help="jobs at a time (default: 10)")
-        parser.add_argument("--queues", help="only these queues, by name, with commas between them (default: all)")
+        parser.add_argument("--concurrency", type=int, default=10, help="how many jobs to run at once (default: 10)")
+        parser.add_argument("--queues", help="the names of the queues to serve, separated by commas (default: all)")
         parser.add_argument(
             "--poll-interval",
             type=float,
             default=5.0,
-            help="seconds after which it looks for jobs by itself (default: 5)",
+            help="how often to look for jobs without a notification, in seconds (default: 5)",
         )
-        parser.add_argument("--name", help="what this worker's id begins with")
+        parser.add_argument("--name", help="the beginning of this worker's id")
 
     def handle(self, *_: Any, **options: Any) -> None:
         alias = options["database"]
@@ -47,7 +47,7 @@ class Command(BaseCommand):
     def _worker(self, client: Client[Any], options: dict[str, Any]) -> Worker:
         handlers = find_handlers()
         if not handlers:
-            raise CommandError("no handlers were found: put `handlers = Handlers()` into the jobs.py of an app")
+            raise CommandError("no handlers found: put `handlers = Handlers()` into the jobs.py of an installed app")
         queues = options["queues"]
         return Worker(
             client,
@@ -60,6 +60,6 @@ class Command(BaseCommand):
 
     async def _run(self, client: Client[Any], worker: Worker) -> int:
         async with client:
-            self.stdout.write(f"{worker.id} is at work; stop it with Ctrl-C")
+            self.stdout.write(f"{worker.id} is running. Stop it with Ctrl-C.")
             self.stdout.flush()
             return await worker.run()
