@@ -138,11 +138,11 @@ def test_an_error_while_a_thread_waits_leaves_the_queue(monkeypatch: pytest.Monk
     taken.start()
     taken.join()
 
-    def interrupted(event: threading.Event, timeout: float | None = None) -> bool:
+    def interrupted(condition: threading.Condition, timeout: float | None = None) -> bool:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Event, "wait", interrupted)
+        patch.setattr(threading.Condition, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             lock.acquire()
     assert lock.waiting == 0

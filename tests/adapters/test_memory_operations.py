@@ -252,9 +252,8 @@ class TestDelete:
         assert [chain.first.id for chain in deleted.chains] == ["z", "a", "b", "c"]
         assert deleted.chains[0].current.id == "z2"
         assert memory.do(memory.ops.list_jobs(JobFilter(), ALL)) == []
-        tables = memory.store._tables
-        left = [tables._edges, tables._dependents, tables._links, tables._current, tables._keys]
-        assert left == [{}] * 5
+        tables = memory.store.committed
+        assert (tables.jobs, tables.blockers, tables.keys, tables.pending) == ({}, {}, {}, [])
 
     def test_jobs_that_have_ended_lose_the_edge_only(self) -> None:
         memory = Memory()

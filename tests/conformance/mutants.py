@@ -203,7 +203,7 @@ class NeverRollsBack(AsyncMemoryProvider):
     @asynccontextmanager
     async def transaction(self, first: Any = None) -> AsyncGenerator[MemoryConnection, None]:  # type: ignore[override]
         failure: BaseException | None = None
-        async with super().transaction() as connection:
+        async with super().transaction(first) as connection:
             try:
                 yield connection
             except Exception as error:

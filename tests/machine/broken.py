@@ -12,9 +12,8 @@ from tests.machine.machine import Factory
 from tests.machine.world import Clock
 
 from queuert.adapters.memory import MemoryConnection, MemoryOperations, MemoryProvider, MemoryStore
-from queuert.adapters.memory import deleting as memory_deleting
-from queuert.adapters.memory import settling as memory_settling
-from queuert.adapters.memory.operations import _write
+from queuert.adapters.memory.command import write
+from queuert.adapters.memory.operations.deleting import _delete
 from queuert.adapters.memory.tables import Tables
 from queuert.model import (
     ChainFilter,
@@ -51,26 +50,28 @@ class RenewsWithAnyToken(MemoryOperations):
 
 class NeverUnblocks(MemoryOperations):
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
-        def settle(tables: Tables) -> Settled:
-            settled = memory_settling.settle(tables, settlements)
-            for each in settled.unblocked:
-                tables.put(replace(tables.rows[each.job_id], status="blocked", blockers_left=1))
-            return replace(settled, unblocked=[])
+        settled = yield from super().settle(settlements)
+        yield from self._block_again([each.job_id for each in settled.unblocked])
+        return replace(settled, unblocked=[])
 
-        return _write(settle)
+    @write
+    def _block_again(self, tables: Tables, job_ids: Sequence[str]) -> None:
+        for job_id in job_ids:
+            tables.put(replace(tables.jobs[job_id], status="blocked", blockers_left=1))
 
 
 class KeepsAttemptsGivenBack(MemoryOperations):
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
-        def settle(tables: Tables) -> Settled:
-            settled = memory_settling.settle(tables, settlements)
-            for each, held in zip(settlements, settled.held, strict=True):
-                if held and each.give_back:
-                    row = tables.rows[each.job_id]
-                    tables.put(replace(row, attempt=row.attempt + 1))
-            return settled
+        settled = yield from super().settle(settlements)
+        pairs = zip(settlements, settled.held, strict=True)
+        yield from self._count([each.job_id for each, held in pairs if held and each.give_back])
+        return settled
 
-        return _write(settle)
+    @write
+    def _count(self, tables: Tables, job_ids: Sequence[str]) -> None:
+        for job_id in job_ids:
+            row = tables.jobs[job_id]
+            tables.put(replace(row, attempt=row.attempt + 1))
 
 
 class IgnoresQueueCaps(MemoryOperations):
@@ -117,16 +118,15 @@ class LeavesHalfBehind(MemoryOperations):
 
 class DeletesWhatOthersNeed(MemoryOperations):
     def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
-        def delete(tables: Tables) -> Deleted:
-            deleted = memory_deleting.delete_chains(tables, ids, cascade=cascade)
-            if not deleted.waiting:
-                return deleted
-            chains = [chain for chain in map(tables.chain, deleted.waiting) if chain is not None]
-            for chain in chains:
-                memory_deleting._delete(tables, chain)
-            return Deleted(chains, {})
+        deleted = yield from super().delete_chains(ids, cascade=cascade)
+        return (yield from self._delete(list(deleted.waiting))) if deleted.waiting else deleted
 
-        return _write(delete)
+    @write
+    def _delete(self, tables: Tables, ids: Sequence[str]) -> Deleted:
+        chains = [chain for chain in map(tables.chain, ids) if chain is not None]
+        for chain in chains:
+            _delete(tables, chain.first.id)
+        return Deleted(chains, {})
 
 
 class NeverCascades(MemoryOperations):
@@ -141,14 +141,16 @@ class ReapsIgnoredJobs(MemoryOperations):
 
 class RetriesWithOldAttempts(MemoryOperations):
     def retry(self, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
-        def retry(tables: Tables) -> list[JobRow | None]:
-            attempts = {row.id: row.attempt for row in map(tables.job, job_ids) if row is not None}
-            for row in memory_settling.retry(tables, job_ids):
-                if row is not None:
-                    tables.put(replace(row, attempt=attempts[row.id]))
-            return [row and tables.job(row.id) for row in map(tables.job, job_ids)]
+        before = yield from self.get_jobs(job_ids)
+        retried = yield from super().retry(job_ids)
+        wrong = [old and new and replace(new, attempt=old.attempt) for old, new in zip(before, retried, strict=True)]
+        yield from self._put([row for row in wrong if row is not None])
+        return wrong
 
-        return _write(retry)
+    @write
+    def _put(self, tables: Tables, rows: Sequence[JobRow]) -> None:
+        for row in rows:
+            tables.put(row)
 
 
 class RepeatsTheLastRow(MemoryOperations):
@@ -172,8 +174,17 @@ class CountsNoFailures(MemoryOperations):
 
 
 class ReadsUncommitted(MemoryProvider):
-    def _run(self, connection: MemoryConnection | None, command: Any) -> Any:
-        return self.store.run(command, in_transaction=True)
+    _latest: MemoryConnection | None = None
+
+    def transaction(self, first: Any = None) -> Any:
+        block = super().transaction(first)
+        self._latest = block._connection
+        return block
+
+    def execute(self, connection: MemoryConnection | None, command: Any) -> Any:
+        if connection is None and not command.writes and self._latest is not None and self._latest.in_transaction:
+            connection = self._latest
+        return super().execute(connection, command)
 
 
 class KeepsWhatSavepointsUndo(MemoryProvider):
@@ -183,7 +194,7 @@ class KeepsWhatSavepointsUndo(MemoryProvider):
 
 class CommitsWhatIsRolledBack(MemoryProvider):
     def transaction(self, first: Any = None) -> Any:
-        return _committed_in_any_case(super().transaction())
+        return _committed_in_any_case(super().transaction(first))
 
 
 @contextmanager

@@ -90,9 +90,9 @@ class World:
     def snapshot(self) -> list[Any]:
         """Everything that is stored and committed."""
         if self.database == "memory":
-            tables = self.store._tables
-            assert not tables.log, "a transaction is open"
-            return [dict(tables.rows), dict(tables._edges), dict(tables._keys)]
+            assert not self.store.writer.locked, "a transaction is open"
+            tables = self.store.committed
+            return [tables.jobs, tables.blockers, tables.keys]
         connection = sqlite3.connect(self.path)
         try:
             return list(connection.iterdump())
@@ -102,7 +102,7 @@ class World:
     def count(self) -> int:
         """The number of stored jobs."""
         if self.database == "memory":
-            return len(self.store._tables.rows)
+            return len(self.store.committed.jobs)
         connection = sqlite3.connect(self.path)
         try:
             (number,) = connection.execute("SELECT count(*) FROM queuert_job").fetchone()

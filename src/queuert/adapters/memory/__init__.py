@@ -1,7 +1,8 @@
-"""Jobs in memory: for tests, for trying things out, and as the model that every other state adapter is compared with.
+"""Jobs in memory: for tests, for trying things out, and as the reference for all state adapters.
 
-A `MemoryStore` holds the data. Any number of adapters, async and sync, may share one store, from several event
-loops and threads at once. There is a single writer at a time; readers never wait and see committed data only.
+A `MemoryStore` holds the data. Any number of adapters, async and sync, may share one store, from
+several event loops and threads at once. There is one writer at a time. Readers never wait, and see
+committed data only.
 """
 
 from queuert.adapters.memory.adapter import memory_state, sync_memory_state

@@ -1,115 +1,141 @@
-"""Connections of the memory store, and the transactions on them."""
+"""Connections of the memory store, and the transactions on them.
+
+A transaction has its own version of the data (see `Tables`). It begins with the version that is
+committed. Each mutation replaces it by the next version. The commit makes it the committed version
+of the store. A savepoint remembers a version, and puts it back if its block ends with an error.
+"""
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any
+import threading
+from typing import Any, TypeVar
 
+from queuert.adapters.memory.command import Command
 from queuert.adapters.memory.store import MemoryStore
-from queuert.errors import TransactionClosed, TransactionNested
+from queuert.adapters.memory.tables import Tables
+from queuert.errors import TransactionClosed, TransactionMisused, TransactionNested
+
+T = TypeVar("T")
 
 
 class MemoryConnection:
-    """Your place in a memory store's transaction.
+    """Your connection to a memory store.
 
-    `with connection.transaction():`, or `async with`, opens one; adapters make a connection for each of theirs.
+    `with connection.transaction():` opens a transaction, and so does `async with`. An adapter makes
+    a new connection for each transaction of its own.
     """
 
-    __slots__ = ("_in_transaction", "store")
+    __slots__ = ("_mutex", "store", "tables")
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
-        self._in_transaction = False
+        self.tables: Tables | None = None
+        """The version of the open transaction; None if no transaction is open."""
+        self._mutex = threading.Lock()
+        """Held while a mutation is carried out, because several threads may share a transaction."""
 
     @property
     def in_transaction(self) -> bool:
-        return self._in_transaction
+        return self.tables is not None
 
-    def transaction(self) -> MemoryTransaction:
-        """A block that commits at its end, and rolls back on an error. For `with` and `async with`."""
-        return MemoryTransaction(self)
+    def transaction(self, first: Command[Any] | None = None) -> MemoryTransaction:
+        """A block that commits at its end, and rolls back on an error. For `with` and `async with`.
+
+        `first` is a command that the transaction begins with. If it fails, nothing has begun.
+        """
+        return MemoryTransaction(self, first)
 
     def savepoint(self) -> MemorySavepoint:
         """A block inside the transaction that is undone on an error. For `with` and `async with`."""
         return MemorySavepoint(self)
 
-    def require_transaction(self) -> None:
-        if not self._in_transaction:
+    def run(self, command: Command[T]) -> T:
+        """Carry out a command in the open transaction: all of it, or nothing."""
+        if not command.writes:
+            return read(self.store, self.open_tables(), command)
+        with self._mutex:
+            tables = self.open_tables().copy(self.store.clock())
+            result = command.function(tables)
+            self.tables = tables
+            return result
+
+    def open_tables(self) -> Tables:
+        if self.tables is None:
             raise TransactionClosed("no transaction is open on this memory connection: it has ended, or never began")
+        return self.tables
 
-    def begun(self) -> None:
-        """The writer's lock has been taken for this connection."""
-        self._in_transaction = True
 
-    def ended(self, *, commit: bool) -> None:
-        """The transaction's block is over: keep or undo what it did, and let the next writer in."""
-        self._in_transaction = False
-        try:
-            if commit:
-                self.store.commit()
-            else:
-                self.store.roll_back()
-        finally:
-            self.store.writer.release()
+def read(store: MemoryStore, tables: Tables, command: Command[T]) -> T:
+    """Carry out a command that changes nothing."""
+    return command.function(tables.at(store.clock()))
 
 
 class MemoryTransaction:
-    __slots__ = ("_connection",)
+    __slots__ = ("_connection", "_first", "answer")
 
-    answer: Any = None
-
-    def __init__(self, connection: MemoryConnection) -> None:
+    def __init__(self, connection: MemoryConnection, first: Command[Any] | None) -> None:
         self._connection = connection
+        self._first = first
+        self.answer: Any = None
+        """The result of the `first` command."""
 
     def __enter__(self) -> MemoryConnection:
         self._refuse_nesting()
         self._connection.store.writer.acquire()
-        self._connection.begun()
-        return self._connection
+        return self._begin()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._connection.ended(commit=kind is None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(commit=kind is None)
 
     async def __aenter__(self) -> MemoryConnection:
         self._refuse_nesting()
         await self._connection.store.writer.acquire_async()
-        self._connection.begun()
-        return self._connection
+        return self._begin()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._connection.ended(commit=kind is None)
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._end(commit=kind is None)
 
     def _refuse_nesting(self) -> None:
         if self._connection.in_transaction:
             raise TransactionNested("a transaction is open on this memory connection: use savepoint() inside it")
 
+    def _begin(self) -> MemoryConnection:
+        connection = self._connection
+        connection.tables = connection.store.committed
+        try:
+            if self._first is not None:
+                self.answer = connection.run(self._first)
+        except BaseException:
+            self._end(commit=False)
+            raise
+        return connection
+
+    def _end(self, *, commit: bool) -> None:
+        connection, tables = self._connection, self._connection.tables
+        if tables is None:
+            raise TransactionMisused("this transaction was ended by code inside its block: leave that to the block")
+        if commit:
+            connection.store.committed = tables
+        connection.tables = None
+        connection.store.writer.release()
+
 
 class MemorySavepoint:
-    __slots__ = ("_connection", "_mark")
+    __slots__ = ("_before", "_connection")
 
     def __init__(self, connection: MemoryConnection) -> None:
         self._connection = connection
-        self._mark = 0
 
     def __enter__(self) -> None:
-        self._connection.require_transaction()
-        self._mark = self._connection.store.mark()
+        self._before = self._connection.open_tables()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        # A transaction that has ended inside the block has taken the savepoint with it.
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        # If the transaction has ended inside the block, the savepoint has ended with it.
         if kind is not None and self._connection.in_transaction:
-            self._connection.store.roll_back(self._mark)
+            self._connection.tables = self._before
 
     async def __aenter__(self) -> None:
         self.__enter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.__exit__(kind, error, traceback)
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.__exit__(kind)

@@ -1,15 +1,14 @@
-"""The providers: memory connections and commands, blocking and awaited."""
+"""The providers: connections and commands of the memory store, blocking and awaited."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from queuert.adapters.memory.command import Command, Write
-from queuert.adapters.memory.connection import MemoryConnection, MemorySavepoint, MemoryTransaction
+from queuert.adapters.memory.command import Command
+from queuert.adapters.memory.connection import MemoryConnection, MemorySavepoint, MemoryTransaction, read
 from queuert.adapters.memory.store import MemoryStore
 from queuert.errors import ClientClosed, TransactionMisused
-from queuert.ports.beginning import Begun, SyncBegun
-from queuert.ports.provider import AsyncBlock, AsyncProvider, SyncBlock, SyncProvider
+from queuert.ports.provider import AsyncProvider, SyncProvider
 
 
 class _Provider:
@@ -19,9 +18,9 @@ class _Provider:
         self.store = store
         self._closed = False
 
-    def _transaction(self) -> MemoryTransaction:
+    def transaction(self, first: Command[Any] | None = None) -> MemoryTransaction:
         self._check_open()
-        return MemoryConnection(self.store).transaction()
+        return MemoryConnection(self.store).transaction(first)
 
     def savepoint(self, connection: MemoryConnection) -> MemorySavepoint:
         self._check_open()
@@ -49,30 +48,23 @@ class _Provider:
         if connection.store is not self.store:
             raise TransactionMisused("this connection belongs to another memory store")
 
-    def _run(self, connection: MemoryConnection | None, command: Command[Any]) -> Any:
-        """Carry out a command that needs no lock of its own."""
+    def _carry_out(self, connection: MemoryConnection | None, command: Command[Any]) -> Any:
+        """A command of an open transaction, or one that needs none."""
         if connection is None:
-            return self.store.run(command, in_transaction=False)
+            return read(self.store, self.store.committed, command)
         self._check_own(connection)
-        connection.require_transaction()
-        return self.store.run(command, in_transaction=True)
+        return connection.run(command)
 
 
 class MemoryProvider(_Provider):
     """A memory store for threads and scripts."""
 
-    def transaction(self, first: Command[Any] | None = None) -> SyncBlock[MemoryConnection]:
-        return self._transaction() if first is None else SyncBegun(self, self._transaction(), first)
-
     def execute(self, connection: MemoryConnection | None, command: Command[Any]) -> Any:
-        self._check_open()
-        if connection is not None or not isinstance(command, Write):
-            return self._run(connection, command)
-        self.store.writer.acquire()
-        try:
-            return self.store.run_and_commit(command)
-        finally:
-            self.store.writer.release()
+        if connection is not None or not command.writes:
+            self._check_open()
+            return self._carry_out(connection, command)
+        with self.transaction() as own:
+            return own.run(command)
 
     def close(self) -> None:
         self._closed = True
@@ -81,18 +73,12 @@ class MemoryProvider(_Provider):
 class AsyncMemoryProvider(_Provider):
     """A memory store for event loops."""
 
-    def transaction(self, first: Command[Any] | None = None) -> AsyncBlock[MemoryConnection]:
-        return self._transaction() if first is None else Begun(self, self._transaction(), first)
-
     async def execute(self, connection: MemoryConnection | None, command: Command[Any]) -> Any:
-        self._check_open()
-        if connection is not None or not isinstance(command, Write):
-            return self._run(connection, command)
-        await self.store.writer.acquire_async()
-        try:
-            return self.store.run_and_commit(command)
-        finally:
-            self.store.writer.release()
+        if connection is not None or not command.writes:
+            self._check_open()
+            return self._carry_out(connection, command)
+        async with self.transaction() as own:
+            return own.run(command)
 
     async def close(self) -> None:
         self._closed = True

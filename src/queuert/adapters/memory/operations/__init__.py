@@ -1,0 +1,36 @@
+"""The operations of the state port, one module per family. They are the specification of the port.
+
+Each operation is a plain loop over the tables. Where another adapter gives another answer, one of the
+two has a bug. There is one writer at a time, so nothing here locks rows or skips locked rows, and
+`lock=True` changes nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queuert.adapters.memory.command import read
+from queuert.adapters.memory.operations.claiming import Claiming
+from queuert.adapters.memory.operations.creating import Creating
+from queuert.adapters.memory.operations.deleting import Deleting
+from queuert.adapters.memory.operations.reading import Reading
+from queuert.adapters.memory.operations.settling import Settling
+from queuert.adapters.memory.tables import Tables
+from queuert.ports.state import StateOperations
+
+
+class MemoryOperations(Creating, Claiming, Settling, Deleting, Reading):
+    """The reference for all other state adapters."""
+
+    @read
+    def migrate(self, tables: Tables) -> list[int]:  # noqa: ARG002
+        """There is no schema."""
+        return []
+
+    @read
+    def vacuum(self, tables: Tables) -> None:
+        """Python frees the memory by itself."""
+
+
+if TYPE_CHECKING:
+    _: type[StateOperations] = MemoryOperations

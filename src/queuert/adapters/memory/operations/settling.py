@@ -1,0 +1,104 @@
+"""How jobs end, are continued or are put back, and how the end of a chain frees its dependents."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
+
+from queuert.adapters.memory.command import write
+from queuert.adapters.memory.operations.creating import create_job
+from queuert.adapters.memory.tables import Tables
+from queuert.errors import InvalidArgument
+from queuert.model import TERMINAL, JobRow, Settled, Settlement, Unblocked
+
+
+class Settling:
+    @write
+    def settle(self, tables: Tables, settlements: Sequence[Settlement]) -> Settled:
+        """In three steps, each for the whole batch: end the jobs, free dependents, store continuations.
+
+        So a continuation does not wait for a chain that completes in the same batch.
+        """
+        held = [_settle(tables, each) for each in settlements]
+        settled = [each if took_effect else None for each, took_effect in zip(settlements, held, strict=True)]
+        completed = {
+            tables.jobs[each.job_id].chain_id
+            for each in settled
+            if each is not None and each.status == "completed" and each.continuation is None
+        }
+        unblocked = _unblock(tables, completed)
+        created = [
+            None if each is None or each.continuation is None else create_job(tables, each.continuation)
+            for each in settled
+        ]
+        return Settled(held, created, unblocked)
+
+    @write
+    def trigger(self, tables: Tables, job_ids: Sequence[str]) -> list[JobRow | None]:
+        """A job that is due already keeps its time, and so its place in the order of claims."""
+        rows: list[JobRow | None] = []
+        for job_id in job_ids:
+            row = tables.jobs.get(job_id)
+            if row is not None and row.status == "pending" and row.scheduled_at > tables.now:
+                tables.put(replace(row, scheduled_at=tables.now))
+            rows.append(tables.jobs[job_id] if row is not None and row.status == "pending" else None)
+        return rows
+
+    @write
+    def retry(self, tables: Tables, job_ids: Sequence[str]) -> list[JobRow | None]:
+        """A job that is named twice is answered twice, although it has not failed any more then."""
+        retried: dict[str, JobRow] = {}
+        for job_id in job_ids:
+            row = tables.jobs.get(job_id)
+            if row is not None and row.status == "failed":
+                retried[job_id] = replace(
+                    row, status="pending", attempt=0, scheduled_at=tables.now, completed_at=None, completed_by=None
+                )
+                tables.put(retried[job_id])
+        return [retried.get(job_id) for job_id in job_ids]
+
+
+def _settle(tables: Tables, settlement: Settlement) -> bool:
+    """Whether it takes effect: its token is the job's, or it has none and the job has not ended."""
+    row = tables.jobs.get(settlement.job_id)
+    if settlement.token is None:
+        if settlement.status == "pending":
+            raise InvalidArgument(f"job {settlement.job_id} can only be put back with the token of its claim")
+        if row is None or row.status in TERMINAL:
+            return False
+    elif row is None or row.token != settlement.token:
+        return False
+    row = replace(row, status=settlement.status, leased_by=None, leased_until=None, token=None)
+    tables.put(_put_back(tables, row, settlement) if settlement.status == "pending" else _end(tables, row, settlement))
+    return True
+
+
+def _put_back(tables: Tables, row: JobRow, settlement: Settlement) -> JobRow:
+    """With `give_back` the attempt does not count and the schedule stays; else the attempt failed."""
+    if settlement.give_back:
+        return replace(row, attempt=row.attempt - 1)
+    error = row.last_error if settlement.error is None else settlement.error
+    return replace(row, scheduled_at=tables.moment(settlement.schedule), last_error=error)
+
+
+def _end(tables: Tables, row: JobRow, settlement: Settlement) -> JobRow:
+    row = replace(row, completed_at=tables.now, completed_by=settlement.worker)
+    if settlement.status == "completed":
+        following = settlement.continuation
+        return replace(row, output=settlement.output, continued_to=None if following is None else following.id)
+    return row if settlement.error is None else replace(row, last_error=settlement.error)
+
+
+def _unblock(tables: Tables, completed: Collection[str]) -> list[Unblocked]:
+    """Count down the jobs that wait for these chains, in id order. At zero they are pending."""
+    unblocked: list[Unblocked] = []
+    for job_id, blockers in sorted(tables.blockers.items()):
+        row, ended = tables.jobs[job_id], sum(each.chain_id in completed for each in blockers)
+        if row.status == "blocked" and ended:
+            left = row.blockers_left - ended
+            row = replace(row, blockers_left=left, status="blocked" if left else "pending")
+            tables.put(row)
+            if not left:
+                unblocked.append(Unblocked(row.id, row.type_name, tables.is_due(row)))
+    return unblocked
