@@ -7,6 +7,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pydantic
+from tests.conformance.driver_tests import add_driver_tests
 from tests.conformance.harnesses import (
     InProcessHarness,
     NoNotifyHarness,
@@ -63,10 +64,8 @@ def pydantic_harness() -> CodecHarness:
 
 
 test_async_memory = state_tests(async_memory)
-test_sync_memory = state_tests(sync_memory)
 test_async_sqlite = state_tests(async_sqlite)
-test_sync_sqlite = state_tests(sync_sqlite)
-test_aiosqlite = state_tests(aiosqlite_harness)
+add_driver_tests(globals(), sync_memory=sync_memory, sync_sqlite=sync_sqlite, aiosqlite=aiosqlite_harness)
 
 test_in_process = notify_tests(InProcessHarness)
 test_sqlite_hub = notify_tests(SqliteHubHarness)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from tests.conformance.django_harness import DjangoPostgresHarness, DjangoSqliteHarness
+from tests.conformance.driver_tests import add_driver_tests
 
-from queuert.conformance.pytest_plugin import state_tests
-
-test_django_sqlite = state_tests(DjangoSqliteHarness)
-test_django_postgres = state_tests(DjangoPostgresHarness)
+add_driver_tests(globals(), django_sqlite=DjangoSqliteHarness, django_postgres=DjangoPostgresHarness)

@@ -1,30 +1,19 @@
-"""The state suite over SQLAlchemy: sessions and connections, with each driver.
-
-What a provider can get wrong is in a few families of cases. These run always; the whole suite is for soak.
-"""
+"""The state suite over SQLAlchemy: sessions and connections, with each driver."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
+from tests.conformance.driver_tests import add_driver_tests
 from tests.conformance.sqlalchemy_harness import harness
 
 from queuert.conformance.pytest_plugin import state_tests
 
-WITH_CONNECTIONS = ("transactions", "isolation")
-WITH_SESSIONS = (*WITH_CONNECTIONS, "migrations", "values", "create", "claim", "concurrency")
+DRIVERS = [("psycopg", False), ("pysqlite", False), ("psycopg", True), ("asyncpg", True), ("aiosqlite", True)]
 
-
-def _add(tests: dict[str, Any], driver: str, *, is_async: bool) -> None:
-    for name, some in (("session", WITH_SESSIONS), ("connection", WITH_CONNECTIONS)):
-        made = harness(driver, sessions=name == "session", is_async=is_async)
-        full_name = f"{'async_' if is_async else ''}{name}_{driver}"
-        tests[f"test_{full_name}"] = state_tests(made, only=some)
-        tests[f"test_all_{full_name}"] = pytest.mark.soak(state_tests(made))
-
-
-for name in ("psycopg", "pysqlite"):
-    _add(globals(), name, is_async=False)
-for name in ("psycopg", "asyncpg", "aiosqlite"):
-    _add(globals(), name, is_async=True)
+for driver, is_async in DRIVERS:
+    name = f"{'async_' if is_async else ''}%s_{driver}"
+    add_driver_tests(globals(), **{name % "session": harness(driver, sessions=True, is_async=is_async)})
+    # A connection is used as the connection of a session is. Only how transactions begin and end is different.
+    with_connection = harness(driver, sessions=False, is_async=is_async)
+    globals()[f"test_{name % 'connection'}"] = state_tests(with_connection, only=("transactions", "isolation"))
+    globals()[f"test_all_{name % 'connection'}"] = pytest.mark.soak(state_tests(with_connection))

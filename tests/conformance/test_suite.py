@@ -79,6 +79,14 @@ def test_cases_are_chosen_by_operation_name_or_pattern() -> None:
     assert len(STATE.select(None)) == len(STATE)
 
 
+def test_what_a_driver_can_get_wrong_can_be_chosen() -> None:
+    chosen = STATE.select("@driver")
+
+    assert {case.name for case in STATE.select("transactions")} < {case.name for case in chosen}
+    assert len(chosen) < len(STATE) / 2
+    assert not any(case.name.startswith("claim_order") for case in chosen)
+
+
 def test_a_choice_that_matches_nothing_is_refused() -> None:
     with pytest.raises(InvalidArgument, match="no state case is called 'clam'"):
         STATE.select(["renew", "clam"])

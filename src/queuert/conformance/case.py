@@ -11,6 +11,9 @@ from queuert.errors import InvalidArgument
 
 S = TypeVar("S")
 
+DRIVER = "@driver"
+"""Chooses the cases that a driver can fail, even if the operations over it are right."""
+
 Body = Callable[[S], Awaitable[None]]
 
 
@@ -21,6 +24,8 @@ class Case(Generic[S]):
     name: str
     rule: str
     body: Body[S]
+    driver: bool = False
+    """Whether a database driver can break the rule, even if the operations over it are right."""
 
 
 class Suite(Generic[S]):
@@ -38,25 +43,35 @@ class Suite(Generic[S]):
 
     def case(self, body: Body[S]) -> Body[S]:
         """Register an async function as a case; its docstring is the rule."""
+        return self._add(body, driver=False)
+
+    def driver_case(self, body: Body[S]) -> Body[S]:
+        """Register a case that a driver can fail, even if the operations over it are right: one about transactions,
+        isolation, errors, concurrency or how values are encoded. Together these cases run every statement."""
+        return self._add(body, driver=True)
+
+    def _add(self, body: Body[S], *, driver: bool) -> Body[S]:
         module, function, doc = body.__module__, getattr(body, "__name__", repr(body)), body.__doc__
         name = f"{module.rpartition('.')[2]}.{function}"
         if not doc:
             raise InvalidArgument(f"case {name} has no docstring: it shall state the rule in one line")
         if name in self._cases:
             raise InvalidArgument(f"there are two cases called {name}")
-        self._cases[name] = Case(name, " ".join(doc.split()), body)
+        self._cases[name] = Case(name, " ".join(doc.split()), body, driver)
         return body
 
     def select(self, only: str | Iterable[str] | None) -> list[Case[S]]:
-        """The cases with these names: an operation ("claim"), a case, or a pattern ("*.empty_*"). None: all."""
+        """The chosen cases: an operation ("claim"), a case, a pattern ("*.empty_*"), or "@driver". None: all."""
         if only is None:
             return list(self)
         patterns = [only] if isinstance(only, str) else list(only)
         for pattern in patterns:
-            if not any(_matches(name, pattern) for name in self._cases):
+            if not any(_matches(case, pattern) for case in self):
                 raise InvalidArgument(f"no {self.name} case is called {pattern!r}")
-        return [case for case in self if any(_matches(case.name, pattern) for pattern in patterns)]
+        return [case for case in self if any(_matches(case, pattern) for pattern in patterns)]
 
 
-def _matches(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) or name.startswith(f"{pattern}.")
+def _matches(case: Case[S], pattern: str) -> bool:
+    if pattern == DRIVER:
+        return case.driver
+    return fnmatchcase(case.name, pattern) or case.name.startswith(f"{pattern}.")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.conformance.driver_tests import add_driver_tests
 from tests.conformance.postgres_harness import PostgresHarness, _poison_async, _poison_sync, database, empty
 from tests.support.pgbouncer import binary, pgbouncer
 
@@ -36,7 +37,7 @@ def asyncpg_harness() -> StateHarness:
     return PostgresHarness(bounced(asyncpg_state), _poison_async)
 
 
-test_psycopg = state_tests(psycopg_harness)
+add_driver_tests(globals(), psycopg=psycopg_harness)
 # Pooling is the server's affair: one driver in `make test`, all three in `make soak`.
 test_sync_psycopg = pytest.mark.soak(state_tests(sync_psycopg_harness))
 test_asyncpg = pytest.mark.soak(state_tests(asyncpg_harness))

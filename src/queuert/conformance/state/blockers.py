@@ -12,7 +12,7 @@ from queuert.conformance.state.build import (
     next_job,
     waiting_for,
 )
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.errors import BlockerNotFound, JobTypeMismatch
 from queuert.model import BlockerRef, Status
 
@@ -96,7 +96,7 @@ async def an_unknown_blocker_is_refused(store: Store) -> None:
     equal(await store.statuses(good.id, bad.id), [None, None], "jobs of the call")
 
 
-@case
+@driver_case
 async def a_blocker_of_another_type_is_refused(store: Store) -> None:
     """A blocker whose chain is of another type raises JobTypeMismatch; nothing of the call is stored."""
     source = await store.start("source")

@@ -20,7 +20,7 @@ from queuert.conformance.state.build import (
     waiting_for,
 )
 from queuert.conformance.state.dedup import ENDINGS
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import BlockerRef, ClaimRequest, ClaimResult, TypeLimit, When
 
 SLACK = timedelta(seconds=20)
@@ -67,7 +67,7 @@ async def a_job_is_claimed_once(store: Store) -> None:
     nothing(await store.claim(), "second claim")
 
 
-@case
+@driver_case
 async def only_ready_jobs_are_claimed(store: Store) -> None:
     """Jobs that are blocked, scheduled for later, running or ended are not claimed."""
     source = await store.start("source")
@@ -163,7 +163,7 @@ async def a_deadline_passes(store: Store) -> None:
     check((await store.claim_one()).expired, "the job must be marked as expired")
 
 
-@case
+@driver_case
 async def blockers_come_with_the_job(store: Store) -> None:
     """A claimed job brings its blockers in the order named, with their outputs."""
     first, second = await store.start("source"), await store.start("source")
@@ -192,7 +192,7 @@ async def a_rolled_back_claim_never_was(store: Store) -> None:
     equal((await store.claim_one()).job.attempt, 1, "attempt of the next claim")
 
 
-@case
+@driver_case
 async def several_hundred_at_once(store: Store) -> None:
     """A claim takes hundreds of jobs, each running afterwards."""
     jobs = [new_job() for _ in range(700)]

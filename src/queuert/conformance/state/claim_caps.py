@@ -6,7 +6,7 @@ from queuert.conformance.checks import equal
 from queuert.conformance.state.build import completed, given_back, new_job, put_back, queue, request
 from queuert.conformance.state.claim import ids
 from queuert.conformance.state.claim_order import taken
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import TypeLimit
 
 
@@ -118,7 +118,7 @@ async def type_limits_hold_within_the_cap(store: Store) -> None:
     equal(types, ["a", "b", "b"], "claimed types")
 
 
-@case
+@driver_case
 async def the_cluster_cap_counts_everything(store: Store) -> None:
     """The cluster's cap counts every running job, of any type and any worker."""
     await ready(store, "other", 2)
@@ -157,7 +157,7 @@ async def more_under_a_cap(store: Store) -> None:
     equal((len(ids(result)), result.more), (1, False), "the third of three")
 
 
-@case
+@driver_case
 async def reaped_jobs_make_room(store: Store) -> None:
     """A job whose lease has ended counts until it is reaped, and not afterwards."""
     await ready(store, "task", 2)

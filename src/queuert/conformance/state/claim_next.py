@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queuert.conformance.checks import check, equal, present
 from queuert.conformance.state.build import later, new_job, put_back, queue, request, waiting_for
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import ClaimResult, TypeLimit
 
 
@@ -27,7 +27,7 @@ async def the_earliest_later_job(store: Store) -> None:
     due_in(await store.claim(request(queue("a"))), 3000)
 
 
-@case
+@driver_case
 async def beside_what_was_claimed(store: Store) -> None:
     """`next_in` is answered also if jobs were claimed, and does not count them."""
     await store.create(new_job(), new_job(schedule=later(1000)), new_job())

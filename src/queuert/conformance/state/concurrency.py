@@ -20,7 +20,7 @@ from queuert.conformance.state.build import (
     request,
 )
 from queuert.conformance.state.claim import ids
-from queuert.conformance.state.store import Store, case, settled_soon
+from queuert.conformance.state.store import Store, driver_case, settled_soon
 from queuert.errors import JobIdExists
 from queuert.model import Claimed, Deleted, Lease
 
@@ -35,7 +35,7 @@ async def quick_unless_single_writer(store: Store, task: asyncio.Task[object], w
         check(await settled_soon(task, 5), f"{what} must not wait for the first transaction")
 
 
-@case
+@driver_case
 async def a_key_is_taken_once_and_found(store: Store) -> None:
     """Two start under one key: the second waits, and finds the first one's chain when that is committed."""
     other = await store.second()
@@ -48,7 +48,7 @@ async def a_key_is_taken_once_and_found(store: Store) -> None:
     equal(len(await store.list_jobs()), 1, "stored jobs")
 
 
-@case
+@driver_case
 async def a_key_that_was_rolled_back(store: Store) -> None:
     """Two start under one key: the second waits, and stores its own chain when the first is rolled back."""
     other = await store.second()
@@ -62,7 +62,7 @@ async def a_key_that_was_rolled_back(store: Store) -> None:
     equal([row.id for row in await store.list_jobs()], [job.id], "stored jobs")
 
 
-@case
+@driver_case
 async def a_key_of_an_ended_chain(store: Store) -> None:
     """Two start under the key of a chain that has ended: one of them stores a new one, the other finds it."""
     other = await store.second()
@@ -75,7 +75,7 @@ async def a_key_of_an_ended_chain(store: Store) -> None:
     equal(made.existing and made.existing.first.id, first, "the chain that the second found")
 
 
-@case
+@driver_case
 async def an_id_is_taken_once(store: Store) -> None:
     """Two store the same id: the second gets JobIdExists when the first is committed."""
     other = await store.second()
@@ -89,7 +89,7 @@ async def an_id_is_taken_once(store: Store) -> None:
     equal((await store.job(job.id)).type_name, "task", "type of the stored job")
 
 
-@case
+@driver_case
 async def no_job_is_claimed_twice(store: Store) -> None:
     """A job that is being claimed is not claimed by another; nobody waits for it where rows are locked singly."""
     other = await store.second()
@@ -103,7 +103,7 @@ async def no_job_is_claimed_twice(store: Store) -> None:
     check(ids(first) != ids(second), "both must not get the same job")
 
 
-@case
+@driver_case
 async def a_rolled_back_claim_is_free_again(store: Store) -> None:
     """A job whose claim is rolled back can be claimed by another."""
     other = await store.second()
@@ -116,7 +116,7 @@ async def a_rolled_back_claim_is_free_again(store: Store) -> None:
     equal(claimed, [job], "claimed by the other")
 
 
-@case
+@driver_case
 async def many_claim_at_once(store: Store) -> None:
     """However many claim at once, every job is claimed exactly once."""
     other = await store.second()
@@ -132,7 +132,7 @@ async def many_claim_at_once(store: Store) -> None:
     equal(sorted(found), sorted(job.id for job in jobs), "claimed jobs")
 
 
-@case
+@driver_case
 async def a_cap_is_exact(store: Store) -> None:
     """A claim under a cap waits for another under the same cap, and counts what that one took."""
     other = await store.second()
@@ -145,7 +145,7 @@ async def a_cap_is_exact(store: Store) -> None:
     equal((len(ids(first)), len(ids(await claiming))), (2, 1), "jobs of both claims")
 
 
-@case
+@driver_case
 async def a_cluster_cap_is_exact(store: Store) -> None:
     """A claim under the cluster's cap waits for another, and has the room of one that is rolled back."""
     other = await store.second()
@@ -157,7 +157,7 @@ async def a_cluster_cap_is_exact(store: Store) -> None:
     equal(len(ids(await claiming)), 3, "jobs of the second")
 
 
-@case
+@driver_case
 async def a_claim_that_is_held_cannot_be_settled(store: Store) -> None:
     """Who settles a claim that another holds waits for that one."""
     other = await store.second()
@@ -171,7 +171,7 @@ async def a_claim_that_is_held_cannot_be_settled(store: Store) -> None:
     equal(await store.statuses(claimed.job.id), ["completed"], "the job")
 
 
-@case
+@driver_case
 async def a_claim_that_is_only_looked_at_is_free(store: Store) -> None:
     """Who holds a claim without a lock keeps nobody waiting: above all not those who renew it."""
     other = await store.second()
@@ -185,7 +185,7 @@ async def a_claim_that_is_only_looked_at_is_free(store: Store) -> None:
         check(not await store.hold(claimed, lock=False, tx=tx), "a claim that is over must not be seen")
 
 
-@case
+@driver_case
 async def a_held_claim_and_the_key_of_its_chain(store: Store) -> None:
     """Who deletes a chain waits for its holder, and meanwhile keeps nothing that the holder may come to: its key."""
     other = await store.second()
@@ -208,7 +208,7 @@ async def a_held_claim_and_the_key_of_its_chain(store: Store) -> None:
     equal(await store.statuses(successor.id), ["pending"], "the successor, afterwards")
 
 
-@case
+@driver_case
 async def a_locked_chain_stays_current(store: Store) -> None:
     """Who continues a chain that another has read with a lock waits for that one."""
     other = await store.second()
@@ -222,7 +222,7 @@ async def a_locked_chain_stays_current(store: Store) -> None:
     equal((await continuing).held, [True], "the continuation, afterwards")
 
 
-@case
+@driver_case
 async def a_job_ends_once(store: Store) -> None:
     """Two settle one claim at once: the second waits and is told that it does not hold."""
     other = await store.second()
@@ -235,7 +235,7 @@ async def a_job_ends_once(store: Store) -> None:
     equal((await store.job(claimed.job.id)).output, b"1", "output")
 
 
-@case
+@driver_case
 async def a_claim_that_is_held_is_owned(store: Store) -> None:
     """Renewal does not count a job as lost because somebody holds it, nor wait where rows are locked singly."""
     other = await store.second()
@@ -247,7 +247,7 @@ async def a_claim_that_is_held_is_owned(store: Store) -> None:
     equal(await renewing, [], "lost")
 
 
-@case
+@driver_case
 async def a_claim_that_is_held_is_not_reaped(store: Store) -> None:
     """Nor does reaping wait for it, where rows are locked singly, though its lease has ended."""
     other = await store.second()
@@ -261,7 +261,7 @@ async def a_claim_that_is_held_is_not_reaped(store: Store) -> None:
     equal(await store.statuses(claimed.job.id), ["completed"], "the job")
 
 
-@case
+@driver_case
 async def a_claim_that_is_held_is_not_taken_over(store: Store) -> None:
     """Who reads the chain with a lock, or deletes it, waits for the holder, and finds what that one has left."""
     other = await store.second()
@@ -283,7 +283,7 @@ async def _take_over(store: Store, chain_id: str) -> str | None:
         return None if chain is None else chain.current.status
 
 
-@case
+@driver_case
 async def a_claim_that_is_ended_meanwhile_is_not_held(store: Store) -> None:
     """Who would hold a claim that another is about to end waits for that one, and learns how it went."""
     other = await store.second()
@@ -301,7 +301,7 @@ async def _hold(store: Store, claimed: Claimed) -> bool:
         return await store.hold(claimed, tx=tx)
 
 
-@case
+@driver_case
 async def a_locked_job_is_not_reaped(store: Store) -> None:
     """A job that is being settled is not reaped, though its lease has ended."""
     other = await store.second()
@@ -314,7 +314,7 @@ async def a_locked_job_is_not_reaped(store: Store) -> None:
     equal(await store.statuses(claimed.job.id), ["completed"], "the job")
 
 
-@case
+@driver_case
 async def deletion_against_completion(store: Store) -> None:
     """A chain that is deleted while it is being completed waits, and is gone afterwards."""
     other = await store.second()

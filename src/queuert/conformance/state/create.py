@@ -18,14 +18,14 @@ from queuert.conformance.state.build import (
     next_job,
     waiting_for,
 )
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.errors import BlockerNotFound, JobIdExists
 from queuert.model import Created, NewJob, When
 
 SLACK = timedelta(seconds=20)
 
 
-@case
+@driver_case
 async def every_field_is_stored(store: Store) -> None:
     """A new job is stored with all it was given, and is otherwise untouched."""
     job = new_job(
@@ -139,7 +139,7 @@ async def an_id_twice_in_one_call_is_refused(store: Store) -> None:
     equal(await store.statuses(other.id, twice.id), [None, None], "jobs of the call")
 
 
-@case
+@driver_case
 async def a_refused_call_leaves_its_transaction_usable(store: Store) -> None:
     """A refused call leaves nothing behind in a transaction that goes on and commits."""
     taken = await store.start()
@@ -167,7 +167,7 @@ async def rolled_back_ids_are_free(store: Store) -> None:
     equal(await store.statuses(job.id), ["pending"], "the job")
 
 
-@case
+@driver_case
 async def two_thousand_jobs_in_one_call(store: Store) -> None:
     """A call takes thousands of jobs of many types, with keys and blockers, and answers each in order."""
     source = await store.start("source")

@@ -13,7 +13,7 @@ from queuert.conformance.state.build import (
     next_job,
     waiting_for,
 )
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import Created, Dedup, Status
 
 ENDINGS: tuple[Status, ...] = ("completed", "failed", "cancelled", "expired")
@@ -62,7 +62,7 @@ async def a_found_chain_is_as_it_is_now(store: Store) -> None:
     equal(present(made.existing, "existing").current.id, following.id, "current job of the chain")
 
 
-@case
+@driver_case
 async def every_open_status_matches(store: Store) -> None:
     """A chain that is blocked, pending or running holds its key."""
     source = await store.start("source")
@@ -85,7 +85,7 @@ async def an_ended_chain_frees_its_key(store: Store) -> None:
         await found(store, key(status), second)
 
 
-@case
+@driver_case
 async def scope_any_finds_ended_chains(store: Store) -> None:
     """With scope "any", a chain matches whatever became of it."""
     for status in ENDINGS:
@@ -106,7 +106,7 @@ async def the_window_ends(store: Store) -> None:
     await found(store, key("k", scope="any", window=3600), second)
 
 
-@case
+@driver_case
 async def the_window_counts_from_the_first_job(store: Store) -> None:
     """The age of a chain is that of its first job, whatever happened since."""
     first = await started(store, key("k"))

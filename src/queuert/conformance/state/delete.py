@@ -13,7 +13,7 @@ from queuert.conformance.state.build import (
     next_job,
     waiting_for,
 )
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.conformance.state.unblock import behind, sources
 from queuert.model import ChainRow, Deleted, Status
 
@@ -80,7 +80,7 @@ async def an_id_twice_is_one_chain(store: Store) -> None:
     equal(gone(await store.delete(chain, chain)), [chain], "deleted")
 
 
-@case
+@driver_case
 async def a_chain_that_is_waited_for_stays(store: Store) -> None:
     """If a job outside the call waits for a chain, nothing of the call is deleted, and the answer says who waits."""
     first, second = await sources(store, 2)
@@ -191,7 +191,7 @@ async def a_rolled_back_deletion_never_was(store: Store) -> None:
     equal([each.job_id for each in (await store.finish(source)).unblocked], [job.id], "freed")
 
 
-@case
+@driver_case
 async def several_hundred_in_one_call(store: Store) -> None:
     """A call deletes hundreds of chains."""
     jobs = [new_job(dedup=key(f"k{n}")) for n in range(500)]

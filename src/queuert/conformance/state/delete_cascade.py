@@ -5,7 +5,7 @@ from __future__ import annotations
 from queuert.conformance.checks import equal
 from queuert.conformance.state.build import cancelled, continued, new_job, next_job, waiting_for
 from queuert.conformance.state.delete import gone, needed
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.conformance.state.unblock import behind, sources
 
 
@@ -18,7 +18,7 @@ async def without_it_blockers_stay(store: Store) -> None:
     equal(await store.statuses(source), ["pending"], "the blocker")
 
 
-@case
+@driver_case
 async def blockers_go_too(store: Store) -> None:
     """With cascade the chains that the deleted ones wait for go too, all the way down."""
     (source,) = await sources(store, 1)

@@ -18,7 +18,7 @@ from queuert.conformance.state.build import (
     put_back,
 )
 from queuert.conformance.state.settle import ENDINGS
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import Claimed, Lease, Settlement
 
 
@@ -54,7 +54,7 @@ async def a_wrong_token(store: Store) -> None:
     equal(await store.job(claimed.job.id), claimed.job, "the job")
 
 
-@case
+@driver_case
 async def a_claim_is_held(store: Store) -> None:
     """Holding a claim changes nothing, and may be repeated; there is nothing to hold of an unknown job."""
     claimed = await store.running()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from queuert.conformance.checks import equal
 from queuert.conformance.state.build import continued, failed, new_job, next_job, waiting_for
-from queuert.conformance.state.store import Store, case, settled_soon
+from queuert.conformance.state.store import Store, driver_case, settled_soon
 from queuert.conformance.state.unblock import behind
 from queuert.model import STATUSES
 
 
-@case
+@driver_case
 async def others_see_nothing_before_the_commit(store: Store) -> None:
     """Another connection never sees what has not been committed; afterwards it sees all of it."""
     other = await store.second()
@@ -43,7 +43,7 @@ async def everything(store: Store, *chains: str) -> dict[str, object]:
     }
 
 
-@case
+@driver_case
 async def no_reading_sees_what_is_not_committed(store: Store) -> None:
     """While a transaction changes everything, each reading operation answers others what was committed before."""
     other = await store.second()
@@ -66,7 +66,7 @@ async def no_reading_sees_what_is_not_committed(store: Store) -> None:
         equal(afterwards[operation], answer, f"{operation}, asked afterwards")
 
 
-@case
+@driver_case
 async def others_never_see_what_is_rolled_back(store: Store) -> None:
     """Another connection never sees what is rolled back."""
     other = await store.second()

@@ -17,7 +17,7 @@ from queuert.conformance.state.build import (
     next_job,
 )
 from queuert.conformance.state.settle import ENDINGS
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.conformance.state.unblock import behind, sources
 from queuert.model import Order, PageRequest, Status
 
@@ -42,7 +42,7 @@ async def jobs_come_in_id_order(store: Store) -> None:
     equal(await listed(store, PageRequest(100, order="desc")), ids[::-1], "descending")
 
 
-@case
+@driver_case
 async def pages_follow_each_other(store: Store) -> None:
     """A page has at most `limit` rows after the given key; page by page everything comes once."""
     ids = await filled(store, 10)
@@ -83,7 +83,7 @@ async def by_type(store: Store) -> None:
     equal(await listed(store, type_name="three"), [], "a type without jobs")
 
 
-@case
+@driver_case
 async def by_status(store: Store) -> None:
     """A status filter lists the jobs of that status, for every status."""
     (source,) = await sources(store, 1)
@@ -98,7 +98,7 @@ async def by_status(store: Store) -> None:
         equal(await listed(store, status=status), [job], status)
 
 
-@case
+@driver_case
 async def by_ids(store: Store) -> None:
     """An id filter lists those that exist, in id order; an empty one lists nothing."""
     ids = await filled(store, 5)
@@ -107,7 +107,7 @@ async def by_ids(store: Store) -> None:
     equal(await listed(store, ids=()), [], "no ids")
 
 
-@case
+@driver_case
 async def by_creation_time(store: Store) -> None:
     """Time filters list what was created after one moment and before another."""
     old = await filled(store, 2)
@@ -126,7 +126,7 @@ async def by_creation_time(store: Store) -> None:
     equal(await listed(store, created_before=PAST), [], "before everything")
 
 
-@case
+@driver_case
 async def filters_combine(store: Store) -> None:
     """All filters hold together, with order and pages."""
     one = await filled(store, 6, "one")
@@ -139,7 +139,7 @@ async def filters_combine(store: Store) -> None:
     equal(both, [one[1], two[1]], "status, ids and time")
 
 
-@case
+@driver_case
 async def chain_jobs_come_in_their_order(store: Store) -> None:
     """The jobs of a chain are listed by their index, as a number, in both directions and in pages."""
     claimed = await store.running()
@@ -161,7 +161,7 @@ async def chain_jobs_come_in_their_order(store: Store) -> None:
     equal(await store.chain_jobs(new_id()), [], "an unknown chain")
 
 
-@case
+@driver_case
 async def blocked_jobs_stay_listed(store: Store) -> None:
     """The jobs that have a chain as a blocker are listed whatever their status, in id order and in pages."""
     first, second = await sources(store, 2)

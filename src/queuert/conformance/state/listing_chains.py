@@ -18,7 +18,7 @@ from queuert.conformance.state.build import (
 )
 from queuert.conformance.state.listing import filled
 from queuert.conformance.state.settle import ENDINGS
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.conformance.state.unblock import behind, sources
 from queuert.model import Order, PageRequest, Status
 
@@ -52,7 +52,7 @@ async def a_chain_has_both_its_jobs(store: Store) -> None:
     equal(await store.list_chains(), await store.chains(*ids), "chains")
 
 
-@case
+@driver_case
 async def pages_follow_each_other(store: Store) -> None:
     """The chain's id is the key for the next page."""
     ids = await filled(store, 6)
@@ -98,7 +98,7 @@ async def every_status_can_be_listed(store: Store) -> None:
         equal(await listed(store, status=status), [job], status)
 
 
-@case
+@driver_case
 async def by_status_the_current_job_is_the_key(store: Store) -> None:
     """Filtered by status, chains come in the order of their current jobs' ids, which are the key for the next page."""
     ids = await filled(store, 5)
@@ -118,7 +118,7 @@ async def by_status_the_current_job_is_the_key(store: Store) -> None:
     equal(await listed(store, PageRequest(9, moved[0]), status="pending"), [ids[0]], "after the fourth")
 
 
-@case
+@driver_case
 async def by_type_and_status(store: Store) -> None:
     """Type and status filters hold together, on chains that have moved on too."""
     one, two = await filled(store, 3, "one"), await filled(store, 2, "two")
@@ -140,7 +140,7 @@ async def by_ids(store: Store) -> None:
     equal(await listed(store, ids=()), [], "no ids")
 
 
-@case
+@driver_case
 async def by_creation_time(store: Store) -> None:
     """Time filters look at the first job: a chain does not become younger by moving on."""
     (old,) = await filled(store, 1)
@@ -154,7 +154,7 @@ async def by_creation_time(store: Store) -> None:
     equal(await listed(store, created_after=PAST, created_before=FUTURE), [old, new], "wide limits")
 
 
-@case
+@driver_case
 async def only_roots(store: Store) -> None:
     """`root_only` lists the chains that no job has as a blocker, whatever their own blockers are."""
     (source,) = await sources(store, 1)

@@ -6,7 +6,7 @@ import asyncio
 
 from queuert.conformance.checks import equal
 from queuert.conformance.state.build import key, new_job
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, driver_case
 from queuert.conformance.state.unblock import behind, sources
 
 
@@ -16,7 +16,7 @@ async def some_data(store: Store) -> list[str]:
     return [source, job, (await store.running("run")).job.id]
 
 
-@case
+@driver_case
 async def migrating_again_does_nothing(store: Store) -> None:
     """On storage that is up to date nothing is applied, and the data stays."""
     jobs = await some_data(store)
@@ -26,7 +26,7 @@ async def migrating_again_does_nothing(store: Store) -> None:
     equal(await store.jobs(*jobs), before, "the jobs")
 
 
-@case
+@driver_case
 async def several_migrate_at_once(store: Store) -> None:
     """Several processes may migrate at once."""
     other = await store.second()
@@ -36,7 +36,7 @@ async def several_migrate_at_once(store: Store) -> None:
     equal(len(await store.list_jobs()), 3, "jobs")
 
 
-@case
+@driver_case
 async def vacuum_keeps_everything(store: Store) -> None:
     """Giving space back changes nothing that can be seen."""
     await store.create(*(new_job("filler", input=b'"' + b"x" * 1000 + b'"') for _ in range(200)))

@@ -12,7 +12,7 @@ from queuert.conformance.state.build import (
     put_back,
     waiting_for,
 )
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import When
 
 
@@ -38,7 +38,7 @@ async def zero_if_one_is_due(store: Store) -> None:
     equal(await store.next_available_in("task"), 0, "seconds")
 
 
-@case
+@driver_case
 async def the_earliest_decides(store: Store) -> None:
     """The seconds until the earliest job of these types is due, whatever its priority."""
     await store.create(

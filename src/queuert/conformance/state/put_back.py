@@ -17,7 +17,7 @@ from queuert.conformance.state.build import (
     put_back,
 )
 from queuert.conformance.state.settle import SLACK, no_claim
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.errors import InvalidArgument
 from queuert.model import Settled, Settlement, When
 
@@ -37,7 +37,7 @@ async def putting_back(store: Store) -> None:
     equal((await store.claim()).jobs, [], "claimed before its time")
 
 
-@case
+@driver_case
 async def putting_back_to_a_moment(store: Store) -> None:
     """A job put back to a moment has exactly that one, past or future; without a schedule it is due now."""
     claimed = await store.running(schedule=When(at=PAST))
@@ -70,7 +70,7 @@ async def the_latest_error_stays(store: Store) -> None:
     same_json((await store.job(claimed.job.id)).last_error, b'{"code":"LATER"}', "last_error")
 
 
-@case
+@driver_case
 async def giving_back(store: Store) -> None:
     """A job given back gets its attempt number back and keeps schedule and error; its claim is cleared."""
     first = await store.running()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queuert.conformance.checks import equal, same_json
 from queuert.conformance.state.build import completed, continued, new_id, new_ids, new_job, next_job, waiting_for
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import BlockerRef, ChainRow
 
 
@@ -45,7 +45,7 @@ async def chains_come_in_the_order_asked(store: Store) -> None:
     equal([row and row.first.id for row in rows], wanted, "chains; the id of a later job is no chain's")
 
 
-@case
+@driver_case
 async def locked_reads_answer_the_same(store: Store) -> None:
     """Reading with a lock gives the same rows in the same order."""
     ids = new_ids(3)
@@ -73,7 +73,7 @@ async def blockers_come_in_the_order_named(store: Store) -> None:
     same_json(found[1].output, b'{"n":1}', "output of a completed chain")
 
 
-@case
+@driver_case
 async def blockers_show_the_state_of_the_whole_chain(store: Store) -> None:
     """A blocker's status and output are those of its chain's current job, its type the chain's."""
     claimed = await store.running("source")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queuert.conformance.checks import check, equal, only, same_json
 from queuert.conformance.state.build import PAST, completed, new_id, new_job, queue, request
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import Lease, When
 
 
@@ -59,7 +59,7 @@ async def only_these_types(store: Store) -> None:
     equal(await store.statuses(two), ["running"], "the job of another type")
 
 
-@case
+@driver_case
 async def ignored_jobs_are_kept(store: Store) -> None:
     """Ignored ids are never reaped, and do not use up the limit."""
     jobs = await abandoned(store, 4)

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from queuert.conformance.checks import check, equal, present
 from queuert.conformance.state.build import completed, new_id, new_job, put_back, queue, request
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import Claimed, Lease
 
 SLACK = timedelta(seconds=20)
@@ -64,7 +64,7 @@ async def a_renewed_lease_is_not_reaped(store: Store) -> None:
     equal((await store.settle(completed(claimed))).held, [True], "held")
 
 
-@case
+@driver_case
 async def lost_claims_are_named(store: Store) -> None:
     """Claims that are not valid any more are answered as lost and left alone; the others are renewed."""
     await store.create(*(new_job() for _ in range(5)))

@@ -23,7 +23,7 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import JobRow, Settled, Status
 
 SLACK = timedelta(seconds=20)
@@ -118,7 +118,7 @@ async def without_a_token_ended_jobs_stay(store: Store) -> None:
     equal((await store.settle(completed(new_id()))).held, [False], "an unknown job")
 
 
-@case
+@driver_case
 async def all_ways_in_one_call(store: Store) -> None:
     """One call may end jobs in every way; each is answered in its place."""
     await store.create(*(new_job() for _ in range(7)))

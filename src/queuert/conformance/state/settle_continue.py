@@ -15,12 +15,12 @@ from queuert.conformance.state.build import (
     next_job,
     waiting_for,
 )
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch
 from queuert.model import Created, PageRequest, When
 
 
-@case
+@driver_case
 async def handing_over(store: Store) -> None:
     """A job that hands over is completed without an output and names the next one, which is stored as given."""
     claimed = await store.running("first", chain_trace_context="00-chain")
@@ -142,7 +142,7 @@ async def a_bad_continuation_settles_nothing(store: Store) -> None:
     equal((await store.settle(completed(one), completed(two))).held, [True, True], "a good call afterwards")
 
 
-@case
+@driver_case
 async def a_refused_call_leaves_its_transaction_usable(store: Store) -> None:
     """After a refused settlement the same transaction can settle in another way."""
     claimed = await store.running()

@@ -17,7 +17,7 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.errors import JobIdExists
 from queuert.model import Claimed, Created, Settlement, When
 
@@ -48,7 +48,7 @@ async def check_stored(store: Store, claimed: Sequence[Claimed], settlements: Se
         equal(traces, (following.trace_context, following.chain_trace_context), "traces")
 
 
-@case
+@driver_case
 async def ends_and_continuations(store: Store) -> None:
     """Each settlement of a group has its own end, whatever the others have; their order in the call means nothing."""
     one, two, three, four, five = await claims(store, 5)
@@ -71,7 +71,7 @@ async def ends_and_continuations(store: Store) -> None:
     equal(ready, {each.job_id for each in made if each}, "claimed afterwards")
 
 
-@case
+@driver_case
 async def odd_names_of_types(store: Store) -> None:
     """The name of a continuation's type may hold whatever a text can."""
     claimed = await claims(store, 3)
@@ -81,7 +81,7 @@ async def odd_names_of_types(store: Store) -> None:
     await check_stored(store, claimed, settlements)
 
 
-@case
+@driver_case
 async def a_lost_claim_among_others(store: Store) -> None:
     """A claim that is over leaves no continuation, and the others go on, each with what was meant for it."""
     one, two, three, four, five = await claims(store, 5)
@@ -113,7 +113,7 @@ async def nothing_but_lost_claims(store: Store) -> None:
     equal(len(await store.list_jobs()), 2, "jobs")
 
 
-@case
+@driver_case
 async def an_id_that_exists_among_others(store: Store) -> None:
     """One continuation whose id is stored refuses the whole group; the first such one of the call is named."""
     one, two, three = await claims(store, 3)
@@ -150,7 +150,7 @@ async def dependents_wait_for_the_end(store: Store) -> None:
     equal(sorted(freed.job_id for freed in settled.unblocked), sorted([both, added]), "freed at the end")
 
 
-@case
+@driver_case
 async def some_that_are_not_plain(store: Store) -> None:
     """A group may hold continuations for later, with a deadline or blocked ones, and failures as well."""
     one, two, three, four, five, six = await claims(store, 6)

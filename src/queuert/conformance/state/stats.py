@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queuert.conformance.checks import check, equal, present
 from queuert.conformance.state.build import completed, failed, later, new_job, waiting_for
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import TypeStats, When
 
 
@@ -68,7 +68,7 @@ async def the_oldest_ready_job(store: Store) -> None:
     check(0.9 * year < age < 1.2 * year, f"the oldest has waited for about a year, not {age:g} s")
 
 
-@case
+@driver_case
 async def it_follows_a_job(store: Store) -> None:
     """Counts follow a job through its life."""
     job = await store.start()

@@ -212,6 +212,7 @@ class Store:
 
 STATE: Suite[Store] = Suite("state")
 case = STATE.case
+driver_case = STATE.driver_case
 
 
 @asynccontextmanager

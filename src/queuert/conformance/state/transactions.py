@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queuert.conformance.checks import check, equal, raises
 from queuert.conformance.state.build import completed, continued, key, new_job, next_job
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, driver_case
 from queuert.errors import JobIdExists
 
 
@@ -12,7 +12,7 @@ class Boom(Exception):
     """An error of the user's own."""
 
 
-@case
+@driver_case
 async def a_block_that_ends_well_commits(store: Store) -> None:
     """What was done in a transaction is there after it."""
     async with store.transaction() as tx:
@@ -22,7 +22,7 @@ async def a_block_that_ends_well_commits(store: Store) -> None:
     equal(await store.statuses(job), ["pending"], "the job")
 
 
-@case
+@driver_case
 async def a_block_that_fails_rolls_back(store: Store) -> None:
     """An error rolls everything back and is raised as it is."""
     error = Boom("as it is")
@@ -36,7 +36,7 @@ async def a_block_that_fails_rolls_back(store: Store) -> None:
     equal(await store.statuses(before, job.id), ["pending", None], "the jobs")
 
 
-@case
+@driver_case
 async def a_transaction_sees_its_own_writes(store: Store) -> None:
     """Every operation in a transaction sees what was done in it before."""
     async with store.transaction() as tx:
@@ -52,7 +52,7 @@ async def a_transaction_sees_its_own_writes(store: Store) -> None:
     equal(await store.list_jobs(), [], "stored jobs")
 
 
-@case
+@driver_case
 async def a_savepoint_is_kept(store: Store) -> None:
     """What was done in a savepoint that ends well commits with its transaction."""
     async with store.transaction() as tx:
@@ -62,7 +62,7 @@ async def a_savepoint_is_kept(store: Store) -> None:
     equal(await store.statuses(job), ["pending"], "the job")
 
 
-@case
+@driver_case
 async def a_savepoint_goes_with_its_transaction(store: Store) -> None:
     """What was done in a savepoint that ended well goes if the transaction is rolled back."""
     async with store.rolled_back() as tx, store.savepoint(tx):
@@ -70,7 +70,7 @@ async def a_savepoint_goes_with_its_transaction(store: Store) -> None:
     equal(await store.statuses(job), [None], "the job")
 
 
-@case
+@driver_case
 async def a_savepoint_that_fails_is_undone(store: Store) -> None:
     """An error undoes what was done since the savepoint, and no more; the error is raised as it is."""
     error, inside = Boom("as it is"), new_job()
@@ -87,7 +87,7 @@ async def a_savepoint_that_fails_is_undone(store: Store) -> None:
     equal(await store.statuses(before, inside.id, after), ["pending", None, "pending"], "the jobs")
 
 
-@case
+@driver_case
 async def savepoints_nest(store: Store) -> None:
     """Savepoints nest, and follow each other, to any depth."""
     async with store.transaction() as tx, store.savepoint(tx):
@@ -102,7 +102,7 @@ async def savepoints_nest(store: Store) -> None:
     equal(await store.statuses(kept, lost, lost_too, kept_too), wanted, "the jobs")
 
 
-@case
+@driver_case
 async def transactions_follow_each_other(store: Store) -> None:
     """After a transaction, failed or not, the next one works."""
     jobs: list[str] = []
@@ -117,7 +117,7 @@ async def transactions_follow_each_other(store: Store) -> None:
     equal(await store.statuses(*jobs), ["pending", None] * 5, "the jobs")
 
 
-@case
+@driver_case
 async def an_operation_stands_alone_without_a_transaction(store: Store) -> None:
     """An operation outside any transaction is committed at once, or leaves nothing at all."""
     other = await store.second()
@@ -131,7 +131,7 @@ async def an_operation_stands_alone_without_a_transaction(store: Store) -> None:
     equal(made.existing, None, "chain under the key of a refused call")
 
 
-@case
+@driver_case
 async def a_savepoint_heals_a_failed_statement(store: Store) -> None:
     """After a statement has failed, rolling back to a savepoint makes the transaction usable again."""
     async with store.transaction() as tx:
@@ -144,7 +144,7 @@ async def a_savepoint_heals_a_failed_statement(store: Store) -> None:
     equal(await store.statuses(before, inside, after), ["pending", None, "pending"], "the jobs")
 
 
-@case
+@driver_case
 async def a_poisoned_transaction_rolls_back(store: Store) -> None:
     """A transaction with a failed statement rolls back cleanly, and the next one works."""
     async with store.rolled_back() as tx:
@@ -155,7 +155,7 @@ async def a_poisoned_transaction_rolls_back(store: Store) -> None:
     equal(await store.statuses(job, after), [None, "pending"], "the jobs")
 
 
-@case
+@driver_case
 async def closing_twice(store: Store) -> None:
     """Closing an adapter a second time does nothing, and leaves the other connections alone."""
     other = await store.second()

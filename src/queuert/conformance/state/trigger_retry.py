@@ -19,7 +19,7 @@ from queuert.conformance.state.build import (
     waiting_for,
 )
 from queuert.conformance.state.settle import ENDINGS
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import JobRow, When
 
 SLACK = timedelta(seconds=20)
@@ -52,7 +52,7 @@ async def a_due_job_keeps_its_time(store: Store) -> None:
     equal(await store.job(job), before, "the job")
 
 
-@case
+@driver_case
 async def a_job_put_back_can_be_triggered(store: Store) -> None:
     """A job that waits for its next attempt can be brought forward; its attempts stay."""
     claimed = await store.running()
@@ -151,7 +151,7 @@ async def an_expired_job_is_not_retried(store: Store) -> None:
     equal(await store.statuses(job), ["expired"], "the job")
 
 
-@case
+@driver_case
 async def rolled_back_calls_never_were(store: Store) -> None:
     """Rolling back a trigger and a retry leaves the jobs as they were."""
     scheduled, broken = await store.start(schedule=later()), await store.start()
@@ -163,7 +163,7 @@ async def rolled_back_calls_never_were(store: Store) -> None:
     equal(await store.jobs(scheduled, broken), before, "the jobs")
 
 
-@case
+@driver_case
 async def hundreds_in_one_call(store: Store) -> None:
     """A call takes hundreds of jobs, answered in order."""
     jobs = [new_job(schedule=later()) for _ in range(300)]

@@ -17,7 +17,7 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, driver_case
 from queuert.model import MAX_KEY_LENGTH, MAX_NAME_LENGTH, PRIORITY_RANGE, BlockerRef, When
 
 ODD_TEXTS = (
@@ -47,7 +47,7 @@ ODD_JSON = (
 )
 
 
-@case
+@driver_case
 async def odd_texts_are_kept(store: Store) -> None:
     """Type names, keys and trace contexts may hold quotes, backslashes, emoji and placeholders."""
     for text in ODD_TEXTS:
@@ -63,7 +63,7 @@ async def odd_texts_are_kept(store: Store) -> None:
         equal([(c.job.id, c.job.leased_by) for c in claimed.jobs], [(job.id, text)], "claimed by odd names")
 
 
-@case
+@driver_case
 async def texts_differ_by_case_and_spaces(store: Store) -> None:
     """Type names and keys are compared exactly: case, accents and spaces make another one."""
     names = ["Task", "task", "task ", " task", "tásk", "ta\u0301sk"]
@@ -74,7 +74,7 @@ async def texts_differ_by_case_and_spaces(store: Store) -> None:
         equal([row.type_name for row in await store.list_jobs(type_name=name)], [name], f"jobs of {name!r}")
 
 
-@case
+@driver_case
 async def long_texts_are_kept(store: Store) -> None:
     """Names and keys may be as long as the limits allow, counted in characters."""
     name, text = "é" * MAX_NAME_LENGTH, "🚲" * MAX_KEY_LENGTH
@@ -85,7 +85,7 @@ async def long_texts_are_kept(store: Store) -> None:
     check(again[0].existing is not None, "the long key must be found again")
 
 
-@case
+@driver_case
 async def odd_json_is_kept(store: Store) -> None:
     """Inputs, outputs and errors are any JSON, null included, and keep their value."""
     for text in ODD_JSON:
@@ -99,7 +99,7 @@ async def odd_json_is_kept(store: Store) -> None:
         same_json((await store.job(job)).output, text, "stored output")
 
 
-@case
+@driver_case
 async def null_is_an_output(store: Store) -> None:
     """The JSON null is an output; having none is something else."""
     claimed = await store.running()
@@ -108,7 +108,7 @@ async def null_is_an_output(store: Store) -> None:
     equal((await store.job(claimed.job.id)).output, b"null", "output after completing with null")
 
 
-@case
+@driver_case
 async def outputs_of_blockers_are_kept(store: Store) -> None:
     """A blocker's output reaches its dependent unchanged, null included."""
     for text in ODD_JSON:
@@ -119,7 +119,7 @@ async def outputs_of_blockers_are_kept(store: Store) -> None:
         same_json(claimed.blockers[0].output, text, "output of the blocker")
 
 
-@case
+@driver_case
 async def large_values_are_kept(store: Store) -> None:
     """An input, an output and an error of a megabyte each are stored whole."""
     text = b'"' + "ü".encode() * 500_000 + b'"'
@@ -132,7 +132,7 @@ async def large_values_are_kept(store: Store) -> None:
     same_json(row.last_error, text, "stored error")
 
 
-@case
+@driver_case
 async def moments_are_kept_to_the_microsecond(store: Store) -> None:
     """A given moment, past or future, is kept as given."""
     for moment in (PAST, FUTURE):
@@ -140,7 +140,7 @@ async def moments_are_kept_to_the_microsecond(store: Store) -> None:
         equal((row.scheduled_at, row.deadline), (moment, moment), "scheduled_at and deadline")
 
 
-@case
+@driver_case
 async def moments_are_the_same_in_any_zone(store: Store) -> None:
     """A moment may come in any time zone and is answered in UTC."""
     zone = timezone(timedelta(hours=5, minutes=30))
@@ -150,7 +150,7 @@ async def moments_are_the_same_in_any_zone(store: Store) -> None:
         equal(moment.utcoffset(), timedelta(0), "offset of an answered moment")
 
 
-@case
+@driver_case
 async def all_moments_are_aware(store: Store) -> None:
     """Every moment in a row says its time zone: UTC."""
     claimed = await store.running(deadline=When(after=60))
@@ -162,7 +162,7 @@ async def all_moments_are_aware(store: Store) -> None:
     equal(getattr(claimed.job.leased_until, "utcoffset")(), timedelta(0), "offset of leased_until")  # noqa: B009
 
 
-@case
+@driver_case
 async def priorities_span_32_bits(store: Store) -> None:
     """The smallest and the largest priority are stored and sort as numbers."""
     lowest, highest = PRIORITY_RANGE
@@ -172,7 +172,7 @@ async def priorities_span_32_bits(store: Store) -> None:
     equal([c.job.priority for c in claimed.jobs], wanted, "priorities in the order of the claim")
 
 
-@case
+@driver_case
 async def trace_contexts_may_be_absent(store: Store) -> None:
     """Trace contexts are optional, on jobs and on blockers, each on its own."""
     source = await store.start()

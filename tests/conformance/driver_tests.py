@@ -1,0 +1,19 @@
+"""The state suite for the drivers over which operations run that are checked in full with another driver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from queuert.conformance import StateHarness
+from queuert.conformance.case import DRIVER
+from queuert.conformance.pytest_plugin import state_tests
+from queuert.conformance.runner import Factory
+
+
+def add_driver_tests(tests: dict[str, Any], **harnesses: Factory[StateHarness]) -> None:
+    """Add tests for each harness to a module: in `make test` what a driver can get wrong, in `make soak` everything."""
+    for name, harness in harnesses.items():
+        tests[f"test_{name}"] = state_tests(harness, only=DRIVER)
+        tests[f"test_all_{name}"] = pytest.mark.soak(state_tests(harness))
