@@ -1,4 +1,4 @@
-"""The behaviour suites run over every pair of state and notify adapter, through the public API alone."""
+"""The behaviour suites run over pairs of state and notify adapter, through the public API alone."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from tests.conformance.postgres_harness import database, empty
+from tests.support.matrix import parametrize
 from tests.support.nats import nats_url
 from tests.support.postgres import own_server
 from tests.support.redis import redis_url
@@ -24,19 +25,19 @@ CHANNELS = ("in-process", "postgres", "redis", "nats", None)
 HINTS = ("in-process", "sqlite", "redis", "nats")
 """Channels that keep wake hints."""
 
-PAIRS = [("sqlite", "sqlite"), *((state, notify) for state in STATES for notify in CHANNELS)]
-IN_TEST = [
-    ("memory", None), ("sqlite", "sqlite"), ("postgres", "postgres"), ("asyncpg", "postgres"), ("memory", "redis"),
-    ("memory", "nats"),
-]  # fmt: skip
-"""`make test` has each database, each driver and each channel at least once; `make soak` runs every pair."""
+ALWAYS = [("memory", None), ("sqlite", "sqlite"), ("postgres", "postgres")]
+DRIVERS = [("asyncpg", "postgres")]
+BROKERS = [("memory", "redis"), ("memory", "nats")]
+PAIRS = [(state, notify) for state in STATES for notify in CHANNELS]
 
-BROKERS = ("redis", "nats")
-WHERE_CHANNELS_MATTER = (
-    "test_abort", "test_chains", "test_blockers", "test_ownership", "test_processing", "test_reaper", "test_resilience",
-    "test_running_changes", "test_scheduling", "test_shutdown", "test_wait", "test_wake_hints",
-)  # fmt: skip
-"""The suites that `make test` runs with a broker; the others with one in `make soak`."""
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize(metafunc, "setting", always=ALWAYS, drivers=DRIVERS, channels=BROKERS, soak=PAIRS, ids=_name)
+
+
+def _name(pair: tuple[str, str | None]) -> str:
+    state, notify = pair
+    return f"{state}+{notify or 'polling'}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,15 +45,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         called: Any = getattr(item, "callspec", None)
         if called is None or "setting" not in called.params:
             continue
-        state, notify = called.params["setting"]
-        if notify in BROKERS and item.path.stem not in WHERE_CHANNELS_MATTER:
-            item.add_marker(pytest.mark.soak)
         plain = (
             item.path.stem == "test_sync_handlers"
             or any(part.startswith("def") for part in called.id.split("-"))
             or "plain_handler" in item.name
         )
-        if state == "asyncpg" and plain:
+        if called.params["setting"][0] == "asyncpg" and plain:
             item.add_marker(pytest.mark.skip(reason="with asyncpg, plain handlers cannot open transactions"))
 
 
@@ -130,16 +128,7 @@ async def ledger(client: Client[Any]) -> list[str]:
         cursor = page.next_cursor
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(
-            (state, notify),
-            id=f"{state}+{notify or 'polling'}",
-            marks=[] if (state, notify) in IN_TEST else [pytest.mark.soak],
-        )
-        for state, notify in PAIRS
-    ]
-)
+@pytest.fixture
 def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
     state, notify = request.param
     return Setting(state, notify, tmp_path)

@@ -30,6 +30,8 @@ from queuert import (
 )
 from queuert.adapters.postgres.drivers.asyncpg_sources import OwnConnection
 
+pytestmark = pytest.mark.drivers
+
 SCHEMES = ["postgresql", "postgresql+asyncpg"]
 WAITS = "wait_event_type = 'Lock' AND query LIKE '%queuert_hold%'"
 WRITE = "UPDATE account SET balance = balance + 1 WHERE id = 1"

@@ -12,6 +12,8 @@ from tests.behaviour.working import begin, failed, failure, outcome, output, wor
 
 from queuert import Attempt, EntryJob, Handlers, SyncAttempt, TransactionNested
 
+pytestmark = pytest.mark.drivers
+
 
 class Bad(EntryJob[str], name="bad"):
     pass

@@ -11,6 +11,8 @@ from tests.behaviour.working import begin, failure, output, working
 
 from queuert import Attempt, Chain, ChainNotCompleted, EntryJob, Handlers, Job, SyncAttempt
 
+pytestmark = pytest.mark.channels
+
 
 class Part(EntryJob[int, "Part"], name="part"):
     number: int

@@ -63,6 +63,7 @@ async def with_four_workers(setting: Setting, jobs: int, tally: Tally, **options
         await eventually(lambda: done(client, jobs))
 
 
+@pytest.mark.drivers
 @pytest.mark.parametrize("cap", [1, 3])
 async def test_a_cluster_cap_is_exact_across_workers(setting: Setting, cap: int) -> None:
     tally = Tally()
@@ -72,6 +73,7 @@ async def test_a_cluster_cap_is_exact_across_workers(setting: Setting, cap: int)
     assert tally.most["leased"] <= cap
 
 
+@pytest.mark.drivers
 @pytest.mark.parametrize("cap", [1, 3])
 async def test_a_queue_s_max_concurrency_is_exact_across_workers(setting: Setting, cap: int) -> None:
     tally = Tally()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.behaviour.conftest import Setting, ledger, write
 from tests.behaviour.working import begin, jobs_of, output, working
 
@@ -110,6 +111,7 @@ async def test_each_job_of_a_chain_has_attempts_of_its_own(setting: Setting) -> 
         assert seen == [(2, 1), (2, 2), (1, 1), (1, 2), (0, 1), (0, 2)]
 
 
+@pytest.mark.channels
 async def test_the_steps_of_a_chain_may_run_on_different_workers(setting: Setting) -> None:
     from queuert import Worker
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Gate
 from tests.behaviour.working import begin, failure, output, working
@@ -87,6 +88,7 @@ async def test_a_chain_replaces_itself_from_within_its_handler(setting: Setting)
         assert len(set(chains)) == 3
 
 
+@pytest.mark.drivers
 async def test_a_key_taken_in_an_attempt_that_fails_is_free_again(setting: Setting) -> None:
     handlers = Handlers[Any]()
     started: list[Chain[Any]] = []
@@ -109,6 +111,7 @@ async def test_a_key_taken_in_an_attempt_that_fails_is_free_again(setting: Setti
         assert await output(client, kept) == 0
 
 
+@pytest.mark.drivers
 async def test_many_starts_of_one_key_at_once_make_one_chain(setting: Setting) -> None:
     handlers, gate = Handlers[Any](), Gate()
 

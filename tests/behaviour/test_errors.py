@@ -14,6 +14,8 @@ from tests.behaviour.working import begin, failed, failure, jobs_of, outcome, ou
 
 from queuert import Attempt, Chain, EntryJob, Handlers, Job, JobError, OwnershipLost, SyncAttempt, Worker
 
+pytestmark = pytest.mark.drivers
+
 
 class Last(Job[str], name="last"):
     pass

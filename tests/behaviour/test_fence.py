@@ -12,6 +12,8 @@ from tests.behaviour.working import begin, output, working
 
 from queuert import Attempt, EntryJob, Handlers, OwnershipLost, SyncAttempt, Worker
 
+pytestmark = pytest.mark.drivers
+
 
 class Task(EntryJob[str], name="task"):
     pass

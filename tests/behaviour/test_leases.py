@@ -6,6 +6,7 @@ import asyncio
 import time
 from typing import Any
 
+import pytest
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import SOON, Gate, Step, eventually, job, running, start
 from tests.behaviour.watching import Points, watched
@@ -141,6 +142,7 @@ async def test_renewals_that_fail_are_tried_again_within_the_lease(setting: Sett
         assert attempts == [1]
 
 
+@pytest.mark.drivers
 async def test_a_lease_that_ends_unrenewed_aborts_the_attempt(setting: Setting) -> None:
     handlers, points = Handlers[Any](), Points()
     reasons: list[Any] = []

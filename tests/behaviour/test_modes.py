@@ -13,6 +13,8 @@ from tests.behaviour.working import begin, failed, outcome, output, working
 
 from queuert import Attempt, EntryJob, Handlers, Middleware, PhaseError, PrepareAfterAutoSetup, Transaction
 
+pytestmark = pytest.mark.drivers
+
 
 class Task(EntryJob[str], name="task"):
     pass

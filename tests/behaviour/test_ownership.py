@@ -12,6 +12,8 @@ from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Client, Handlers, Worker
 
+pytestmark = pytest.mark.channels
+
 LEASE = 0.2
 """Without notifications it is the renewal that finds out."""
 
@@ -52,6 +54,7 @@ async def take_away(client: Client[Any], chain: Any, how: str) -> None:
 HOW = ["cancelled", "not_found", "already_completed"]
 
 
+@pytest.mark.drivers
 @pytest.mark.parametrize("how", HOW)
 async def test_the_handler_is_cancelled_and_told_why(setting: Setting, how: str) -> None:
     """By the notification at once; without any, by the next renewal."""
@@ -242,6 +245,7 @@ async def test_a_hint_while_the_database_is_away_is_left_to_the_renewal(setting:
 POINTS = ["begin", "begun", "hold", "hold.done", "savepoint", "body", "release", "released", "commit"]
 
 
+@pytest.mark.drivers
 @pytest.mark.parametrize("point", [*POINTS, "settle", "settle.done", "committed"])
 async def test_an_abort_inside_complete_leaves_everything_or_nothing(setting: Setting, point: str) -> None:
     points, handlers, body = Points(), Handlers[Any](), Gate()

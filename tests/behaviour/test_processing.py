@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.behaviour.conftest import Setting, ledger, write
 
 from queuert import Attempt, EntryJob, Handlers, Job, SyncAttempt, Worker
+
+pytestmark = [pytest.mark.drivers, pytest.mark.channels]
 
 
 class Double(EntryJob[int], name="double"):

@@ -86,7 +86,9 @@ async def start_workload(client: Client[Any]) -> tuple[list[Chain[Countdown]], l
     return parts, totals
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.drivers
+@pytest.mark.channels
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 10))])
 async def test_a_whole_workload_in_bad_weather(setting: Setting, seed: int) -> None:
     storm, gusts = Weather(seed, good=120, bad=4), Weather(seed + 100, good=6, bad=6)
     async with AsyncExitStack() as stack:
@@ -140,6 +142,7 @@ async def test_what_fails_for_ever_keeps_no_job_from_running(setting: Setting, p
         points.mend(point)
 
 
+@pytest.mark.drivers
 @pytest.mark.parametrize("point", ["claim", "claim.done", "reap", "next_available_in", "settle", "renew"])
 async def test_each_place_of_the_loop_recovers(setting: Setting, point: str) -> None:
     handlers, points = Handlers[Any](), Points()
@@ -215,6 +218,7 @@ class BrokenNotify(FlakyNotify):
             raise ConnectionError(f"{where} failed, on purpose")
 
 
+@pytest.mark.channels
 @pytest.mark.parametrize("call", ["listen_job_scheduled", "listen_ownership_lost"])
 async def test_a_channel_that_cannot_be_listened_to_means_polling_until_it_can(
     setting: Setting, call: str, caplog: pytest.LogCaptureFixture
@@ -257,6 +261,7 @@ async def test_a_channel_that_cannot_be_listened_to_means_polling_until_it_can(
         assert reasons == ["cancelled"]
 
 
+@pytest.mark.channels
 @pytest.mark.parametrize(
     "call", ["provide_wake_hints", "job_scheduled", "chain_completed", "consume_wake_hint", "dispose"]
 )

@@ -16,6 +16,8 @@ from tests.behaviour.working import begin, failed, failure, jobs_of, outcome, ou
 
 from queuert import Attempt, Chain, Dedup, EntryJob, Handlers, Job, SyncAttempt
 
+pytestmark = pytest.mark.drivers
+
 
 @dataclass(frozen=True)
 class Receipt:

@@ -133,6 +133,7 @@ async def _is_put_back(client: Any, chain: Any) -> bool:
     return bool(record.status == "pending" and record.attempt == 1)
 
 
+@pytest.mark.drivers
 async def test_reschedule_undoes_what_complete_wrote(setting: Setting) -> None:
     handlers = Handlers[Any]()
 
@@ -196,6 +197,7 @@ async def test_a_job_error_has_a_code_of_its_own(setting: Setting) -> None:
             assert (error["code"], error["message"]) == ("CARD_DECLINED", message)
 
 
+@pytest.mark.drivers
 async def test_a_timeout_cancels_an_async_handler(setting: Setting) -> None:
     handlers = Handlers[Any]()
     cleaned: list[Any] = []

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.behaviour.conftest import Setting, ledger, write
 from tests.behaviour.steps import SOON, Gate, Step, done, eventually, job, patiently, running, start
 
 from queuert import Attempt, Chain, EntryJob, Handlers, Job, Worker
+
+pytestmark = pytest.mark.channels
 
 
 class After(EntryJob[int], name="after"):

@@ -12,6 +12,8 @@ from tests.behaviour.working import begin, outcome, output, working
 
 from queuert import Attempt, EntryJob, Handlers, Worker
 
+pytestmark = pytest.mark.channels
+
 
 class Timed(EntryJob[float, "Timed"], name="timed"):
     number: int = 0

@@ -14,6 +14,8 @@ from tests.behaviour.watching import Points, watched
 from queuert import Attempt, EntryJob, Handlers, Job, StorageError, Worker
 from queuert.worker import run
 
+pytestmark = pytest.mark.drivers
+
 
 class Last(Job[int], name="last"):
     number: int

@@ -13,6 +13,8 @@ from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Handlers, SyncAttempt, Worker
 
+pytestmark = pytest.mark.drivers
+
 
 def simple() -> tuple[Handlers[Any], list[int]]:
     handlers, ran = Handlers[Any](), list[int]()
@@ -25,6 +27,7 @@ def simple() -> tuple[Handlers[Any], list[int]]:
     return handlers, ran
 
 
+@pytest.mark.channels
 @pytest.mark.parametrize("shutdown_timeout", [0, 30])
 async def test_an_idle_worker_stops_cleanly(setting: Setting, shutdown_timeout: float) -> None:
     handlers, _ = simple()

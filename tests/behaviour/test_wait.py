@@ -22,6 +22,8 @@ from queuert import (
     WaitTimeout,
 )
 
+pytestmark = pytest.mark.channels
+
 
 class Work(EntryJob[int, "Work"], name="work"):
     number: int = 0

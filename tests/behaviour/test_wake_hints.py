@@ -15,6 +15,8 @@ from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Handlers, Worker
 
+pytestmark = pytest.mark.channels
+
 
 def simple() -> tuple[Handlers[Any], list[int]]:
     handlers, ran = Handlers[Any](), list[int]()
