@@ -1,7 +1,8 @@
 """The benchmark: python -m bench [--quick] [--only ROW ...] [--rounds 3]
 
-Every contender does the same work on the same server in the same run. Within a row they take turns, round by round;
-the medians are shown. Results go to bench/results/; `python -m bench.compare A.json B.json` compares two of them.
+Every contender does the same work on the same server in the same run. Within a row they take turns,
+round by round. The medians are shown. Results go to bench/results/.
+`python -m bench.compare A.json B.json` compares two of them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def main() -> None:
         add_checkout(options.against.resolve())
         chosen = [against(row) for row in chosen]
     if not chosen:
-        raise SystemExit(f"there is no such row; there are: {', '.join(row.key for row in Plan().rows())}")
+        raise SystemExit(f"there is no such row. The rows are: {', '.join(row.key for row in Plan().rows())}")
     name = options.name or ("quick" if options.quick else "some" if options.only else "latest")
 
     def keep(run: Run) -> None:
@@ -55,25 +56,28 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two minutes: us, pgqueuer and plain SQL")
+    parser.add_argument("--quick", action="store_true", help="run for two minutes: queuert, pgqueuer and plain SQL")
     parser.add_argument(
         "--only", nargs="*", metavar="ROW", help=f"some rows: {', '.join(row.key for row in Plan().rows())}"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="a part of the jobs, to try things out")
+    parser.add_argument("--scale", type=float, default=1.0, help="the part of the jobs to run, for a trial")
     parser.add_argument(
-        "--against", type=Path, metavar="CHECKOUT", help="measure only us, in turns with the code of another checkout"
+        "--against",
+        type=Path,
+        metavar="CHECKOUT",
+        help="measure only queuert, in turns with the code of another checkout",
     )
-    parser.add_argument("--name", help="of the result files (default: latest, quick, or some)")
+    parser.add_argument("--name", help="the name of the result files (default: latest, quick, or some)")
     return parser.parse_args()
 
 
 async def everything(
     its: Server, chosen: Sequence[Row], rounds: int, keep: Callable[[Run], None] = lambda _: None
 ) -> Run:
-    """Measure all rows; `keep` is called after each of them, lest an hour's work be lost.
+    """Measure all rows. `keep` is called after each row, so that no result is lost.
 
-    A contender that fails stands in its row with its error, and the run goes on.
+    If a contender fails, its error is shown in its row, and the run continues.
     """
     found = Run(datetime.now(UTC).isoformat(timespec="seconds"), machine.describe(), await its.describe(), rounds, [])
     with _progress() as progress:
@@ -81,7 +85,7 @@ async def everything(
         bar = progress.add_task("installing", total=total)
         missing = _install({entry.contender for row in chosen for entry in row.entries})
         for name, reason in missing.items():
-            progress.console.print(f"{name} takes no part: {reason}")
+            progress.console.print(f"{name} is not measured: {reason}")
         for row in chosen:
             results = [(entry, Result(entry.name, _settings(entry), entry.jobs)) for entry in row.entries]
             found.rows.append(
@@ -98,7 +102,7 @@ async def everything(
 
 
 def _install(names: set[str]) -> dict[str, str]:
-    """Why some of them cannot take part."""
+    """Why some contenders cannot be measured."""
     missing: dict[str, str] = {}
     for name in CONTENDERS:
         if name in names:
@@ -143,7 +147,7 @@ def _progress() -> Progress:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
         console=console,
-        refresh_per_second=2,  # drawing takes processor time from what is measured
+        refresh_per_second=2,  # drawing would take processor time from the measurement
         transient=True,
     )
 

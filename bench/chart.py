@@ -1,4 +1,7 @@
-"""A run as a drawing: bars for the rows that have rivals, in SVG. It follows the reader's light or dark theme."""
+"""A run as an SVG chart: bars for the rows with several libraries.
+
+It follows the reader's light or dark theme.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from bench.table import number, unit
 DRAWN = ("drain-1", "drain-2", "start-bulk", "start-one")
 WIDTH, LABELS, BAR, GAP, HEAD, MARGIN = 760, 250, 18, 6, 34, 16
 LONGEST = WIDTH - LABELS - 110
-"""Of the bars; their figures stand behind them."""
+"""The width of the bars. Their figures are to the right of them."""
 
 STYLE = """
 text { font: 13px system-ui, sans-serif; fill: #24292f } .title { font-weight: 600 } .ours { font-weight: 600 }
@@ -41,7 +44,7 @@ def svg(run: Run) -> str:
 
 
 def _panel(row: RowResult, top: int) -> tuple[list[str], int]:
-    """A title with a bar for each contender, the longest first; and where it ends."""
+    """A title with a bar for each contender, the longest first. Also returns where it ends."""
     bars = [(value, result.name) for result in row.results if (value := result.median(row.figures[0])) is not None]
     if not bars:
         return [], top

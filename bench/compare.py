@@ -1,4 +1,5 @@
-"""Compare two result files, or two checkouts in one result file (`python -m bench --against CHECKOUT`).
+"""Compare two result files, or two checkouts in one result file
+(`python -m bench --against CHECKOUT`).
 
 python -m bench.compare BEFORE.json AFTER.json
 python -m bench.compare RESULT.json
@@ -15,7 +16,7 @@ from bench.table import number
 
 
 def compare(before: Run, after: Run) -> str:
-    """Every figure that both have, and by which factor it has changed."""
+    """Every figure that both runs have, with the ratio."""
     lines = ["| work | contender | before | after | ratio |", "| --- | --- | ---: | ---: | ---: |"]
     for row in after.rows:
         for result in row.results:

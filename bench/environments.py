@@ -1,4 +1,6 @@
-"""Peers are installed from their registries into environments of their own, under .bench/, and stay there."""
+"""Installs the other libraries from their registries into separate environments under .bench/,
+which are kept.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ PEERS = Path(__file__).resolve().parent / "peers"
 
 
 def python_environment(name: str) -> Path:
-    """The interpreter of an environment with what `peers/NAME.txt` pins."""
+    """The interpreter of an environment with the packages of `peers/NAME.txt`."""
     pins = PEERS / f"{name}.txt"
     directory = _directory(name, pins)
     interpreter = directory / "bin" / "python"
@@ -31,7 +33,7 @@ def python_environment(name: str) -> Path:
 
 
 def node_modules() -> Path:
-    """A node_modules with what `peers/package.json` pins."""
+    """A node_modules folder with the packages of `peers/package.json`."""
     if not has_node():
         raise ContenderFailed("Node is not installed")
     package = PEERS / "package.json"
@@ -50,7 +52,7 @@ def has_node() -> bool:
 
 
 def _directory(name: str, pins: Path) -> Path:
-    """A new one for other pins or another interpreter."""
+    """A name that changes with the pinned versions and the interpreter."""
     version = platform.python_version() if pins.suffix == ".txt" else ""
     return CACHE / f"{name}-{hashlib.sha256(pins.read_bytes() + version.encode()).hexdigest()[:12]}"
 

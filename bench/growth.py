@@ -1,4 +1,6 @@
-"""Cost must not grow with the table: the drain beside a million other jobs, under an old snapshot, and over time."""
+"""Cost must not grow with the table: the drain beside a million other jobs, under an old snapshot,
+and over time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ PART = 30.0
 
 
 async def beside(server: Server, entry: Entry) -> Figures:
-    """Drain some jobs with a scene around them. A scene is set up once and stays; nobody touches it."""
+    """Drain some jobs beside the other jobs of a scene.
+
+    A scene is set up once and never changed.
+    """
     scene = entry.options.get("scene")
     if scene is None:
         async with server.database() as url:
@@ -80,7 +85,7 @@ async def under_a_snapshot(server: Server, entry: Entry) -> Figures:
 
 
 async def _keep_supplied(feeder: Process, worker: Process) -> None:
-    """Each word to the feeder makes 1,000 jobs."""
+    """Each message to the feeder starts 1,000 jobs."""
     asked = 0
     while True:
         while asked - worker.done < 2 * BACKLOG:
@@ -90,7 +95,10 @@ async def _keep_supplied(feeder: Process, worker: Process) -> None:
 
 
 async def churn(server: Server, entry: Entry) -> Figures:
-    """Insert, drain, delete, again and again: megabytes of all tables and indexes, early, at most, and at the end."""
+    """Insert, drain and delete again and again.
+
+    Megabytes of all tables and indexes: early, maximum and end.
+    """
     sizes: list[float] = []
     async with server.database() as url:
         await entry.run("prepare", url, jobs=0)

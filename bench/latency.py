@@ -1,8 +1,9 @@
 """How long after its commit a job begins: python -m bench.latency [--jobs 300]
 
-One job at a time, for a worker that is idle. The clock starts when COMMIT has returned, before anybody is told, and
-stops at the first line of the handler. But for the first row, starter and worker are two processes on this machine,
-which share the monotonic clock. Nobody polls: only the channel can wake the worker.
+One job at a time, for an idle worker. The clock starts when COMMIT has returned, before any
+notification is sent. It stops at the first line of the handler. Except for the first row, starter
+and worker are two processes on this machine, which share the monotonic clock. Polling is off: only
+the channel can wake the worker.
 
 The table is printed, and written to bench/results/latency.md and .json.
 """
@@ -33,12 +34,12 @@ from queuert.transaction import Step
 RESULTS = Path(__file__).resolve().parent / "results"
 HOUR = 3600.0
 REST = 0.02
-"""Seconds between two jobs, for the worker to become idle."""
+"""Seconds between two jobs, so that the worker becomes idle."""
 WARM_UP = 20
 
 
 class Ping(EntryJob[int], name="ping"):
-    """Its result is the moment at which its handler began."""
+    """Its result is the time at which its handler began."""
 
 
 handlers = Handlers[Any]()
@@ -50,7 +51,7 @@ async def ping(attempt: Attempt[Ping]) -> int:  # noqa: ARG001
 
 
 class Stamp:
-    """After-commit work that notes the time. It comes before all other."""
+    """After-commit work that records the time. It runs before all other after-commit work."""
 
     order = -1
 
@@ -80,7 +81,7 @@ def connect(url: str, options: Any) -> queuert.Client[Any]:
 
 @asynccontextmanager
 async def worker_process(url: str, options: Any) -> AsyncGenerator[None]:
-    """A worker elsewhere, from the moment that it listens."""
+    """A worker in another process. The block begins when the worker listens."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.latency", "--worker", url, json.dumps(options),
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
@@ -97,9 +98,9 @@ async def worker_process(url: str, options: Any) -> AsyncGenerator[None]:
 
 
 async def work(url: str, options: Any) -> None:
-    """The other process: works until its input ends."""
+    """The other process: it works until its input ends."""
     async with connect(url, options) as client, Worker(client, handlers, poll_interval=HOUR):
-        # A job through the channel shows that the worker listens.
+        # If a job arrives through the channel, the worker listens.
         async with client.transaction() as tx:
             chain = await client.start(tx, Ping())
         await client.wait(chain)

@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""The machine on which the figures were measured."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _memory() -> str:
 
 
 def _fsync() -> float:
-    """Milliseconds that a small write takes to reach the disk where the server's files are."""
+    """Milliseconds that a small write takes to reach the disk of the server's files."""
     times: list[float] = []
     with tempfile.NamedTemporaryFile() as file:
         for _ in range(30):

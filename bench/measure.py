@@ -1,4 +1,7 @@
-"""How each kind of work is measured. A measurement has a database of its own, and ends with figures by name."""
+"""How each kind of work is measured.
+
+Each measurement has its own database, and returns figures by name.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,7 @@ class Entry:
     label: str = ""
     """Instead of the contender's name."""
     settings: str = ""
-    """In addition to the contender's own."""
+    """In addition to the contender's own settings."""
 
     @property
     def name(self) -> str:
@@ -49,7 +52,7 @@ class Entry:
 
 
 async def drain(server: Server, entry: Entry) -> Figures:
-    """Jobs are stored, then workers start: the time until every one of them is settled."""
+    """Jobs are stored, then workers start. Measures the time until every job is settled."""
     async with server.database() as url:
         await entry.run("prepare", url)
         await server.execute("VACUUM ANALYZE", url)
@@ -73,7 +76,7 @@ async def drain(server: Server, entry: Entry) -> Figures:
 
 
 async def all_done(workers: list[Process], jobs: int) -> None:
-    """Until as many handlers have ended as there are jobs."""
+    """Wait until as many handlers have ended as there are jobs."""
     deadline = time.monotonic() + 300
     news = asyncio.Event()
     for worker in workers:
@@ -91,7 +94,7 @@ async def all_done(workers: list[Process], jobs: int) -> None:
 
 
 async def by_itself(server: Server, entry: Entry) -> Figures:
-    """The contender knows best when it is done. Nothing is stored before, unless it says so."""
+    """The contender measures its own time. No jobs are stored before, unless it asks for it."""
     async with server.database() as url:
         await entry.run("prepare", url, jobs=entry.options.get("stored", 0))
         await server.execute("VACUUM ANALYZE", url)
@@ -99,14 +102,14 @@ async def by_itself(server: Server, entry: Entry) -> Figures:
 
 
 async def embedded(server: Server, entry: Entry) -> Figures:  # noqa: ARG001
-    """SQLite or memory: everything happens in the contender's process."""
+    """SQLite or memory: everything runs in the contender's process."""
     with TemporaryDirectory(prefix="queuert-bench-") as directory:
         url = entry.options.get("url") or f"sqlite:///{directory}/jobs.db"
         return {"rate": (await entry.run("measure", url))["rate"]}
 
 
 async def memory(server: Server, entry: Entry) -> Figures:
-    """Megabytes of a worker that has nothing to do, and the most that it has while it drains."""
+    """Megabytes of an idle worker, and the maximum while it drains."""
     async with server.database() as url:
         await entry.run("prepare", url, jobs=0)
         async with entry.process("work", url) as worker:
@@ -136,13 +139,15 @@ async def _most(worker: Process) -> None:
 
 
 async def pick_up(server: Server, entry: Entry) -> Figures:
-    """One job at a time for a worker that has nothing to do: from the call that starts it until its handler begins."""
+    """One job at a time, for an idle worker: from the call that starts the job until its handler
+    begins.
+    """
     async with server.database() as url:
         await entry.run("prepare", url, jobs=0)
         async with entry.process("work", url) as worker:
             await worker.ready()
             worker.tell("go")
-            await asyncio.sleep(1)  # it shall be idle, and listen
+            await asyncio.sleep(1)  # so that it is idle and listens
             started = (await entry.run("measure", url))["times"]
             await all_done([worker], entry.jobs)
             worker.tell("stop")

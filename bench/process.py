@@ -1,4 +1,4 @@
-"""A contender's process, as the harness sees it."""
+"""A contender's process, seen from the harness."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any, Self
 
 START, END = 120.0, 1800.0
-"""Seconds after which a process is given up that does not start, or end: a million jobs take a while."""
+"""Seconds to wait for a process to start or end. A million jobs take a while."""
 
 
 class ContenderFailed(Exception):
-    """What the contender wrote to stderr, or why it was given up."""
+    """What the contender wrote to stderr, or why the harness stopped waiting."""
 
 
 class Process:
-    """One task in a process of its own, to be used in an `async with` block. `done` follows what it reports."""
+    """One task in its own process.
+
+    Use it in an `async with` block. `done` is its last progress report.
+    """
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str], cwd: Path, task: Mapping[str, Any]) -> None:
         self._command = [*command, json.dumps(task)]
@@ -27,7 +30,7 @@ class Process:
         self._cwd = cwd
         self.done = 0
         self.peak_rss = 0.0
-        """Megabytes; kept by whoever samples them."""
+        """Megabytes, set by the code that samples them."""
         self.news = asyncio.Event()
         """Set with each report."""
         self._ready = asyncio.Event()
@@ -42,7 +45,7 @@ class Process:
             stderr=self._stderr,
             env=self._env,
             cwd=self._cwd,
-            limit=2**24,  # a line may carry thousands of times
+            limit=2**24,  # a line may contain thousands of times
         )
         self._listening = asyncio.create_task(self._listen())
         return self
@@ -60,7 +63,7 @@ class Process:
             try:
                 message = json.loads(line)
             except ValueError:
-                continue  # a library that prints something of its own
+                continue  # output of the library itself
             if not isinstance(message, dict):
                 continue
             self.done = message.get("done", self.done)
@@ -86,14 +89,14 @@ class Process:
         self._process.stdin.write(f"{word}\n".encode())
 
     async def result(self) -> dict[str, Any]:
-        """What it says at its end."""
+        """Its last message."""
         await self._within(END, asyncio.shield(self._listening))
         if self._process.returncode or self._result is None:
             raise self._failure()
         return self._result
 
     def check(self) -> None:
-        """Raises if it has ended already."""
+        """Raises if it has already ended."""
         if self.ended:
             raise self._failure()
 

@@ -1,4 +1,5 @@
-"""Put a run into README.md and docs/benchmark.md, between their marks: python -m bench.publish [latest.json]
+"""Write a run into README.md and docs/benchmark.md, between their marks: python -m bench.publish
+[latest.json]
 
 README.md gets the chart and the matrix, docs/benchmark.md everything.
 """

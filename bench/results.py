@@ -1,4 +1,4 @@
-"""What a run found, as it is kept in bench/results/*.json."""
+"""The results of a run, as stored in bench/results/*.json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Result:
     error: str | None = None
 
     def median(self, figure: str) -> float | None:
-        """The median of the rounds; None if a round failed."""
+        """The median of the rounds. None if a round failed."""
         values = [found[figure] for found in self.rounds if figure in found]
         return statistics.median(values) if values and self.error is None else None
 

@@ -1,4 +1,4 @@
-"""The contenders: how each is started, and how one sees from outside that its jobs are settled."""
+"""The contenders: how each is started, and how to see from outside that its jobs are settled."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.environments import ROOT, node_modules, python_environment
 HERE = Path(__file__).resolve().parent / "contenders"
 
 Start = tuple[Sequence[str], Mapping[str, str]]
-"""A command, and what it needs in its environment."""
+"""A command and its environment variables."""
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,10 @@ class Contender:
     settings: str
     """How it is set up, for readers of the results."""
     install: Callable[[], Start]
-    """Installs it if need be. Raises `ContenderFailed` with the reason if it cannot take part."""
+    """Installs it if necessary. Raises `ContenderFailed` with the reason if it cannot be
+    measured."""
     unsettled: str = ""
-    """A query that answers whether a job is left that is not settled."""
+    """A query for whether any job is not settled."""
     home: Path = ROOT
     """The checkout whose code is measured."""
 
@@ -93,7 +94,9 @@ CONTENDERS = {
 
 
 def add_checkout(home: Path) -> None:
-    """Measure the library of another checkout too, under the name `BEFORE`, with the same interpreter."""
+    """Measure the library of another checkout too, under the name `BEFORE`, with the same
+    interpreter.
+    """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(home), str(home / "src")))}
     ours = CONTENDERS[OURS]
     command, _ = ours.install()

@@ -1,4 +1,4 @@
-"""The rows of the table: which work, which contenders, how much of it."""
+"""The rows of the table: which work, which contenders, how many jobs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ class Row:
     figures: Sequence[str] = ("rate",)
     unit: str = "jobs/s"
     once: bool = False
-    """Not in rounds: it takes minutes."""
+    """Measured once, not in rounds, because it takes minutes."""
 
 
 def before_name(name: str) -> str:
-    """What an entry is called when another checkout's library does its work."""
+    """The name of an entry that another checkout's library runs."""
     return f"{name}, {BEFORE}"
 
 
 def against(row: Row) -> Row:
-    """Only our own entries, each followed by the same for the other checkout (`roster.add_checkout`)."""
+    """Only our own entries, each followed by the same for the other checkout
+    (`roster.add_checkout`).
+    """
     ours = [entry for entry in row.entries if entry.contender == OURS]
     entries = [
         twin for entry in ours for twin in (entry, replace(entry, contender=BEFORE, label=before_name(entry.name)))
@@ -39,7 +41,10 @@ def against(row: Row) -> Row:
 
 
 class Plan:
-    """How much work there is, and who takes part. `scale` makes everything smaller, for trying out."""
+    """How many jobs there are, and which contenders.
+
+    `scale` makes everything smaller, for trials.
+    """
 
     def __init__(self, *, quick: bool = False, scale: float = 1.0) -> None:
         self.quick = quick
@@ -79,7 +84,7 @@ class Plan:
         ]
 
     def _plain(self) -> list[Entry]:
-        """The ceiling: jobs at a time, and clients."""
+        """The upper limit: jobs at once, and clients."""
         many, some = self.jobs(100_000, 20_000), self.jobs(20_000, 5_000)
         found: list[Entry] = []
         for jobs, batch, clients in ((many, 100, 1), (many, 100, 4), (some, 1, 16)):
@@ -99,7 +104,7 @@ class Plan:
         return Row("start-bulk", "start in bulk, 1,000 a transaction", entries)
 
     def pick_up(self) -> Row:
-        """Between two jobs there is time for the worker to become idle again."""
+        """There is a pause between two jobs, so that the worker becomes idle."""
         jobs = self.jobs(300, 60)
         entries = [
             Entry(name, pick_up, jobs, work="pick-up", options={"pause": 0.03})

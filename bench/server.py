@@ -1,7 +1,8 @@
-"""The PostgreSQL server of a run, and a database of its own for each measurement.
+"""The PostgreSQL server of a run, and a new database for each measurement.
 
-The server is started from the binaries in a wheel, in a temporary directory, with fsync and synchronous_commit on;
-BENCH_POSTGRES_URL names another one, where databases are created by a role that may do so.
+The server is started from the binaries in a wheel, in a temporary directory, with fsync and
+synchronous_commit on. To use another server, set BENCH_POSTGRES_URL, with a role that may create
+databases.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
-# The demo starts its server in the same way; examples are scripts and no package.
+# The demo starts its server in the same way. The examples are scripts, not a package.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
 from embedded_postgres import embedded_postgres
 
@@ -29,7 +30,7 @@ SETTINGS = {
     "full_page_writes": "on",
     "shared_buffers": "512MB",
     "max_connections": "200",
-    # No checkpoint in the middle of a measurement: dropping the database before it has made one.
+    # No checkpoint in the middle of a measurement. Dropping the previous database has made one.
     "max_wal_size": "4GB",
     "checkpoint_timeout": "1h",
 }
@@ -48,7 +49,10 @@ class Server:
 
     @asynccontextmanager
     async def database(self) -> AsyncGenerator[str]:
-        """The URL of a new, empty database. Dropping it makes a checkpoint: each measurement begins after one."""
+        """The URL of a new, empty database.
+
+        Dropping it makes a checkpoint, so each measurement begins after one.
+        """
         name = await self._create()
         try:
             yield self.url_of(name)

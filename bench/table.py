@@ -1,4 +1,4 @@
-"""A run as Markdown: a matrix of the rows in which others take part, and everything else line by line."""
+"""A run as Markdown: a matrix of the rows with several libraries, and all results line by line."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ PEERS = ("pgqueuer", "graphile-worker", "pg-boss", "procrastinate")
 
 
 def markdown(run: Run) -> str:
-    """Everything: the machine, what others do, what we do, what was to be reached, and who failed."""
-    parts = [caption(run), matrix(run), details(run), "What was to be reached:", targets(run)]
+    """Everything: the machine, the matrix, all results, the targets, and the failures."""
+    parts = [caption(run), matrix(run), details(run), "Targets:", targets(run)]
     failed = [f"- {row.title}: {one.name}: {one.error}" for row in run.rows for one in row.results if one.error]
     if failed:
         parts += ["Not measured:", "\n".join(failed)]
@@ -29,7 +29,10 @@ def caption(run: Run) -> str:
 
 
 def matrix(run: Run) -> str:
-    """The rows in which peers take part, a column for each; the last one is plain SQL at its best."""
+    """The rows with other libraries, one column for each.
+
+    The last column is the best of plain SQL.
+    """
     shared = [row for row in run.rows if any(result.name in PEERS for result in row.results)]
     names = [name for name in PEERS if any(result.name == name for row in shared for result in row.results)]
     if not shared:
@@ -79,5 +82,5 @@ def _figures(row: RowResult, result: Result | None) -> str:
 
 
 def _line(cells: list[str]) -> str:
-    """Nothing in a cell may end it."""
+    """Escape the text, so that it cannot end the cell."""
     return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"

@@ -1,4 +1,4 @@
-"""The ratios that are to be reached, computed within one run."""
+"""The target ratios, computed within one run."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Target:
     theirs: Value
     wanted: float
     at_most: bool = False
-    """The ratio shall not be larger, instead of not smaller."""
+    """True if the ratio must not be larger. Otherwise it must not be smaller."""
 
 
 @dataclass(frozen=True)
 class Verdict:
     target: Target
     ratio: float | None
-    """None: something that it takes was not measured."""
+    """None if a figure that it needs was not measured."""
 
     @property
     def reached(self) -> bool | None:
@@ -51,7 +51,7 @@ def of(key: str, name: str, figure: str | None = None) -> Value:
 
 
 def best_peer(key: str, figure: str) -> Value:
-    """The smallest figure of all but us."""
+    """The smallest figure of the other libraries."""
 
     def find(run: Run) -> float | None:
         row = run.row(key)
@@ -85,7 +85,7 @@ TARGETS = [
     Target("complete", SIXTEEN_CLIENTS, our_best("complete"), of("drain-1", SIXTEEN_CLIENTS), 0.5),
     Target("staged", SIXTEEN_CLIENTS, our_best("staged"), of("drain-1", SIXTEEN_CLIENTS), 0.3),
     Target("chain", "our no-op drain", of("chain", OURS), _noop, 0.3),
-    # Linear: the rate per blocker stays; a quadratic cost would make it a tenth.
+    # Linear: the rate per blocker stays the same. A quadratic cost would make it a tenth.
     Target(
         "fan-in", "100 blockers", of("fan-in", f"{OURS}, 1000 blockers"), of("fan-in", f"{OURS}, 100 blockers"), 0.8
     ),
@@ -106,13 +106,16 @@ TARGETS = [
 
 
 def verdicts(run: Run) -> list[Verdict]:
-    """Of the rows that were run."""
+    """The targets of the rows that were run."""
     wanted = [target for target in TARGETS if run.row(target.row) is not None]
     return [Verdict(target, _ratio(run, target)) for target in [*wanted, *_beside_other_jobs(run)]]
 
 
 def _beside_other_jobs(run: Run) -> list[Target]:
-    """The first of that row is the drain of an empty table; each of the others is held against it."""
+    """The first entry of that row is the drain of an empty table.
+
+    Each other entry is compared with it.
+    """
     row = run.row("growth")
     if row is None:
         return []

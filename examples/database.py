@@ -1,4 +1,7 @@
-"""The shop's own SQL on SQLite or PostgreSQL, so that one pipeline shows both. A real shop has one of them."""
+"""The shop's own SQL on SQLite or PostgreSQL, so that one pipeline shows both.
+
+A real shop uses one.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ else:
 
 
 async def execute(tx: Transaction[Db], statement: str, *values: Any) -> list[tuple[Any, ...]]:
-    """Run a statement in the transaction that the jobs are in; answers its rows."""
+    """Run a statement in the transaction of the jobs. Returns its rows."""
     connection = tx.connection
     if isinstance(connection, sqlite3.Connection):
         return connection.execute(statement, values).fetchall()

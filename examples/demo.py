@@ -1,6 +1,7 @@
-"""An order pipeline, start to finish, in a few seconds: `make demo`, on SQLite; `make demo POSTGRES=1`, on PostgreSQL.
+"""An order pipeline, start to finish, in a few seconds.
 
-It works in a temporary directory and leaves nothing behind. The pipeline itself is in `orders.py`.
+`make demo` runs it on SQLite, `make demo POSTGRES=1` on PostgreSQL. It works in a temporary
+directory and leaves no files. The pipeline itself is in `orders.py`.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ async def create_tables(client: Client[Db]) -> None:
 
 
 async def show_atomicity(client: Client[Db], console: Console) -> None:
-    """An error after the order is stored and its chain started: neither is there."""
+    """An error after the order is stored and its chain started: neither is kept."""
     with suppress(RuntimeError):
         async with client.transaction() as tx:
             await execute(tx, "INSERT INTO orders (id, customer, cents) VALUES (0, 'nobody', 1)")
@@ -98,7 +99,7 @@ async def watch_pipeline(
     invoices: list[Chain[SendInvoice]],
     progress: Progress,
 ) -> None:
-    async with asyncio.TaskGroup() as group:  # an error in one of them ends them all
+    async with asyncio.TaskGroup() as group:  # an error in one task ends all of them
         manager = group.create_task(approve_what_waits(client))
         await asyncio.gather(
             watch(client, order_chains, progress, "orders"),
@@ -123,7 +124,7 @@ async def watch(client: Client[Db], chains: Sequence[Chain[Any]], progress: Prog
 
 
 async def approve_what_waits(client: Client[Db]) -> None:
-    """The person who looks at large orders."""
+    """The person who approves large orders."""
     while True:
         for chain_id in await orders.waiting_for_approval(client):
             await orders.approve(client, chain_id, who="Ada")
@@ -137,7 +138,8 @@ def progress_bars(console: Console) -> Progress:
 
 async def show_summary(client: Client[Db], console: Console, seconds: float) -> None:
     jobs = await all_jobs(client)
-    # A job that handed over is "completed" long before its chain is: the status of a chain is that of its last job.
+    # A job that was continued is "completed" long before its chain is. A chain has the status of
+    # its last job.
     last = {job.chain_id: job for job in jobs}
     chains = Counter((job.chain_type, job.status) for job in last.values())
     table = Table(title="Chains")
@@ -184,7 +186,7 @@ async def count(client: Client[Db], table: str) -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run an order pipeline, and show what happened.")
     parser.add_argument("--orders", type=int, default=300, help="how many orders (1 to 5000, default: %(default)s)")
-    parser.add_argument("--postgres", action="store_true", help="on a PostgreSQL of its own instead of SQLite")
+    parser.add_argument("--postgres", action="store_true", help="use a new PostgreSQL server instead of SQLite")
     given = parser.parse_args()
     if not 1 <= given.orders <= 5000:
         parser.error("--orders must be from 1 to 5000")
@@ -192,7 +194,8 @@ def arguments() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    # Failed attempts are logged as warnings, with their tracebacks. Here they are meant, and counted in the table.
+    # Failed attempts are logged as warnings, with tracebacks. Here they are intended, and counted
+    # in the table.
     logging.getLogger("queuert").setLevel(logging.ERROR)
     try:
         given = arguments()

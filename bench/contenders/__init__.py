@@ -1,1 +1,4 @@
-"""What is measured, each in a process of its own. The Python ones speak with the harness through `link`."""
+"""The contenders.
+
+Each runs in its own process. The Python ones talk to the harness through `link`.
+"""

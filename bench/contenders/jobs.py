@@ -1,4 +1,4 @@
-"""The jobs of our own contender, and their handlers, by the work that is measured."""
+"""The jobs and handlers of queuert, for each kind of work."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""How a contender speaks with the harness: its task is the first argument, as JSON; lines of JSON go both ways.
+"""How a contender talks to the harness. Its task is the first argument, as JSON. Both send lines of
+JSON.
 
-Standard library only, and uvloop where it is installed: contenders run in environments of their own.
+It uses only the standard library, and uvloop if it is installed, because contenders run in their
+own environments.
 
 A contender gives `run` three coroutines:
 
-- `prepare(task)` makes the schema and stores `task.jobs` jobs;
-- `work(task, line)` opens what it needs, awaits `line.ready()`, starts its worker, which counts the jobs it has
-  handled in `line.done`, and awaits `line.stopped()`;
-- `measure(task)` measures for itself and returns what it found.
+- `prepare(task)` creates the schema and stores `task.jobs` jobs;
+- `work(task, line)` opens what it needs, awaits `line.ready()`, starts its worker, which counts the
+  jobs it has handled in `line.done`, and awaits `line.stopped()`;
+- `measure(task)` measures on its own and returns the figures.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 TICK = 0.005
-"""Seconds between two reports of what is done."""
+"""Seconds between two progress reports."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Line:
     def __init__(self) -> None:
         self.done = 0
         self.began: dict[int, float] = {}
-        """When a job's handler began, by its number; for the latency of a pick-up."""
+        """The time at which a job's handler began, by the job's number. For the pick-up latency."""
         self._reader = asyncio.StreamReader()
 
     async def open(self) -> None:
@@ -50,16 +52,19 @@ class Line:
         await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(self._reader), sys.stdin)
 
     async def ready(self) -> None:
-        """Everything is connected: wait for the start."""
+        """Everything is connected. Wait for the start."""
         say({"ready": True})
         await self.word()
 
     async def word(self) -> str:
-        """The next thing that the harness says."""
+        """The next message of the harness."""
         return (await self._reader.readline()).decode().strip()
 
     async def stopped(self, running: asyncio.Future[Any] | None = None) -> None:
-        """Report what is done until the harness says stop. `running` is a worker that must not end before."""
+        """Report progress until the harness sends stop.
+
+        `running` is a worker that must not end before that.
+        """
         told = asyncio.ensure_future(self.word())
         last = 0
         while not told.done():
@@ -69,7 +74,7 @@ class Line:
                 say({"done": last})
             if running is not None and running.done() and not told.done():
                 running.result()
-                raise RuntimeError("the worker ended before it was told to")
+                raise RuntimeError("the worker ended before the stop message")
 
 
 def say(message: dict[str, Any]) -> None:

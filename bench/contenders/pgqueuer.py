@@ -1,4 +1,6 @@
-"""pgqueuer at its best: asyncpg, uvloop, batches of 500, and a pool, so that claims and completions overlap."""
+"""pgqueuer with its best settings: asyncpg, uvloop, batches of 500, and a pool, so that claims and
+completions overlap.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What the machine can do at best: plain SQL on one narrow table. All it promises is that no job is taken twice."""
+"""The upper limit of the machine: plain SQL on one narrow table.
+
+It only guarantees that no job is taken twice.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,7 @@ async def prepare(task: Task) -> None:
 
 
 async def drain(task: Task) -> dict[str, Any]:
-    """Claim and complete `batch` jobs at a time, in two transactions, until none is left."""
+    """Claim and complete `batch` jobs at once, in two transactions, until none is left."""
     clients, batch = task.options["clients"], task.options["batch"]
     connections = [await asyncpg.connect(task.url) for _ in range(clients)]
     statements = [(await one.prepare(CLAIM), await one.prepare(COMPLETE)) for one in connections]
@@ -73,7 +76,7 @@ async def drain(task: Task) -> dict[str, Any]:
 
 
 async def start_bulk(task: Task) -> dict[str, Any]:
-    """Rows of 1,000 to an INSERT, each in a transaction of its own."""
+    """1,000 rows per INSERT, each in its own transaction."""
     connection = await asyncpg.connect(task.url)
     statement = await connection.prepare("INSERT INTO job (type_name, input) SELECT $1, unnest($2::json[])")
     began = time.perf_counter()

@@ -1,4 +1,6 @@
-"""What SQLite can do at best from Python: plain SQL on one narrow table, as durable as ours (WAL, synchronous FULL)."""
+"""The upper limit of SQLite from Python: plain SQL on one narrow table, as durable as queuert (WAL,
+synchronous FULL).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ async def prepare(task: Task) -> None: ...
 
 
 async def measure(task: Task) -> dict[str, Any]:
-    """Claim and complete `batch` jobs at a time, in two transactions, until none is left."""
+    """Claim and complete `batch` jobs at once, in two transactions, until none is left."""
     connection = sqlite3.connect(task.url.removeprefix("sqlite:///"), isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")

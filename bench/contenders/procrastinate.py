@@ -1,4 +1,7 @@
-"""procrastinate: psycopg with a pool, concurrency as given, uvloop; it claims and completes jobs one by one."""
+"""procrastinate: psycopg with a pool, concurrency as given, uvloop.
+
+It claims and completes jobs one by one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""This library: asyncpg (or the storage that the task names), uvloop where installed."""
+"""This library: asyncpg (or the storage that the task names), and uvloop if it is installed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CONCURRENCY = 100
 
 @asynccontextmanager
 async def connect(task: Task) -> AsyncGenerator[Client[Any]]:
-    """A client as users make it."""
+    """A client made as users make it."""
     jobs: list[type[Job[Any, Any]]] = [Order, First, Close]
     if "scene" in task.options:
         jobs += _scenes().JOBS
@@ -28,7 +28,7 @@ async def connect(task: Task) -> AsyncGenerator[Client[Any]]:
 
 
 def _scenes() -> Any:
-    """Imported only when needed: its many types would show in the memory of every worker."""
+    """Imported only when needed, because its many types would use memory in every worker."""
     from bench.contenders import scenes
 
     return scenes
@@ -72,7 +72,7 @@ async def work(task: Task, line: Line) -> None:
 
 
 async def feed(client: Client[Any], task: Task, line: Line) -> None:
-    """1,000 more jobs each time that the harness asks for them."""
+    """Start 1,000 more jobs each time the harness asks for them."""
     await line.ready()
     while await line.word() != "stop":
         async with client.transaction() as tx:
@@ -82,7 +82,7 @@ async def feed(client: Client[Any], task: Task, line: Line) -> None:
 
 
 async def churn(client: Client[Any], task: Task, line: Line) -> None:
-    """Start 1,000 jobs, work them off, delete them, and again until told to stop."""
+    """Start 1,000 jobs, run them, delete them, and repeat until the stop message."""
     stopped = asyncio.ensure_future(line.stopped())
     while not stopped.done():
         goal = line.done + 1000
@@ -113,7 +113,7 @@ async def measure(task: Task) -> dict[str, Any]:
 
 
 async def drain(client: Client[Any], task: Task) -> dict[str, Any]:
-    """All in this process: for storage that is in this process."""
+    """For storage that is in this process: everything runs here."""
     line = Line()
     await fill(client, task)
     worker = Worker(client, handlers_for("drain", line), concurrency=task.options.get("concurrency", CONCURRENCY))

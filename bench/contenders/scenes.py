@@ -1,4 +1,7 @@
-"""What may stand in the tables beside the jobs that are drained. All of it is put there through the public API."""
+"""Other jobs in the tables, beside the jobs that are drained.
+
+All are stored through the public API.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ async def _start(client: Client[Any], jobs: int, make: Callable[[int], Any]) -> 
 
 
 async def _blocked(client: Client[Any], task: Task, jobs: int) -> None:
-    """Each thousand of them waits for a chain of next week."""
+    """Each thousand of them waits for a chain that is scheduled for next week."""
     for start in range(0, jobs, BATCH):
         async with client.transaction() as tx:
             order = await client.start(tx, Order(**task.payload(start)).set(after=NEXT_WEEK))

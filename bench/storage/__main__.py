@@ -1,7 +1,9 @@
-"""Compare storage layouts on a real server: python -m bench.storage URL [--rows 100000] [--rounds 3].
+"""Compare storage layouts on a real server: python -m bench.storage URL [--rows 100000] [--rounds
+3].
 
-Prints jobs/s for insert and for claim 100 + settle 100 with one and two clients, WAL bytes per job, growth of heap and
-indexes, dead rows, and the same with a snapshot held open. Layouts take turns within a round; medians are shown.
+Prints jobs/s for insert and for claim 100 + settle 100 with one and two clients, WAL bytes per job,
+growth of heap and indexes, dead rows, and the same with a snapshot held open. Layouts take turns
+within a round. The medians are shown.
 """
 
 from __future__ import annotations
@@ -76,7 +78,8 @@ SETTLE = {
             FROM gone WHERE j.id = gone.job_id RETURNING j.chain_id
         )
         SELECT count(*), bool_or(EXISTS (SELECT FROM blocker WHERE blocker.chain_id = done.chain_id)) FROM done""",
-    # Only whole batches can be settled this way; a part would have to rewrite the lease's row each time.
+    # Only whole batches can be settled this way. Settling a part would rewrite the lease's row each
+    # time.
     "c": """
         WITH gone AS (
             DELETE FROM c_lease WHERE token = ($2::bigint[])[1] RETURNING started_at
@@ -105,7 +108,9 @@ async def insert(connection: Any, layout: str, start: int, number: int) -> None:
 
 
 async def drain(url: str, layout: str, clients: int, number: int | None = None) -> tuple[int, float, list[float]]:
-    """Claim and settle until nothing is left (or `number` batches a client); jobs, seconds, seconds of each batch."""
+    """Claim and settle until nothing is left (or `number` batches per client). Returns jobs,
+    seconds, and the seconds of each batch.
+    """
     batches: list[float] = []
     settled = 0
 
@@ -143,14 +148,14 @@ async def one(url: str, layout: str, rows: int, jobs: int, size: int, pinned: bo
     admin = await asyncpg.connect(url)
     await admin.execute("DROP SCHEMA IF EXISTS storage CASCADE; CREATE SCHEMA storage; SET search_path = storage")
     await admin.execute((HERE / "layouts.sql").read_text())
-    # Inputs that do not compress: a repeated letter would be no 4 kB at all.
+    # Inputs that do not compress: a repeated letter would not take 4 kB.
     await admin.execute(f"""
         CREATE TABLE noise AS
         SELECT n, substr(string_agg(md5(n || '-' || piece), ''), 1, {size}) AS text
         FROM generate_series(0, 99) AS n, generate_series(1, {size // 32 + 1}) AS piece GROUP BY n;
         ANALYZE noise""")
     found: dict[str, float] = {}
-    # History: completed jobs that nobody should have to look at again.
+    # History: completed jobs that no operation should read again.
     await insert(admin, layout, 1, rows)
     await admin.execute(f"UPDATE {layout}_job SET status = 'completed', output = '1', completed_at = now()"
                         + (", ready = NULL" if layout == "a" else ""))  # fmt: skip

@@ -1,5 +1,5 @@
--- The layouts that were compared before PostgreSQL's tables were frozen. Each has the columns, fences, deadlines and
--- indexes of the real thing. See docs/design/postgres-storage.md.
+-- The layouts that were compared before the PostgreSQL tables were decided. Each has the columns,
+-- fences, deadlines and indexes of the real schema. See docs/design/postgres-storage.md.
 
 -- (a) One table. Claim and settle each write a new version of the row, and an entry into every index.
 CREATE TABLE a_job (
@@ -17,7 +17,7 @@ CREATE INDEX a_running ON a_job (type_name, leased_until) WHERE status = 'runnin
 CREATE INDEX ON a_job (status, id) WHERE status <> 'completed';
 CREATE SEQUENCE a_token CACHE 100;
 
--- (b) The job is written when it is created and when it ends. What is in flight lives in two small tables.
+-- (b) The job is written when it is created and when it ends. Jobs in flight live in two small tables.
 CREATE TABLE b_job (
     id uuid PRIMARY KEY, type_name text NOT NULL, chain_id uuid NOT NULL, chain_type text NOT NULL,
     chain_index int NOT NULL, input json NOT NULL, output json, status text NOT NULL DEFAULT 'pending',
@@ -28,7 +28,8 @@ CREATE TABLE b_job (
 ) WITH (fillfactor = 40, autovacuum_enabled = off);
 CREATE UNIQUE INDEX ON b_job (chain_id, chain_index);
 CREATE INDEX ON b_job (type_name, id);
--- No index of b_job may mention what completion changes: then that change needs no index entry (HOT).
+-- No index of b_job may contain a column that completion changes. Then the change needs no index entry
+-- (HOT).
 CREATE INDEX ON b_job (resting, id) WHERE resting IS NOT NULL;
 CREATE TABLE b_ready (
     type_name text NOT NULL, priority int NOT NULL, scheduled_at timestamptz NOT NULL, id uuid NOT NULL,

@@ -1,4 +1,7 @@
-"""A small Django project. DATABASE_URL may be postgresql://…; without it, the orders are in a file."""
+"""A small Django project.
+
+DATABASE_URL may be postgresql://…. Without it, the orders are in a file.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ def database(url: str | None) -> dict[str, Any]:
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": "orders.db" if url is None else url.removeprefix("sqlite:///"),
-            "OPTIONS": {"transaction_mode": "IMMEDIATE"},  # without it, queuert's checks complain
+            "OPTIONS": {"transaction_mode": "IMMEDIATE"},  # queuert's checks require it
         }
     parts = conninfo_to_dict(url)
     return {
@@ -23,7 +26,7 @@ def database(url: str | None) -> dict[str, Any]:
         "PASSWORD": parts.get("password", ""),
         "HOST": parts.get("host", ""),
         "PORT": str(parts.get("port", "")),
-        "OPTIONS": {"pool": True},  # handlers in threads take connections from it, too
+        "OPTIONS": {"pool": True},  # handlers in threads also take connections from it
     }
 
 

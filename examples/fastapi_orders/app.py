@@ -1,4 +1,6 @@
-"""An order service: a request writes an order and starts its chain in one transaction; the worker runs in the lifespan.
+"""An order service: a request writes an order and starts its chain in one transaction.
+
+The worker runs in the application's lifespan.
 
     pip install 'queuert[sqlalchemy,aiosqlite]' fastapi uvicorn
     cd examples && uvicorn fastapi_orders.app:app
@@ -36,11 +38,11 @@ class Order(Base):
     state: Mapped[str] = mapped_column(default="new")
 
 
-# What happens to an order
+# The jobs of an order
 
 
 class ReserveStock(EntryJob[str, "ShipOrder"], name="reserve-stock"):
-    """The chain's result is the parcel's number."""
+    """The chain's result is the parcel number."""
 
     order_id: int
 
@@ -112,10 +114,10 @@ async def place_order(new: NewOrder, request: Request) -> Placed:
     async with request.state.sessions.begin() as session:
         order = Order(product=new.product)
         session.add(order)
-        await session.flush()  # it gets its id
+        await session.flush()  # assigns the id
         chain = await client.start(session, ReserveStock(order_id=order.id))
         if new.product == "unicorn":
-            raise HTTPException(409, "sold out")  # neither order nor chain
+            raise HTTPException(409, "sold out")  # no order, and no chain
     return Placed(order=order.id, chain=chain.id)
 
 

@@ -1,1 +1,1 @@
-"""An order service with Flask and SQLAlchemy, and a worker in a process of its own."""
+"""An order service with Flask and SQLAlchemy, and a worker in its own process."""

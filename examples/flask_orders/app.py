@@ -37,11 +37,11 @@ def create_app() -> Flask:
         with sessions.begin() as session:
             order = Order(product=product)
             session.add(order)
-            session.flush()  # it gets its id
+            session.flush()  # assigns the id
             chain = client.start(session, ReserveStock(order_id=order.id))
             placed = {"order": order.id, "chain": chain.id}
             if product == "unicorn":
-                abort(409)  # neither order nor chain
+                abort(409)  # no order, and no chain
         return placed, 201
 
     @app.get("/orders/<int:order_id>")

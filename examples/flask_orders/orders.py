@@ -1,4 +1,4 @@
-"""The orders, and what happens to them: shared by the web process and the worker process."""
+"""The orders and their jobs, shared by the web process and the worker process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Order(Base):
 
 
 class ReserveStock(EntryJob[str, "ShipOrder"], name="reserve-stock"):
-    """The chain's result is the parcel's number."""
+    """The chain's result is the parcel number."""
 
     order_id: int
 

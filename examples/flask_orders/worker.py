@@ -1,6 +1,7 @@
-"""The worker process: `python -m flask_orders.worker`; SIGTERM ends it when the running jobs are done.
+"""The worker process: `python -m flask_orders.worker`. After SIGTERM it finishes its running jobs.
 
-The worker's own statements go through an async engine; the handlers, plain functions in threads, get sync sessions.
+The worker's own statements use an async engine. The handlers are plain functions in threads, and
+get sync sessions.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def test_a_case_needs_a_rule_and_a_name_of_its_own() -> None:
     with pytest.raises(InvalidArgument, match=r"test_suite\.silent has no docstring"):
         suite.case(silent)
     suite.case(twice)
-    with pytest.raises(InvalidArgument, match=r"two cases called test_suite\.twice"):
+    with pytest.raises(InvalidArgument, match=r"two cases named test_suite\.twice"):
         suite.case(twice)
 
 
@@ -88,7 +88,7 @@ def test_what_a_driver_can_get_wrong_can_be_chosen() -> None:
 
 
 def test_a_choice_that_matches_nothing_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="no state case is called 'clam'"):
+    with pytest.raises(InvalidArgument, match="no state case is named 'clam'"):
         STATE.select(["renew", "clam"])
 
 
@@ -127,10 +127,10 @@ def test_raises_wants_the_error_and_no_other() -> None:
 async def test_an_ear_notices_silence_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("queuert.conformance.notify.channel._PATIENCE", 0.01)
     ear = Ear()
-    with pytest.raises(CheckFailed, match="expected to hear"):
+    with pytest.raises(CheckFailed, match="expected to receive"):
         await ear.hears("a")
     ear("b")
-    with pytest.raises(CheckFailed, match="expected to hear nothing"):
+    with pytest.raises(CheckFailed, match="expected to receive nothing"):
         await ear.stays_silent()
 
 
@@ -199,7 +199,7 @@ async def test_the_report_names_failures_rules_and_skips() -> None:
     assert "FAILED test_suite.bad\n  rule: Bad things fail.\n  what: CheckFailed: the number: expected 2, got 1" in text
     assert 'equal(1, 2, "the number")' in text
     assert "SKIPPED test_suite.absent: there is no such thing" in text
-    assert "not done after 0.05 s" in text
+    assert "did not end within 0.05 s" in text
     assert text.endswith("  FAILED test_suite.bad\n  FAILED test_suite.endless")
     with pytest.raises(ConformanceFailed) as failed:
         report.raise_if_failed()
@@ -265,8 +265,8 @@ async def test_what_a_harness_does_not_offer_is_skipped_with_the_reason() -> Non
     report = await run_state_conformance(lambda: Plain(sync_memory_state()), only=chosen)
 
     assert {outcome.reason for outcome in report.skipped} == {
-        "the harness offers no second()",
-        "the harness offers no poison()",
+        "the harness has no second()",
+        "the harness has no poison()",
     }
 
 
@@ -360,7 +360,7 @@ def test_the_plugin_makes_each_case_a_test(tmp_path: Path) -> None:
     out = finished.stdout
     assert "test_state[renew.leases_are_extended] PASSED" in out, out + finished.stderr
     assert "test_notify[publish.a_listener_hears] SKIPPED" in out
-    assert "the harness offers no poison()" in out
+    assert "the harness has no poison()" in out
     assert "the adapter delivers nothing" in out
     assert "test_mutant[dedup.an_open_chain_is_found] FAILED" in out
     assert "conformance case dedup.an_open_chain_is_found: A second start under the key" in out

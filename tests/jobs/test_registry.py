@@ -334,7 +334,7 @@ class TestBlockers:
         class Bad(EntryJob[None], name="bad"):
             waits_for: Chain[ChargeCard]
 
-        with pytest.raises(InvalidJobType, match="field 'waits_for': 'charge-card' is no entry job"):
+        with pytest.raises(InvalidJobType, match="field 'waits_for': 'charge-card' is not an entry job"):
             Registry([Bad])
 
     @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ class TestUnknownNames:
         class Bad(EntryJob[None, "Nowhere"], name="bad"):  # type: ignore[name-defined]
             pass
 
-        with pytest.raises(InvalidJobType, match="continues with mentions 'Nowhere'"):
+        with pytest.raises(InvalidJobType, match="its continuation mentions 'Nowhere'"):
             Registry([Bad])
 
     def test_in_a_field(self) -> None:
@@ -180,7 +180,7 @@ class TestUnknownNames:
         class Bad(EntryJob[None], name="bad"):
             ratio: "1 +"  # type: ignore[valid-type] # noqa: F722
 
-        with pytest.raises(InvalidJobType, match="field 'ratio' is no usable type"):
+        with pytest.raises(InvalidJobType, match="field 'ratio' is not a usable type"):
             Registry([Bad])
 
     def test_a_module_that_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What happens to an order. Plain functions run in threads, and may use the ORM as a view does."""
+"""The jobs of an order. Plain functions run in threads, and may use the ORM as a view does."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from queuert_django import DjangoConnection
 
 
 class ReserveStock(EntryJob[str, "ShipOrder"], name="reserve-stock"):
-    """The chain's result is the parcel's number."""
+    """The chain's result is the parcel number."""
 
     order_id: int
 
@@ -22,7 +22,7 @@ handlers = Handlers[DjangoConnection]()
 
 @handlers.handles(ReserveStock)
 def reserve(attempt: SyncAttempt[ReserveStock, DjangoConnection]) -> ShipOrder:
-    with attempt.complete():  # an atomic block: the order changes if the job is completed, or neither
+    with attempt.complete():  # an atomic block: both the order and the job change, or neither
         Order.objects.filter(id=attempt.job.order_id).update(state="reserved")
         return ShipOrder(order_id=attempt.job.order_id)
 

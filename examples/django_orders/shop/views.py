@@ -22,7 +22,7 @@ def place(product: str) -> dict[str, object]:
         order = Order.objects.create(product=product)
         chain = get_client().start(connections["default"], ReserveStock(order_id=order.pk))
         if product == "unicorn":
-            raise OutOfStock  # neither order nor chain
+            raise OutOfStock  # no order, and no chain
     return {"order": order.pk, "chain": chain.id}
 
 
@@ -36,7 +36,9 @@ def place_order(request: HttpRequest) -> JsonResponse:
 
 @csrf_exempt
 async def place_order_async(request: HttpRequest) -> JsonResponse:
-    """Django's transactions are sync: what belongs into one is a function, called in a thread."""
+    """Django's transactions are sync: put the code that needs one into a function, and call it in a
+    thread.
+    """
     try:
         return JsonResponse(await sync_to_async(place)(json.loads(request.body)["product"]), status=201)
     except OutOfStock:

@@ -1,7 +1,7 @@
-"""Cases that every adapter must pass, ours or yours, without a test framework.
+"""Cases that every adapter must pass, ours or yours. They need no test framework.
 
-Write a harness for what you have built (`StateHarness`, `NotifyHarness`, `CodecHarness`), run the suite over it, and
-read the report. `queuert.conformance.pytest_plugin` makes each case one pytest test.
+Write a harness for your adapter (`StateHarness`, `NotifyHarness`, `CodecHarness`), run the suite
+over it, and read the report. `queuert.conformance.pytest_plugin` makes each case a pytest test.
 """
 
 from __future__ import annotations

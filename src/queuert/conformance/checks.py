@@ -1,4 +1,4 @@
-"""What cases say about results. Ordinary calls, so that they also hold under `python -O`."""
+"""Checks of results. They are ordinary calls, so that they also work under `python -O`."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ class CheckFailed(AssertionError):
 
 
 class Skipped(Exception):
-    """A case cannot be run with this harness; the message says why."""
+    """A case cannot run with this harness. The message is the reason."""
 
 
 def skip(reason: str) -> NoReturn:
-    """Leave a case out of the run, and say why in the report."""
+    """Skip a case, with the reason for the report."""
     raise Skipped(reason)
 
 
 def check(condition: object, message: str) -> None:
-    """Fail with `message` unless the condition holds."""
+    """Fail with `message` if the condition is false."""
     if not condition:
         raise CheckFailed(message)
 
@@ -40,7 +40,10 @@ def equal(actual: T, expected: T, what: str) -> None:
 
 
 def same_json(actual: bytes | None, expected: bytes | None, what: str) -> None:
-    """Fail unless both are None, or both JSON texts of one value: storage may change spaces and order of keys."""
+    """Fail unless both are None, or both are JSON texts of the same value.
+
+    Storage may change spaces and the order of keys.
+    """
     if actual is None or expected is None:
         equal(actual, expected, what)
     else:
@@ -48,21 +51,21 @@ def same_json(actual: bytes | None, expected: bytes | None, what: str) -> None:
 
 
 def present(value: T | None, what: str) -> T:
-    """The value, which must not be None."""
+    """Return the value. Fail if it is None."""
     if value is None:
         raise CheckFailed(f"{what}: expected one, got None")
     return value
 
 
 def only(values: list[T], what: str) -> T:
-    """The one value of a list that must have exactly one."""
+    """Return the only value of a list. Fail if the list does not have exactly one."""
     if len(values) != 1:
         raise CheckFailed(f"{what}: expected exactly one, got {_shown(values)}")
     return values[0]
 
 
 class raises(Generic[E]):  # noqa: N801 - reads as a statement
-    """A block that must raise this error, which is then there as `error`."""
+    """A block that must raise this error. The error is then in `error`."""
 
     error: E
 
@@ -85,7 +88,7 @@ class raises(Generic[E]):  # noqa: N801 - reads as a statement
 
 
 def _shown(value: object, around: int = 0) -> str:
-    """The value as text; if that is long, the part around a position."""
+    """The value as text. If the text is long, only the part around a position."""
     text = repr(value)
     if len(text) <= _SHOWN:
         return text
@@ -94,6 +97,6 @@ def _shown(value: object, around: int = 0) -> str:
 
 
 def _difference(one: object, other: object) -> int:
-    """Where the texts of two values begin to differ."""
+    """The position at which the texts of two values differ."""
     pairs = zip(repr(one), repr(other), strict=False)
     return next((place for place, (a, b) in enumerate(pairs) if a != b), 0)

@@ -5,7 +5,7 @@
     test_my_adapter = state_tests(MyHarness)            # a class or function that makes a harness
     test_with_fixture = state_tests("my_harness")       # a fixture whose value makes a harness
 
-A case runs in an event loop of its own: no asyncio plugin is needed, and none is in the way.
+Each case runs in its own event loop. You need no asyncio plugin, and one does not disturb.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What came out of a run, for people and for programs."""
+"""The result of a run, for people and for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Result = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one case ended. `error` says why it failed, `reason` why it was skipped."""
+    """The outcome of one case. `error`: why it failed. `reason`: why it was skipped."""
 
     name: str
     rule: str
@@ -24,7 +24,7 @@ class Outcome:
 
     @property
     def traceback(self) -> str:
-        """The traceback of the failure, as text; empty if there is none."""
+        """The traceback of the failure, as text. Empty if the case did not fail."""
         return "" if self.error is None else "".join(format_exception(self.error))
 
 

@@ -1,4 +1,4 @@
-"""Running cases: each with a harness of its own, under a time limit, and none able to spoil the next."""
+"""Runs cases: each with its own harness and a time limit, so that no case affects the next."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ H = TypeVar("H")
 S = TypeVar("S")
 
 Factory = Callable[[], H] | Callable[[], Awaitable[H]]
-"""Makes a harness: a class, a function or an async function without arguments. Called once for each case."""
+"""Makes a harness: a class, a function or an async function without arguments. Called for each
+case."""
 
 Opener = Callable[[H], AbstractAsyncContextManager[S]]
-"""Makes what a case works with out of a harness: empties the storage first, disposes of the harness at the end."""
+"""Makes the argument of a case from a harness. It empties the storage first, and disposes of the
+harness at the end."""
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -38,7 +40,7 @@ async def run_suite(
 
 
 async def run_case(case: Case[S], factory: Factory[H], opener: Opener[H, S], timeout: float) -> Outcome:
-    """Run one case. Whatever it raises is its outcome, except a cancellation from outside."""
+    """Run one case. Any error is its outcome, except a cancellation from outside."""
     began = perf_counter()
     limit = asyncio.timeout(timeout)
     try:
@@ -52,7 +54,7 @@ async def run_case(case: Case[S], factory: Factory[H], opener: Opener[H, S], tim
     except Exception as error:
         cause: Exception = error
         if isinstance(error, TimeoutError) and limit.expired():
-            cause = CheckFailed(f"not done after {timeout:g} s: something waits that must not, or for ever")
+            cause = CheckFailed(f"did not end within {timeout:g} s: it waits where it must not, or for ever")
             cause.__cause__ = error
         return Outcome(case.name, case.rule, "failed", perf_counter() - began, error=cause)
     return Outcome(case.name, case.rule, "passed", perf_counter() - began)

@@ -1,4 +1,4 @@
-"""Job types as classes: what they declare, how their values become JSON and back, and the set that a client knows."""
+"""Job types as classes: their declarations, their values as JSON, and the registry of a client."""
 
 from queuert.jobs.chain import Chain
 from queuert.jobs.codec import Codec, PydanticCodec

@@ -1,4 +1,4 @@
-"""What a job class says about itself, read off the class and checked."""
+"""The declaration of a job class, read from the class and checked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BLOCKER_FORMS = "a blocker is a field of type Chain[X] or list[Chain[X]], where
 
 
 class Blocker(NamedTuple):
-    """A field that holds a chain (or, if `many`, a list of them) that started with `cls`."""
+    """A field that contains a chain that started with `cls`, or, if `many`, a list of such chains."""
 
     many: bool
     cls: JobClass
@@ -35,7 +35,10 @@ class Declaration:
 
 
 def read(cls: JobClass) -> Declaration:
-    """Resolve and check everything that `cls` says; its annotations become real types, for msgspec to see."""
+    """Resolve and check the whole declaration of `cls`.
+
+    Its annotations become real types, for msgspec.
+    """
     name = name_of(cls)
     returns, following = _arguments(cls, name)
     fields = _fields(cls, name)
@@ -53,7 +56,7 @@ def read(cls: JobClass) -> Declaration:
 
 
 def members(hint: Any) -> list[Any]:
-    """The members of a union; a literal of several values is one, too. Nothing for Never."""
+    """The members of a union or of a Literal with several values. Empty for Never."""
     origin = get_origin(hint)
     if hint in (Never, NoReturn):
         return []
@@ -65,7 +68,7 @@ def members(hint: Any) -> list[Any]:
 
 
 def covers(wide: Any, narrow: Any) -> bool:
-    """Whether every value of `narrow` is one of `wide`, also after a way through JSON."""
+    """Whether every value of `narrow` is also a value of `wide`, even after it was stored as JSON."""
     return all(any(_covers(outer, inner) for outer in members(wide)) for inner in members(narrow))
 
 
@@ -76,14 +79,14 @@ def _covers(outer: Any, inner: Any) -> bool:
         return _covers(outer, get_args(inner)[0])
     if get_origin(inner) is Literal:
         return outer is type(get_args(inner)[0])
-    # JSON has one kind of number. But True is read back as no int, and a moment as no date.
+    # JSON has one kind of number. But True is not read back as an int, nor a datetime as a date.
     if (outer, inner) == (float, int):
         return True
     if (outer, inner) in ((int, bool), (date, datetime)):
         return False
     try:
         return issubclass(inner, outer)
-    except TypeError:  # list[int], a TypedDict, …: only the same will do
+    except TypeError:  # list[int], a TypedDict, …: the types must be the same
         return False
 
 
@@ -91,7 +94,7 @@ def _arguments(cls: JobClass, name: str) -> tuple[Any, Any]:
     names = cls.__queuert_scope__.names
     given = [
         resolve(name, what, argument, cls.__module__, names)
-        for what, argument in zip(("its result", "what it continues with"), arguments_of(cls), strict=False)
+        for what, argument in zip(("its result", "its continuation"), arguments_of(cls), strict=False)
     ]
     return given[0], given[1] if len(given) > 1 else Never
 
@@ -100,7 +103,8 @@ def _fields(cls: JobClass, name: str) -> dict[str, Any]:
     names = cls.__queuert_scope__.names
     hints: dict[str, Any] = {}
     for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        # An inherited field is the very object of the class that declares it, which may be in another module.
+        # An inherited field is the same object as in the class that declares it, which may be in
+        # another module.
         owner = next(
             base
             for base in reversed(cls.__mro__)
@@ -113,9 +117,11 @@ def _fields(cls: JobClass, name: str) -> dict[str, Any]:
 def _check_returns(name: str, returns: Any) -> Any:
     for member in members(returns):
         if isinstance(member, TypeVar):
-            raise InvalidJobType(name, f"its result is the type variable {member}: say which type it is")
+            raise InvalidJobType(name, f"its result is the type variable {member}: replace it with a real type")
         if isinstance(member, type) and issubclass(member, Job):
-            raise InvalidJobType(name, "its result cannot be a job: a handler that returns a job continues")
+            raise InvalidJobType(
+                name, "its result cannot be a job, because a handler that returns a job continues the chain"
+            )
     return returns
 
 
@@ -138,7 +144,8 @@ def _blocker(name: str, field: str, hint: Any) -> Blocker | None:
     if not issubclass(cls, EntryJob):
         raise InvalidJobType(
             name,
-            f"field {field!r}: {name_of(cls)!r} is no entry job, so no chain starts with it that could be waited for",
+            f"field {field!r}: {name_of(cls)!r} is not an entry job, so no chain can start with it: "
+            "derive it from EntryJob",
         )
     return Blocker(many, cls)
 

@@ -1,8 +1,9 @@
-"""Which names a job class could mean: annotations and forward references become real types here.
+"""Resolves annotations and forward references of job classes to real types.
 
-At module level, names are looked up in the module, when the registry is built: every class is defined by then.
-A class inside a function (or another class) also sees the names around it; those are gone once the function has
-returned, so the ones it mentions are kept when it is defined, and classes that follow it are added as they come.
+For a class at module level, names are looked up in the module when the registry is built. By then
+every class is defined. A class inside a function (or another class) also sees the names around it.
+Those are gone when the function has returned. So the names that it mentions are kept when it is
+defined, and classes that are defined later are added.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ _scopes: dict[tuple[str, str], WeakSet[Scope]] = {}
 
 
 def capture(cls: type, annotations: Iterable[object]) -> Scope:
-    """Keep what `cls`, which is being defined, mentions of the functions and classes around it."""
+    """Keep the names that `cls` mentions from the functions and classes around it.
+
+    Called while `cls` is being defined.
+    """
     around, _, own_name = cls.__qualname__.rpartition(".")
     if not around:
         return Scope()
@@ -57,7 +61,7 @@ def capture(cls: type, annotations: Iterable[object]) -> Scope:
 
 
 def _frames_around(cls: type) -> Iterator[FrameType]:
-    """The running functions and class bodies in which `cls` is being defined, the innermost first."""
+    """The running functions and class bodies in which `cls` is being defined, innermost first."""
     enclosing: set[str] = set()
     around = cls.__qualname__
     while "." in around:
@@ -71,18 +75,18 @@ def _frames_around(cls: type) -> Iterator[FrameType]:
 
 
 def resolve(type_name: str, what: str, annotation: object, module: str, names: Mapping[str, object]) -> Any:
-    """The type that `annotation` means. `names` come before those of the module."""
+    """The type of `annotation`. `names` take precedence over the module's names."""
     holder = SimpleNamespace(__annotations__={"it": annotation})
     known = vars(sys.modules[module]) if module in sys.modules else {}
     try:
-        # Two different mappings on purpose: with one and the same, typing would reuse what an equal forward
-        # reference meant in another place.
+        # Two different mappings on purpose. With the same one, typing would reuse the result of an
+        # equal forward reference in another place.
         return get_type_hints(holder, globalns=known, localns=dict(names), include_extras=True)["it"]
     except NameError as error:
         raise InvalidJobType(
             type_name,
-            f"{what} mentions {error.name!r}, which is not known in {module}: import it at run time "
+            f"{what} mentions {error.name!r}, which is not defined in {module}: import it at run time "
             "(not only under TYPE_CHECKING), or define it at module level",
         ) from error
-    except Exception as error:  # an annotation is code: anything can come out of it
-        raise InvalidJobType(type_name, f"{what} is no usable type: {error}") from error
+    except Exception as error:  # an annotation is code, and can raise anything
+        raise InvalidJobType(type_name, f"{what} is not a usable type: {error}") from error

@@ -1,8 +1,9 @@
-"""How values of one type become JSON and back.
+"""Encodes values of one type to JSON, and decodes them.
 
-A value is checked before it is stored, by reading back what was written: what passes can be read later. Refused are
-NUL characters, lone surrogates, and floats and Decimals that are not finite. Integers may be of any size that is
-read back (some thousand digits): the text of SQLite and the numeric of PostgreSQL's jsonb both keep every digit.
+A value is checked before it is stored: the JSON is decoded again. So what is stored can be read
+later. NUL characters, lone surrogates, and floats and Decimals that are not finite are rejected.
+Integers may have any size that can be decoded (a few thousand digits): text in SQLite and numeric
+in PostgreSQL's jsonb both keep every digit.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from queuert.jobs.values import field_names, has_nul, non_finite, parts
 
 T = TypeVar("T")
 
-# Where msgspec's messages say what is wrong.
+# The place of the error in msgspec's messages.
 _PATH = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
 _MISSING = re.compile(r"missing required field `([^`]+)`")
 _FIELD = re.compile(r"\$\.(\w+)")
 
 
 class CodecError(ValueError):
-    """A value that does not fit its type, or cannot be stored. `path` says where, as in `$.items[0].price`."""
+    """A value that does not fit its type, or cannot be stored.
+
+    `path` is its place, as in `$.items[0].price`.
+    """
 
     def __init__(self, message: str, path: str | None = None) -> None:
         super().__init__(message)
@@ -33,13 +37,16 @@ class CodecError(ValueError):
 
     @property
     def field(self) -> str | None:
-        """The field of the job in which it lies."""
+        """The field of the job that contains it."""
         match = _FIELD.match(self.path or "")
         return match[1] if match else None
 
 
 class TypeCodec(Generic[T]):
-    """Writes and reads values of one type. Built once: `TypeError` if the type cannot be stored as JSON."""
+    """Encodes and decodes values of one type.
+
+    Raises `TypeError` if the type cannot be stored as JSON.
+    """
 
     __slots__ = ("_decoder", "_encoder", "_expected", "_is_none", "_numbers", "_texts")
 
@@ -47,12 +54,13 @@ class TypeCodec(Generic[T]):
         info = inspect.type_info(type_)
         for part in parts(info):
             if isinstance(part, inspect.CustomType) and not hooks.supports(part.cls):
-                raise TypeError(f"{part.cls.__qualname__} is not known to msgspec, nor to a codec in codecs=[…]")
+                raise TypeError(f"{part.cls.__qualname__} is not supported by msgspec, nor by a codec in codecs=[…]")
             if isinstance(part, inspect.RawType):
-                raise TypeError("msgspec.Raw is not read, so it cannot be validated: use Any")
+                raise TypeError("msgspec.Raw cannot be validated, because msgspec does not read it: use Any")
         self._encoder = hooks.encoder
         self._decoder = hooks.decoder(type_)
-        # What to look at before msgspec writes it, because it would not tell: fields, or ("") the value itself.
+        # Fields to check before msgspec encodes them, because msgspec would not report them. "" is
+        # the value itself.
         self._expected: type = object
         fields = [("", info)]
         if isinstance(info, inspect.DataclassType):
@@ -63,7 +71,7 @@ class TypeCodec(Generic[T]):
         self._numbers = [name for name, part in fields if not _is_text(part) and _may_hide_nan(part)]
 
     def encode(self, value: T) -> bytes:
-        """JSON, after checking that the value can be read back from it: `CodecError` if not."""
+        """Encode a value, and check that it can be decoded again. Raises `CodecError` if not."""
         if value is None and self._is_none:
             return b"null"
         try:
@@ -85,7 +93,7 @@ class TypeCodec(Generic[T]):
         return data
 
     def decode(self, data: bytes) -> T:
-        """The value again: `CodecError` if the JSON does not fit the type."""
+        """Decode a value. Raises `CodecError` if the JSON does not fit the type."""
         try:
             value: T = self._decoder.decode(data)
         except Exception as error:
@@ -93,7 +101,10 @@ class TypeCodec(Generic[T]):
         return value
 
     def _blame(self, value: T) -> str | None:
-        """The field that cannot be written, found by writing each alone; only an error is worth that."""
+        """The field that cannot be encoded.
+
+        Found by encoding each field alone, which is done only after an error.
+        """
         for name in field_names(type(value)):
             try:
                 if has_nul(self._encoder.encode(getattr(value, name))):
@@ -104,7 +115,8 @@ class TypeCodec(Generic[T]):
 
 
 def _check_texts(value: object, names: Iterable[str]) -> None:
-    # msgspec writes bytes, dates and Decimals as text, too: where str is declared, they would come back as str.
+    # msgspec also encodes bytes, dates and Decimals as text. In a field of type str they would be
+    # read back as str.
     for name in names:
         text = getattr(value, name) if name else value
         if not (text is None or isinstance(text, str)):
@@ -124,14 +136,14 @@ def _path(name: str) -> str:
 
 
 def _is_text(info: inspect.Type) -> bool:
-    """Whether it is `str`, or `str | None`."""
+    """Whether the type is `str` or `str | None`."""
     kinds = info.types if isinstance(info, inspect.UnionType) else (info,)
     found = {type(kind) for kind in kinds}
     return inspect.StrType in found and found <= {inspect.StrType, inspect.NoneType}
 
 
 def _may_hide_nan(info: inspect.Type) -> bool:
-    # Where null is allowed, a NaN of the wrong type would pass as null.
+    # If null is allowed, a NaN of the wrong type would be stored as null.
     hiding = (inspect.FloatType, inspect.DecimalType, inspect.AnyType, inspect.NoneType)
     return any(isinstance(part, hiding) for part in parts(info))
 

@@ -1,4 +1,4 @@
-"""What JSON in a database cannot hold, and where it sits in a value or a type."""
+"""Finds what JSON in a database cannot store, in a value or a type."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from typing import Any, cast
 
 from msgspec import Struct, inspect
 
-# A NUL is written as \u0000. The backslash before it must not be escaped itself, or it is the text "\u0000".
+# A NUL is written as \u0000. The backslash before it must not be escaped itself, or it is the text
+# "\u0000".
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 
 
 def has_nul(data: bytes) -> bool:
-    """Whether a string in this JSON contains a NUL character, which PostgreSQL refuses."""
+    """Whether a string in this JSON contains a NUL character, which PostgreSQL rejects."""
     return b"\\u0000" in data and _NUL.search(data) is not None
 
 
 def non_finite(value: object, path: str = "$") -> str | None:
-    """The path of the first NaN or infinity. Left alone, msgspec would write them as null."""
+    """The path of the first NaN or infinity. msgspec would encode them as null."""
     if isinstance(value, float):
         return None if math.isfinite(value) else path
     if isinstance(value, Decimal):
@@ -49,7 +50,7 @@ def _items(value: Any) -> Iterator[tuple[str, object]]:
 
 
 def field_names(cls: Any) -> tuple[str, ...]:
-    """The fields of a Struct, dataclass or attrs class; nothing for any other."""
+    """The fields of a Struct, dataclass or attrs class. Empty for other types."""
     if issubclass(cls, Struct):
         names: tuple[str, ...] = cls.__struct_fields__
         return names
@@ -59,7 +60,7 @@ def field_names(cls: Any) -> tuple[str, ...]:
 
 
 def parts(info: inspect.Type) -> list[inspect.Type]:
-    """A type and all types it is made of, each once."""
+    """A type and all types that it contains, each once."""
     found: dict[int, inspect.Type] = {}
     waiting: list[object] = [info]
     while waiting:

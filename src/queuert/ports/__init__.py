@@ -1,1 +1,1 @@
-"""The contracts: what the engine asks of a database and of a message channel. No implementation lives here."""
+"""The contracts for databases and notification channels. There are no implementations here."""

@@ -1,8 +1,8 @@
-"""Programs: operations written once, without I/O, and driven by a sync or an async runner.
+"""Programs: operations written once, without I/O. A sync or an async runner runs them.
 
-A program is a generator. It yields commands (a SQL statement, or whatever its adapter's provider understands),
-is sent each command's result, and returns its own. Two commands are known to the runners themselves: `Atomic`, all of
-an inner program or nothing of it, and `Pause`.
+A program is a generator. It yields commands (a SQL statement, or another command that its adapter's
+provider understands), receives each command's result, and returns its own result. The runners
+handle two commands themselves: `Atomic`, all or nothing of an inner program, and `Pause`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ Program: TypeAlias = Generator[Any, Any, T]
 
 
 class Atomic:
-    """Run `program` in a savepoint of the transaction that is open, or else in a transaction of its own."""
+    """Run `program` in a savepoint of the open transaction.
+
+    Without one, run it in a new transaction.
+    """
 
     __slots__ = ("program",)
 
@@ -25,7 +28,7 @@ class Atomic:
 
 
 class Pause:
-    """Wait, holding nothing."""
+    """Wait, without a connection or a lock."""
 
     __slots__ = ("seconds",)
 
@@ -34,7 +37,7 @@ class Pause:
 
 
 def answered(program: Program[T], answer: Any) -> T:
-    """The result of a program whose only command, which it has yielded, was carried out elsewhere."""
+    """The result of a program with one command, which it has yielded and which was run elsewhere."""
     try:
         program.send(answer)
     except StopIteration as done:

@@ -19,7 +19,7 @@ async def run_codec_conformance(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
-    """Check a codec. `only` chooses cases by name or pattern; `timeout` goes for each case."""
+    """Check a codec. `only` chooses cases by name or pattern; `timeout` is for each case."""
     return await run_suite(CODEC, harness_factory, open_harness, only, timeout)
 
 

@@ -1,4 +1,4 @@
-"""What a user writes to have a codec checked."""
+"""The class to write for a check of a codec."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from queuert.jobs.codec import Codec
 
 
 class CodecHarness:
-    """A codec under test, with samples of what it handles.
+    """A codec under test, with sample values.
 
-    `samples` are pairs of a type and a value of it; values are compared with `==`. `misfits` are pairs of a type
-    and data that is no encoding of any value of it; without any, the cases about them skip.
+    `samples` are pairs of a type and a value of it. Values are compared with `==`. `misfits` are
+    pairs of a type and data that is not the encoding of any value of it. Without misfits, the cases
+    about them are skipped.
     """
 
     def __init__(
@@ -25,7 +26,7 @@ class CodecHarness:
         misfits: Sequence[tuple[type[Any], Any]] = (),
     ) -> None:
         if not samples:
-            raise InvalidArgument("a codec can only be checked with samples: give at least one (type, value)")
+            raise InvalidArgument("a codec needs samples to be checked: pass at least one (type, value)")
         self.codec = codec
         self.samples = samples
         self.misfits = misfits

@@ -1,4 +1,4 @@
-"""Codecs: values become JSON and come back."""
+"""Codecs: values are encoded to JSON and decoded again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOREIGN: tuple[type[Any], ...] = (int, float, bool, str, bytes, list, dict, tupl
 
 
 def only_json(data: Any, path: str) -> None:
-    """Fail unless the data is made of what JSON knows, and of nothing else."""
+    """Fail unless the data contains only JSON types."""
     if isinstance(data, dict):
         for key, value in data.items():  # pyright: ignore[reportUnknownVariableType]
             check(type(key) is str, f"{path} has the key {key!r}: keys must be plain strings")  # pyright: ignore[reportUnknownArgumentType]
@@ -24,35 +24,35 @@ def only_json(data: Any, path: str) -> None:
         for index, value in enumerate(data):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
             only_json(value, f"{path}[{index}]")
     elif isinstance(data, float):
-        check(isfinite(data), f"{path} is {data!r}, which JSON does not know")
+        check(isfinite(data), f"{path} is {data!r}, which is not a JSON number")
     elif type(data) not in (str, int, bool, type(None)):
-        raise CheckFailed(f"{path} is a {type(data).__qualname__}, which JSON does not know")
+        raise CheckFailed(f"{path} is a {type(data).__qualname__}, which is not a JSON type")
 
 
 @case
 async def the_samples_are_supported(harness: CodecHarness) -> None:
-    """`supports` is true for the type of each sample, each time it is asked."""
+    """`supports` is true for the type of each sample, each time it is called."""
     for type_, _ in harness.samples:
         equal([harness.codec.supports(type_) for _ in range(2)], [True, True], f"supports({type_.__qualname__})")
 
 
 @case
 async def plain_types_are_left_alone(harness: CodecHarness) -> None:
-    """`supports` is false for the types that JSON has itself, and for `object`."""
+    """`supports` is false for JSON's own types, and for `object`."""
     for type_ in FOREIGN:
         equal(harness.codec.supports(type_), False, f"supports({type_.__qualname__})")  # noqa: FBT003
 
 
 @case
 async def encoded_values_are_json(harness: CodecHarness) -> None:
-    """`encode` answers dicts with text keys, lists, strings, finite numbers, booleans and None only."""
+    """`encode` returns only JSON types: string keys, finite numbers, no tuples."""
     for type_, value in harness.samples:
         only_json(harness.codec.encode(value), f"encode({type_.__qualname__})")
 
 
 @case
 async def values_come_back(harness: CodecHarness) -> None:
-    """Decoding what was encoded gives an equal value of the same type."""
+    """Decoding an encoded value returns an equal value of the same type."""
     for type_, value in harness.samples:
         back = harness.codec.decode(type_, harness.codec.encode(value))
         equal(back, value, f"the decoded {type_.__qualname__}")
@@ -61,7 +61,7 @@ async def values_come_back(harness: CodecHarness) -> None:
 
 @case
 async def values_come_back_from_text(harness: CodecHarness) -> None:
-    """Decoding works on what a JSON text gives, where tuples are lists and numbers have lost their class."""
+    """Decoding works on parsed JSON, where tuples are lists and numbers have lost their class."""
     for type_, value in harness.samples:
         text = msgspec.json.encode(harness.codec.encode(value))
         back = harness.codec.decode(type_, msgspec.json.decode(text))
@@ -70,7 +70,7 @@ async def values_come_back_from_text(harness: CodecHarness) -> None:
 
 @case
 async def encoding_changes_nothing(harness: CodecHarness) -> None:
-    """Encoding leaves the value as it is, and gives the same each time."""
+    """Encoding does not change the value, and returns the same each time."""
     for type_, value in harness.samples:
         before = deepcopy(value)
         first, second = harness.codec.encode(value), harness.codec.encode(value)
@@ -80,7 +80,7 @@ async def encoding_changes_nothing(harness: CodecHarness) -> None:
 
 @case
 async def decoding_changes_nothing(harness: CodecHarness) -> None:
-    """Decoding leaves the data as it is, and gives an equal value each time."""
+    """Decoding does not change the data, and returns an equal value each time."""
     for type_, value in harness.samples:
         data = harness.codec.encode(value)
         before = deepcopy(data)

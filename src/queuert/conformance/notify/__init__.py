@@ -20,7 +20,10 @@ async def run_notify_conformance(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
-    """Check a notify adapter. `only` chooses cases by module, name or pattern; `timeout` goes for each case."""
+    """Check a notify adapter.
+
+    `only` chooses cases by module, name or pattern; `timeout` is for each case.
+    """
     return await run_suite(NOTIFY, harness_factory, open_channel, only, timeout)
 
 

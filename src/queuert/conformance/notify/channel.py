@@ -1,4 +1,4 @@
-"""What a notify case works with: adapters, topics and ears."""
+"""The tools of a notify case: adapters, topics and recording listeners."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def topics(adapter: NotifyAdapter) -> list[Topic]:
 
 
 class Ear:
-    """A callback that remembers what it was called with."""
+    """A callback that records what it was called with."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -46,18 +46,21 @@ class Ear:
         self.heard.append(value)
 
     async def hears(self, *values: str) -> None:
-        """Wait until exactly these were heard, in any order."""
+        """Wait until exactly these were received, in any order."""
         deadline = monotonic() + _PATIENCE
         while sorted(self.heard) != sorted(values):
             if monotonic() > deadline or len(self.heard) > len(values):
-                raise CheckFailed(f"expected to hear {sorted(values)}, heard {sorted(self.heard)}")
+                raise CheckFailed(f"expected to receive {sorted(values)}, received {sorted(self.heard)}")
             await asyncio.sleep(0.005)
 
     async def stays_silent(self) -> None:
-        """Fail if something is heard within a moment. Call it after others have heard."""
+        """Fail if something is received within a moment.
+
+        Call it after other listeners have received something.
+        """
         await asyncio.sleep(_GRACE)
         if self.heard:
-            raise CheckFailed(f"expected to hear nothing, heard {self.heard}")
+            raise CheckFailed(f"expected to receive nothing, received {self.heard}")
 
 
 class Channel:
@@ -71,13 +74,13 @@ class Channel:
 
     @property
     def topics(self) -> list[Topic]:
-        """The three pairs, of an adapter that delivers."""
+        """The three pairs. Skips the case if the adapter does not deliver."""
         if not self._harness.delivers:
             skip("the adapter delivers nothing")
         return topics(self.adapter)
 
     def needs_hints(self) -> None:
-        """Leave the case out for adapters without wake hints."""
+        """Skip the case for adapters without wake hints."""
         if not self._harness.hints:
             skip("the adapter has no wake hints")
 
@@ -107,5 +110,5 @@ async def open_channel(harness: NotifyHarness) -> AsyncGenerator[Channel, None]:
 
 
 def fresh(what: str = "name") -> str:
-    """A text that nobody else uses: other processes may publish on the same channel."""
+    """A unique text: other processes may publish on the same channel."""
     return f"{what}-{uuid4()}"

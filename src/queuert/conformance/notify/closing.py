@@ -1,4 +1,4 @@
-"""close: it ends everything, once, and only for the adapter that is closed."""
+"""close: it ends one adapter, and no other on the channel."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def disposing_after_close(channel: Channel) -> None:
 
 @case
 async def listeners_end(channel: Channel) -> None:
-    """The listeners of a closed adapter are not called any more; those of others on the channel are."""
+    """The listeners of a closed adapter are no longer called. Those of other adapters are."""
     mine, theirs = channel.topics, topics(await channel.second())
     gone, stay = [Ear() for _ in mine], [Ear() for _ in theirs]
     for topic, ear in zip([*mine, *theirs], [*gone, *stay], strict=True):

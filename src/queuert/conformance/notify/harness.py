@@ -1,4 +1,4 @@
-"""What a user writes to have a notify adapter checked."""
+"""The class to write for a check of a notify adapter."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
 
 
 class NotifyHarness:
-    """A channel under test. Subclass it, or pass the adapter to it as it is; override what you can offer.
+    """A channel under test. Subclass it, or pass the adapter to it; override what you can offer.
 
-    A harness serves one case. `reset` comes first, `dispose` last. What is not offered makes cases skip, with the
-    reason in the report.
+    A harness is used for one case. `reset` is called first, `dispose` last. Cases that need a
+    method which you do not override are skipped, with the reason in the report.
     """
 
     delivers: bool = True
-    """False for an adapter that tells nobody anything."""
+    """False for an adapter that delivers nothing."""
 
     hints: bool = True
-    """False for an adapter without wake hints: it takes any budget, and every listener may wake."""
+    """False for an adapter without wake hints. It accepts any budget, and every listener may
+    wake."""
 
     def __init__(self, adapter: NotifyAdapter) -> None:
         self.adapter = adapter
 
     async def reset(self) -> None:
-        """Forget budgets of wake hints. Needed where they outlive a harness."""
+        """Remove the budgets of wake hints. Needed if they outlive a harness."""
 
     async def dispose(self) -> None:
-        """Release what the harness opened beyond its adapters; those are closed before."""
+        """Release what the harness opened. Its adapters are already closed."""
 
     async def second(self) -> NotifyAdapter:
-        """Another adapter on the same channel, as in another process. It is closed after the case."""
-        skip("the harness offers no second()")
+        """Another adapter on the same channel, like another process.
+
+        It is closed after the case.
+        """
+        skip("the harness has no second()")
 
     async def sync_adapter(self) -> SyncNotifyAdapter:
         """A sync adapter on the same channel. It is closed after the case."""
-        skip("the harness offers no sync_adapter()")
+        skip("the harness has no sync_adapter()")

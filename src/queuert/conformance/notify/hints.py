@@ -1,4 +1,4 @@
-"""Wake hints: budgets that keep a crowd from waking for one job."""
+"""Wake hints: budgets, so that not all workers wake for one job."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ async def consumed(adapter: NotifyAdapter, type_name: str, times: int) -> list[b
 
 @case
 async def without_a_budget_everybody_wakes(channel: Channel) -> None:
-    """Where no budget is known, consuming is true, as often as it is tried."""
+    """If no budget is known, consuming returns true, every time."""
     equal(await consumed(channel.adapter, fresh(), 3), [True] * 3, "consumed")
 
 
 @case
 async def providing_is_accepted(channel: Channel) -> None:
-    """Every adapter takes budgets, and the first to consume one may wake."""
+    """Every adapter accepts budgets, and the first consumer may wake."""
     name = fresh()
     await channel.adapter.provide_wake_hints({name: 1})
     await channel.adapter.provide_wake_hints({})
@@ -30,7 +30,7 @@ async def providing_is_accepted(channel: Channel) -> None:
 
 @case
 async def a_budget_is_used_up(channel: Channel) -> None:
-    """As many may wake as the budget says; then consuming is false."""
+    """Consuming returns true as often as the budget allows, then false."""
     channel.needs_hints()
     name = fresh()
     await channel.adapter.provide_wake_hints({name: 2})
@@ -51,7 +51,7 @@ async def budgets_add_up(channel: Channel) -> None:
 
 @case
 async def types_have_budgets_of_their_own(channel: Channel) -> None:
-    """One call gives several types a budget each; they do not mix, and other types have none."""
+    """One call can set budgets for several types. They are separate, and other types have none."""
     channel.needs_hints()
     one, two, other = fresh(), fresh(), fresh()
     await channel.adapter.provide_wake_hints({one: 1, two: 2})
@@ -62,7 +62,7 @@ async def types_have_budgets_of_their_own(channel: Channel) -> None:
 
 @case
 async def a_crowd_consumes_at_once(channel: Channel) -> None:
-    """However many consume at once, exactly as many may wake as the budget says."""
+    """However many consume at once, exactly as many may wake as the budget allows."""
     channel.needs_hints()
     name = fresh()
     await asyncio.gather(*(channel.adapter.provide_wake_hints({name: 2}) for _ in range(5)))

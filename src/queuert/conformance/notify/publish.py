@@ -1,4 +1,4 @@
-"""Publishing and listening: everybody hears everything, until they dispose."""
+"""Publishing and listening: every listener receives every message until it is disposed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queuert.model import MAX_NAME_LENGTH
 
 @case
 async def a_listener_hears(channel: Channel) -> None:
-    """A listener is called with what is published from the moment that listening returned."""
+    """A listener receives everything that is published after listening returned."""
     for topic in channel.topics:
         ear, value = Ear(), fresh()
         await topic.listen(ear)
@@ -31,7 +31,7 @@ async def several_values_of_one_call(channel: Channel) -> None:
 
 @case
 async def topics_do_not_mix(channel: Channel) -> None:
-    """What is published under one topic is not heard under another."""
+    """What is published under one topic is not received under another."""
     pairs = [(topic, Ear(), fresh()) for topic in channel.topics]
     for topic, ear, _ in pairs:
         await topic.listen(ear)
@@ -40,12 +40,12 @@ async def topics_do_not_mix(channel: Channel) -> None:
     for _, ear, value in pairs:
         await ear.hears(value)
     await asyncio.sleep(0.02)
-    equal([ear.heard for _, ear, _ in pairs], [[value] for _, _, value in pairs], "heard in the end")
+    equal([ear.heard for _, ear, _ in pairs], [[value] for _, _, value in pairs], "received in the end")
 
 
 @case
 async def many_listeners(channel: Channel) -> None:
-    """Any number of listeners hear the same."""
+    """Any number of listeners receive the same."""
     for topic in channel.topics:
         ears, value = [Ear() for _ in range(50)], fresh()
         for ear in ears:
@@ -68,7 +68,7 @@ async def listeners_that_come_at_once(channel: Channel) -> None:
 
 @case
 async def a_disposed_listener_hears_no_more(channel: Channel) -> None:
-    """After dispose a listener is not called any more; the others are."""
+    """After dispose a listener is no longer called. The others are."""
     for topic in channel.topics:
         gone, stays, value = Ear(), Ear(), fresh()
         dispose = await topic.listen(gone)
@@ -81,7 +81,7 @@ async def a_disposed_listener_hears_no_more(channel: Channel) -> None:
 
 @case
 async def disposing_twice(channel: Channel) -> None:
-    """A second dispose does nothing, also to a listener that came later."""
+    """A second dispose does nothing, not even to a listener that was added later."""
     for topic in channel.topics:
         dispose = await topic.listen(Ear())
         await dispose()
@@ -94,7 +94,7 @@ async def disposing_twice(channel: Channel) -> None:
 
 @case
 async def listening_again(channel: Channel) -> None:
-    """After the last listener has gone, a new one hears again."""
+    """After the last listener was disposed, a new listener still receives messages."""
     for topic in channel.topics:
         for _ in range(3):
             ear, value = Ear(), fresh()
@@ -106,7 +106,7 @@ async def listening_again(channel: Channel) -> None:
 
 @case
 async def nobody_listens(channel: Channel) -> None:
-    """Publishing without listeners, and publishing nothing, is fine."""
+    """Publishing without listeners, or without values, raises no error."""
     for topic in topics(channel.adapter):
         await topic.publish([fresh()])
         await topic.publish([])
@@ -114,7 +114,7 @@ async def nobody_listens(channel: Channel) -> None:
 
 @case
 async def odd_texts(channel: Channel) -> None:
-    """Values may hold quotes, backslashes, spaces and any letters, up to the longest name."""
+    """Values may contain quotes, backslashes, spaces and any letters, up to the longest name."""
     values = [
         f'{fresh()} it\'s "odd" \\ ; -- $1 %s',
         f"{fresh()} Zoë 東京 🚲",
@@ -130,7 +130,7 @@ async def odd_texts(channel: Channel) -> None:
 
 @case
 async def another_process_hears(channel: Channel) -> None:
-    """Adapters on one channel hear each other, in both directions."""
+    """Adapters on one channel receive each other's messages, in both directions."""
     others = topics(await channel.second())
     for here, there in zip(channel.topics, others, strict=True):
         near, far, first, second = Ear(), Ear(), fresh(), fresh()

@@ -1,4 +1,4 @@
-"""The sync adapter: it publishes to everybody, and waits for chains."""
+"""The sync adapter: it publishes to every listener, and waits for chains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queuert.errors import ClientClosed
 
 @case
 async def listeners_hear_a_sync_publisher(channel: Channel) -> None:
-    """What a sync adapter publishes is heard by async listeners, for each of the three topics."""
+    """Async listeners receive what a sync adapter publishes, for each of the three topics."""
     pairs = channel.topics
     adapter = await channel.sync_adapter()
     publishers = (adapter.job_scheduled, adapter.chain_completed, adapter.ownership_lost)
@@ -22,7 +22,7 @@ async def listeners_hear_a_sync_publisher(channel: Channel) -> None:
 
 @case
 async def a_sync_listener_hears_of_chains(channel: Channel) -> None:
-    """A sync listener hears of ended chains, from async and sync publishers, until it disposes."""
+    """A sync listener receives ended chains from all publishers, until it is disposed."""
     pairs = channel.topics
     adapter = await channel.sync_adapter()
     ear, control, first, second, third = Ear(), Ear(), fresh(), fresh(), fresh()
@@ -35,12 +35,12 @@ async def a_sync_listener_hears_of_chains(channel: Channel) -> None:
     dispose()
     await pairs[1].publish([third])
     await control.hears(third)
-    equal(sorted(ear.heard), sorted([first, second]), "heard after dispose")
+    equal(sorted(ear.heard), sorted([first, second]), "received after dispose")
 
 
 @case
 async def hints_of_a_sync_publisher(channel: Channel) -> None:
-    """Budgets that a sync adapter provides are consumed by async ones."""
+    """Async adapters consume the budgets that a sync adapter provides."""
     channel.needs_hints()
     adapter, name = await channel.sync_adapter(), fresh()
     adapter.provide_wake_hints({name: 1})
@@ -50,7 +50,7 @@ async def hints_of_a_sync_publisher(channel: Channel) -> None:
 
 @case
 async def closing_the_sync_adapter(channel: Channel) -> None:
-    """close is idempotent; later calls raise ClientClosed, and dispose functions do nothing."""
+    """close is idempotent. Later calls raise ClientClosed, and dispose functions do nothing."""
     adapter = await channel.sync_adapter()
     dispose = adapter.listen_chain_completed(Ear())
     adapter.close()

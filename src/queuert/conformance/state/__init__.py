@@ -57,7 +57,10 @@ async def run_state_conformance(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
-    """Check a state adapter. `only` chooses cases by operation, name or pattern; `timeout` goes for each case."""
+    """Check a state adapter.
+
+    `only` chooses cases by operation, name or pattern; `timeout` is for each case.
+    """
     return await run_suite(STATE, harness_factory, open_store, only, timeout)
 
 

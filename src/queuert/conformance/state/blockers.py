@@ -1,4 +1,4 @@
-"""Blockers at creation: which jobs begin blocked, and which calls are refused."""
+"""Blockers at creation: which jobs start blocked, and which calls are rejected."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def an_open_blocker_blocks(store: Store) -> None:
 
 @case
 async def completed_blockers_do_not_count(store: Store) -> None:
-    """A job whose blockers are all completed is pending at once."""
+    """A job whose blockers are all completed is pending from the start."""
     source = await store.start("source")
     await store.finish(source)
     (made,) = await store.create(new_job(blockers=waiting_for(source, chain_type="source")))
@@ -76,7 +76,7 @@ async def a_chain_on_its_way_blocks(store: Store) -> None:
 
 @case
 async def an_unsuccessful_blocker_blocks(store: Store) -> None:
-    """A blocker that has failed, expired or was cancelled is not completed: the new job is blocked, visibly."""
+    """A failed, expired or cancelled blocker is not completed: the new job is blocked."""
     for status in UNSUCCESSFUL:
         source = await store.start("source")
         await store.settle(end_as(status, source))
@@ -87,7 +87,7 @@ async def an_unsuccessful_blocker_blocks(store: Store) -> None:
 
 @case
 async def an_unknown_blocker_is_refused(store: Store) -> None:
-    """A blocker that is not stored raises BlockerNotFound with both ids; nothing of the call is stored."""
+    """An unknown blocker raises BlockerNotFound with both ids, and nothing is stored."""
     missing = new_id()
     good, bad = new_job(), new_job(blockers=waiting_for(missing))
     with raises(BlockerNotFound, "an unknown blocker") as caught:
@@ -98,7 +98,7 @@ async def an_unknown_blocker_is_refused(store: Store) -> None:
 
 @driver_case
 async def a_blocker_of_another_type_is_refused(store: Store) -> None:
-    """A blocker whose chain is of another type raises JobTypeMismatch; nothing of the call is stored."""
+    """A blocking chain of another type raises JobTypeMismatch, and nothing is stored."""
     source = await store.start("source")
     good, bad = new_job(), new_job(blockers=waiting_for(source, chain_type="other"))
     with raises(JobTypeMismatch, "a blocker of another type") as caught:
@@ -110,7 +110,7 @@ async def a_blocker_of_another_type_is_refused(store: Store) -> None:
 
 @case
 async def the_type_of_a_blocker_is_its_chains(store: Store) -> None:
-    """The type that counts is that of the chain, whatever its current job is."""
+    """The type of the chain counts, not the type of its current job."""
     claimed = await store.running("source")
     await store.settle(continued(claimed, next_job(claimed.job, "middle")))
     with raises(JobTypeMismatch, "the type of the current job"):
@@ -120,7 +120,7 @@ async def the_type_of_a_blocker_is_its_chains(store: Store) -> None:
 
 @case
 async def a_later_job_is_no_chain(store: Store) -> None:
-    """The id of a continuation does not name a chain: BlockerNotFound."""
+    """The id of a continuation is not the id of a chain: BlockerNotFound."""
     claimed = await store.running()
     following = next_job(claimed.job)
     await store.settle(continued(claimed, following))
@@ -139,7 +139,7 @@ async def a_job_cannot_wait_for_itself(store: Store) -> None:
 
 @case
 async def a_continuation_cannot_wait_for_its_chain(store: Store) -> None:
-    """A continuation may not have its own chain as a blocker: BlockerNotFound, and nothing is settled."""
+    """A continuation with its own chain as a blocker: BlockerNotFound, nothing is settled."""
     claimed = await store.running()
     following = next_job(claimed.job, blockers=waiting_for(claimed.job.chain_id))
     with raises(BlockerNotFound, "its own chain"):
@@ -149,7 +149,7 @@ async def a_continuation_cannot_wait_for_its_chain(store: Store) -> None:
 
 @case
 async def blockers_of_the_same_call(store: Store) -> None:
-    """Blocking chains may be created by the same call, if they come earlier in it."""
+    """The same call may create blocking chains, if they come earlier in it."""
     source = new_job("source")
     middle = new_job("middle", blockers=waiting_for(source.id, chain_type="source"))
     last = new_job(blockers=(*waiting_for(source.id, chain_type="source"), BlockerRef(middle.id, "middle")))
@@ -170,7 +170,7 @@ async def blockers_that_come_later_are_refused(store: Store) -> None:
 
 @case
 async def the_type_is_checked_within_a_call(store: Store) -> None:
-    """A blocker of the same call with another type is refused too."""
+    """A blocker of the same call with another type is rejected too."""
     source = new_job("source")
     with raises(JobTypeMismatch, "a blocker of another type"):
         await store.create(source, new_job(blockers=waiting_for(source.id, chain_type="other")))
@@ -179,7 +179,7 @@ async def the_type_is_checked_within_a_call(store: Store) -> None:
 
 @case
 async def urgency_does_not_unblock(store: Store) -> None:
-    """A blocked job is not claimed and not due, however urgent it is."""
+    """A blocked job is neither claimed nor due, however urgent it is."""
     source = await store.start("source", priority=500)
     job = await store.start(blockers=waiting_for(source, chain_type="source"), priority=-500)
     equal((await store.claim()).jobs, [], "claimed although blocked")
@@ -189,7 +189,7 @@ async def urgency_does_not_unblock(store: Store) -> None:
 
 @case
 async def many_blockers(store: Store) -> None:
-    """A job may wait for hundreds of chains, answered in the order named."""
+    """A job may wait for hundreds of chains. They are returned in the order given."""
     sources = new_ids(300)
     await store.create(*(new_job("source", id=each) for each in sources))
     named = sources[::-1]

@@ -1,4 +1,4 @@
-"""Builders for what the port takes, with defaults, so that a case names only what it is about."""
+"""Builders for the arguments of the port, with defaults, so that a case names only what it tests."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _millisecond = time_ns() // 1_000_000
 
 
 def new_id() -> str:
-    """A UUIDv7. Those that are made later sort later."""
+    """A UUIDv7. Ids that are made later sort later."""
     number = next(_counter)
     high, low = divmod(number, 1 << 62)
     return str(UUID(int=(_millisecond + high << 80) | (7 << 76) | (2 << 62) | low))
@@ -88,7 +88,7 @@ def key(text: str, **options: Any) -> Dedup:
 
 
 def later(delay: float = HOUR) -> When:
-    """Some time from now, by the database's clock."""
+    """A time from now, by the database's clock."""
     return When(after=delay)
 
 
@@ -101,7 +101,10 @@ def queue(
     members: Iterable[str] | None = None,
     max_concurrency: int | None = None,
 ) -> QueueLimit:
-    """A queue of types; `limit` and `lease` go for those given by name. All types are members, unless said so."""
+    """A queue of types.
+
+    `limit` and `lease` apply to types given by name. By default all types are members.
+    """
     limits = tuple(TypeLimit(each, limit, lease) if isinstance(each, str) else each for each in types)
     named = tuple(each.name for each in limits)
     return QueueLimit(name, priority, limits, named if members is None else tuple(members), max_concurrency)
@@ -110,12 +113,12 @@ def queue(
 def request(
     *queues: QueueLimit, limit: int = 100, worker: str = WORKER, cluster_cap: int | None = None
 ) -> ClaimRequest:
-    """A claim of these queues; without any, of the plain task type."""
+    """A claim of these queues. Without queues, a claim of the plain task type."""
     return ClaimRequest(worker, limit, queues or (queue(TASK),), cluster_cap)
 
 
 def _settlement(claim: Claimed | str, status: Status, **fields: Any) -> Settlement:
-    """For a claim, with its token; for an id, without one."""
+    """A settlement: with a token for a claim, without one for an id."""
     if isinstance(claim, str):
         return Settlement(job_id=claim, token=None, status=status, **fields)
     return Settlement(job_id=claim.job.id, token=claim.job.token, status=status, worker=WORKER, **fields)

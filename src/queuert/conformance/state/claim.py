@@ -1,4 +1,4 @@
-"""claim: which jobs are taken, and what becomes of them."""
+"""claim: which jobs are taken, and how they change."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def ids(result: ClaimResult) -> list[str]:
 
 
 def nothing(result: ClaimResult, what: str) -> None:
-    """The claim found nothing, and nothing is left to find."""
+    """Check that the claim is empty and reports no more jobs."""
     equal((result.jobs, result.more), ([], False), what)
 
 
 @case
 async def a_claimed_job_runs(store: Store) -> None:
-    """A claimed job is running: one attempt more, leased by the worker for its type's duration, with a token."""
+    """A claimed job is running: one more attempt, the lease of its type, a token."""
     job = await store.start(schedule=When(at=PAST), trace_context="00-a")
     result = await store.claim(request(queue("task", lease=600), worker="me"))
     claimed = only(result.jobs, "claimed jobs")
@@ -49,12 +49,12 @@ async def a_claimed_job_runs(store: Store) -> None:
     lease = present(row.leased_until, "leased_until") - began
     check(abs(lease - timedelta(seconds=600)) < SLACK, f"the lease must be 600 s long, is {lease}")
     equal((row.scheduled_at, row.trace_context), (PAST, "00-a"), "what stays")
-    equal((claimed.expired, claimed.blockers, result.more), (False, (), False), "the rest of the answer")
+    equal((claimed.expired, claimed.blockers, result.more), (False, (), False), "the rest of the result")
 
 
 @case
 async def the_answer_is_the_stored_row(store: Store) -> None:
-    """The row that a claim answers is the one that is stored."""
+    """The row that a claim returns is the stored row."""
     claimed = await store.running(priority=3, deadline=later())
     equal(await store.job(claimed.job.id), claimed.job, "the stored row")
 
@@ -84,7 +84,7 @@ async def only_ready_jobs_are_claimed(store: Store) -> None:
 
 @case
 async def only_the_requested_types_are_claimed(store: Store) -> None:
-    """Jobs of other types are left alone and do not count as more."""
+    """Jobs of other types are not changed and do not count as more."""
     wanted, other = await store.start("wanted"), await store.start("other", priority=-1)
     nothing(await store.claim(request(queue("missing"))), "a type without jobs")
     result = await store.claim(request(queue("wanted", "missing"), limit=1))
@@ -94,16 +94,16 @@ async def only_the_requested_types_are_claimed(store: Store) -> None:
 
 @case
 async def leases_are_by_type(store: Store) -> None:
-    """Each type has a lease of its own."""
+    """Each type has its own lease."""
     await store.create(new_job("short"), new_job("long"))
     result = await store.claim(request(queue(TypeLimit("short", 9, 60), TypeLimit("long", 9, 6000))))
     ends = {each.job.type_name: present(each.job.leased_until, "leased_until") for each in result.jobs}
-    check(abs(ends["long"] - ends["short"] - timedelta(seconds=5940)) < SLACK, f"leases end at {ends}")
+    check(abs(ends["long"] - ends["short"] - timedelta(seconds=5940)) < SLACK, f"leases expire at {ends}")
 
 
 @case
 async def attempts_count_every_claim(store: Store) -> None:
-    """Every claim is an attempt more, and gets a token that was never used before."""
+    """Every claim is one more attempt, and gets a token that was never used before."""
     await store.start()
     tokens: list[int] = []
     for number in range(1, 6):
@@ -111,7 +111,7 @@ async def attempts_count_every_claim(store: Store) -> None:
         equal(claimed.job.attempt, number, "attempt")
         tokens.append(present(claimed.job.token, "token"))
         await store.settle(put_back(claimed))
-    equal(sorted(set(tokens)), tokens, "tokens, which ascend")
+    equal(sorted(set(tokens)), tokens, "tokens, which increase")
 
 
 @case
@@ -124,16 +124,16 @@ async def tokens_are_unique_across_jobs(store: Store) -> None:
 
 @case
 async def tokens_survive_deletion(store: Store) -> None:
-    """Tokens never go back, also when the jobs that had them are gone."""
+    """Tokens always increase, even if the jobs that had them are deleted."""
     before = await store.running()
     await store.delete(before.job.chain_id)
     after = await store.running()
-    check(present(after.job.token, "token") > present(before.job.token, "token"), "tokens must ascend")
+    check(present(after.job.token, "token") > present(before.job.token, "token"), "tokens must increase")
 
 
 @case
 async def an_attempt_given_back_gets_a_new_token(store: Store) -> None:
-    """A job given back untouched has the same attempt number again, but another token."""
+    """A job given back untouched gets the same attempt number again, but another token."""
     first = await store.running()
     await store.settle(given_back(first))
     second = await store.claim_one()
@@ -143,7 +143,7 @@ async def an_attempt_given_back_gets_a_new_token(store: Store) -> None:
 
 @case
 async def past_deadlines_are_marked(store: Store) -> None:
-    """A job past its deadline is claimed and marked expired; one with time left, or without a deadline, is not."""
+    """A job past its deadline is claimed and marked expired. Other jobs are not marked."""
     late = await store.start(deadline=When(at=PAST))
     await store.start(deadline=When(at=FUTURE))
     await store.start(deadline=later())
@@ -165,7 +165,7 @@ async def a_deadline_passes(store: Store) -> None:
 
 @driver_case
 async def blockers_come_with_the_job(store: Store) -> None:
-    """A claimed job brings its blockers in the order named, with their outputs."""
+    """A claimed job is returned with its blockers, in the order given, with outputs."""
     first, second = await store.start("source"), await store.start("source")
     refs = (BlockerRef(second, "source", "00-b"), BlockerRef(first, "source"))
     job = await store.start(blockers=refs)
@@ -183,7 +183,7 @@ async def blockers_come_with_the_job(store: Store) -> None:
 
 @case
 async def a_rolled_back_claim_never_was(store: Store) -> None:
-    """Rolling back a claim leaves the job pending, with its attempts and without a lease."""
+    """After the rollback of a claim the job is pending, with its attempts and without a lease."""
     job = await store.start()
     before = await store.job(job)
     async with store.rolled_back() as tx:
@@ -194,7 +194,7 @@ async def a_rolled_back_claim_never_was(store: Store) -> None:
 
 @driver_case
 async def several_hundred_at_once(store: Store) -> None:
-    """A claim takes hundreds of jobs, each running afterwards."""
+    """A claim can take hundreds of jobs. Each is running afterwards."""
     jobs = [new_job() for _ in range(700)]
     await store.create(*jobs)
     result = await store.claim(request(limit=500))
@@ -206,7 +206,7 @@ async def several_hundred_at_once(store: Store) -> None:
 
 @case
 async def empty_requests(store: Store) -> None:
-    """A claim of no queues, of queues without types, or of no jobs takes nothing."""
+    """A claim without queues, without types or with a limit of 0 takes nothing."""
     await store.start()
     nothing(await store.claim(ClaimRequest("worker", 10, ())), "no queues")
     nothing(await store.claim(request(queue())), "a queue without types")

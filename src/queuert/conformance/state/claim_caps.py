@@ -1,4 +1,4 @@
-"""claim: caps on what runs at once, in a queue and in the whole cluster."""
+"""claim: caps on the running jobs of a queue and of the whole cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def ready(store: Store, type_name: str, number: int, priority: int = 100) 
 
 @case
 async def a_queue_has_room_for_so_many(store: Store) -> None:
-    """A queue's cap counts what this claim takes, and what it leaves out is not `more`."""
+    """A queue's cap counts what this claim takes. Jobs that it leaves out are not `more`."""
     jobs = await ready(store, "task", 5)
     claim = request(queue("task", max_concurrency=3))
     equal(await taken(store, claim), (jobs[:3], False), "first claim")
@@ -28,7 +28,7 @@ async def a_queue_has_room_for_so_many(store: Store) -> None:
 
 @case
 async def settled_jobs_make_room(store: Store) -> None:
-    """Jobs that have ended or were put back do not count any more."""
+    """Jobs that have ended or were put back no longer count."""
     await ready(store, "task", 5)
     claim = request(queue("task", max_concurrency=2))
     first, second = (await store.claim(claim)).jobs
@@ -40,7 +40,7 @@ async def settled_jobs_make_room(store: Store) -> None:
 
 @case
 async def all_members_count(store: Store) -> None:
-    """Running jobs of every member type count, also of types that this claim does not ask for."""
+    """Running jobs of every member type count, even of types that this claim does not request."""
     await ready(store, "a", 3)
     await store.claim(request(queue("a"), limit=2, worker="another"))
     jobs = await ready(store, "b", 3)
@@ -59,7 +59,7 @@ async def other_types_do_not_count(store: Store) -> None:
 
 @case
 async def a_job_counts_in_every_queue_it_is_a_member_of(store: Store) -> None:
-    """What is taken through one queue uses up the room of every queue that has its type as a member."""
+    """A job taken through one queue uses the room of every queue that has its type as a member."""
     (urgent,) = await ready(store, "a", 1, priority=1)
     await ready(store, "b", 1, priority=2)
     for second_priority in (0, 1):
@@ -74,7 +74,7 @@ async def a_job_counts_in_every_queue_it_is_a_member_of(store: Store) -> None:
 
 @case
 async def a_cap_of_zero_pauses(store: Store) -> None:
-    """A queue with a cap of 0 is paused; others are served."""
+    """A queue with a cap of 0 is paused. Others are served."""
     await ready(store, "paused", 2, priority=1)
     (job,) = await ready(store, "task", 1)
     queues = [queue("paused", name="p", priority=-1, max_concurrency=0), queue("task", name="t")]
@@ -83,7 +83,7 @@ async def a_cap_of_zero_pauses(store: Store) -> None:
 
 @case
 async def an_overfull_queue_has_no_room(store: Store) -> None:
-    """More running than the cap allows is room for none, not for fewer than none elsewhere."""
+    """If more jobs run than the cap allows, the room is 0. Other queues keep their room."""
     await ready(store, "a", 6)
     await store.claim(request(queue("a"), limit=5))
     others = await ready(store, "b", 2)
@@ -93,7 +93,7 @@ async def an_overfull_queue_has_no_room(store: Store) -> None:
 
 @case
 async def a_full_queue_lets_others_through(store: Store) -> None:
-    """Jobs of a full queue do not stand in the way of those behind them."""
+    """Jobs of a full queue do not block the jobs behind them."""
     urgent = await ready(store, "a", 4, priority=1)
     others = await ready(store, "b", 2, priority=2)
     queues = [queue("a", name="a", max_concurrency=1), queue("b", name="b")]
@@ -102,7 +102,7 @@ async def a_full_queue_lets_others_through(store: Store) -> None:
 
 @case
 async def the_cap_goes_by_order_across_types(store: Store) -> None:
-    """The room of a queue goes to its most urgent jobs, of whatever type."""
+    """The room of a queue goes to its most urgent jobs, of any type."""
     await ready(store, "a", 2, priority=2)
     urgent = await ready(store, "b", 2, priority=1)
     equal(await taken(store, request(queue("a", "b", max_concurrency=2))), (urgent, False), "claimed jobs")
@@ -110,7 +110,7 @@ async def the_cap_goes_by_order_across_types(store: Store) -> None:
 
 @case
 async def type_limits_hold_within_the_cap(store: Store) -> None:
-    """A type's limit and its queue's cap hold together: the smaller of the two decides."""
+    """A type's limit and its queue's cap both apply: the smaller of the two decides."""
     await ready(store, "a", 5, priority=1)
     await ready(store, "b", 5, priority=2)
     limits = queue(TypeLimit("a", 1, 60), TypeLimit("b", 9, 60), max_concurrency=3)
@@ -132,7 +132,7 @@ async def the_cluster_cap_counts_everything(store: Store) -> None:
 
 @case
 async def the_cluster_cap_spans_queues(store: Store) -> None:
-    """The cluster's room goes to the most urgent queue first; 0 pauses everything."""
+    """The cluster's room goes to the most urgent queue first. A cap of 0 pauses everything."""
     slow, fast = await ready(store, "slow", 3), await ready(store, "fast", 2)
     queues = [queue("slow", name="s", priority=2), queue("fast", name="f", priority=1)]
     equal(await taken(store, request(*queues, cluster_cap=0)), ([], False), "a cap of 0")
@@ -141,7 +141,7 @@ async def the_cluster_cap_spans_queues(store: Store) -> None:
 
 @case
 async def both_caps_hold(store: Store) -> None:
-    """A queue's cap and the cluster's hold together."""
+    """A queue's cap and the cluster's cap both apply."""
     a, b = await ready(store, "a", 4, priority=1), await ready(store, "b", 4, priority=2)
     queues = [queue("a", name="a", max_concurrency=2), queue("b", name="b", max_concurrency=3)]
     equal(await taken(store, request(*queues, cluster_cap=4)), (a[:2] + b[:2], False), "claimed jobs")
@@ -159,7 +159,7 @@ async def more_under_a_cap(store: Store) -> None:
 
 @driver_case
 async def reaped_jobs_make_room(store: Store) -> None:
-    """A job whose lease has ended counts until it is reaped, and not afterwards."""
+    """A job whose lease has expired counts until it is reaped, and not afterwards."""
     await ready(store, "task", 2)
     claim = request(queue("task", lease=0, max_concurrency=1))
     equal(len((await store.claim(claim)).jobs), 1, "claimed jobs")

@@ -1,4 +1,4 @@
-"""claim: when to come again."""
+"""claim: when to claim again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queuert.model import ClaimResult, TypeLimit
 
 
 def due_in(result: ClaimResult, seconds: float) -> None:
-    """The answer says that the next job is due in so many seconds."""
+    """Check that the next job is due in this many seconds."""
     wait = present(result.next_in, "next_in")
     check(seconds - 20 <= wait <= seconds + 0.5, f"the next job is due in {seconds:g} s, not in {wait:g} s")
 
@@ -29,7 +29,7 @@ async def the_earliest_later_job(store: Store) -> None:
 
 @driver_case
 async def beside_what_was_claimed(store: Store) -> None:
-    """`next_in` is answered also if jobs were claimed, and does not count them."""
+    """`next_in` is also returned if jobs were claimed, and does not count them."""
     await store.create(new_job(), new_job(schedule=later(1000)), new_job())
     result = await store.claim()
     equal(len(result.jobs), 2, "claimed jobs")
@@ -40,7 +40,7 @@ async def beside_what_was_claimed(store: Store) -> None:
 
 @case
 async def none_without_later_jobs(store: Store) -> None:
-    """Without a pending job for later there is no `next_in`: running, blocked and ended ones do not count."""
+    """Only pending jobs for later give a `next_in`: not running, blocked or ended ones."""
     source = await store.start("source", schedule=later())
     await store.start(schedule=later(), blockers=waiting_for(source, chain_type="source"))
     await store.finish(await store.start(schedule=later()))
@@ -51,7 +51,7 @@ async def none_without_later_jobs(store: Store) -> None:
 
 @case
 async def none_if_there_is_more(store: Store) -> None:
-    """If more can be claimed at once there is no `next_in`."""
+    """If more jobs can be claimed at once, there is no `next_in`."""
     await store.create(new_job(), new_job(), new_job(schedule=later()))
     result = await store.claim(request(limit=1))
     equal((result.more, result.next_in), (True, None), "more and next_in")
@@ -59,7 +59,7 @@ async def none_if_there_is_more(store: Store) -> None:
 
 @case
 async def due_jobs_that_a_limit_leaves_out(store: Store) -> None:
-    """Jobs that are due, but are kept back by a limit or a cap, do not count."""
+    """Due jobs that a limit or a cap excludes do not count."""
     await store.create(new_job(), new_job(), new_job(schedule=later(1000)))
     due_in(await store.claim(request(queue("task", max_concurrency=0))), 1000)
     due_in(await store.claim(request(queue("task"), cluster_cap=0)), 1000)

@@ -1,4 +1,4 @@
-"""claim: the order in which jobs are taken, the limits, and whether more is waiting."""
+"""claim: the order of jobs, the limits, and whether more jobs are waiting."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def then_lower_ids(store: Store) -> None:
 
 @case
 async def priority_decides_across_types(store: Store) -> None:
-    """Within a queue the order goes across its types."""
+    """Within a queue there is one order for all its types."""
     first, second, third, fourth = new_ids(4)
     await store.create(
         new_job("a", id=first, priority=4, schedule=at(0)),
@@ -68,7 +68,7 @@ async def priority_decides_across_types(store: Store) -> None:
 
 @case
 async def queue_priority_comes_before_all(store: Store) -> None:
-    """A queue of lower priority number is served first, whatever its jobs' priorities are."""
+    """A queue with a lower priority number is served first, whatever its jobs' priorities."""
     urgent, slow, negative = new_ids(3)
     await store.create(
         new_job("slow", id=slow, priority=-9, schedule=at(0)),
@@ -96,7 +96,7 @@ async def queues_of_equal_priority_mix(store: Store) -> None:
 
 @case
 async def the_limit_of_the_request(store: Store) -> None:
-    """A claim takes at most `limit` jobs, and says that more is waiting exactly if it is."""
+    """A claim takes at most `limit` jobs, and `more` is true exactly if more jobs are waiting."""
     jobs = [new_job() for _ in range(5)]
     await store.create(*jobs)
     wanted = [job.id for job in jobs]
@@ -107,7 +107,7 @@ async def the_limit_of_the_request(store: Store) -> None:
 
 @case
 async def the_limit_of_a_type(store: Store) -> None:
-    """A type's limit caps its jobs; those behind it are taken, and what it leaves out is not `more`."""
+    """A type's limit caps its jobs. Jobs behind them are taken. Capped jobs are not `more`."""
     heads = [new_job("capped", priority=1) for _ in range(4)]
     others = [new_job("free", priority=2) for _ in range(3)]
     await store.create(*heads, *others)
@@ -118,7 +118,7 @@ async def the_limit_of_a_type(store: Store) -> None:
 
 @case
 async def a_type_limit_of_zero(store: Store) -> None:
-    """A type with a limit of 0 gives nothing and is not `more`."""
+    """No job of a type with a limit of 0 is taken, and none is `more`."""
     await store.start("capped", priority=1)
     free = await store.start("free")
     claim = request(queue(TypeLimit("capped", 0, 60), TypeLimit("free", 100, 60)))
@@ -127,16 +127,16 @@ async def a_type_limit_of_zero(store: Store) -> None:
 
 @case
 async def more_counts_only_what_the_request_left_out(store: Store) -> None:
-    """`more` needs a job that only the request's own limit left out."""
+    """`more` is true only if the request's own limit alone left out a job."""
     await store.create(*(new_job("capped", priority=1) for _ in range(3)), new_job("free", priority=2))
     types = (TypeLimit("capped", 1, 60), TypeLimit("free", 100, 60))
-    check((await taken(store, request(queue(*types), limit=1)))[1], "a free job behind the limit is more")
+    check((await taken(store, request(queue(*types), limit=1)))[1], "a job behind the request's limit is more")
     check(not (await taken(store, request(queue(*types), limit=2)))[1], "capped jobs are not more")
 
 
 @case
 async def limits_across_queues(store: Store) -> None:
-    """The request's limit spans all queues, each type's limit holds within it."""
+    """The request's limit is for all queues together. Each type's limit applies within it."""
     await store.create(*(new_job(name) for name in ("a", "b", "c") for _ in range(4)))
     queues = [
         queue("a", name="one", priority=1, limit=2),
@@ -145,12 +145,12 @@ async def limits_across_queues(store: Store) -> None:
     ]
     result = await store.claim(request(*queues, limit=6))
     equal([each.job.type_name for each in result.jobs], ["a", "a", "b", "b", "b", "c"], "claimed types")
-    check(not result.more, "nothing is more: every type's limit is used up")
+    check(not result.more, "there is no more: every type's limit is used up")
 
 
 @case
 async def future_jobs_do_not_hide_ready_ones(store: Store) -> None:
-    """Jobs for later, at more urgent priorities, neither come first nor count as more."""
+    """Jobs for later are not claimed and do not count as more, even if they are more urgent."""
     await store.create(*(new_job(priority=-number, schedule=When(after=3600)) for number in range(50)))
     ready = await store.start(priority=500)
     equal(await taken(store, request(limit=1)), ([ready], False), "claimed jobs")

@@ -1,7 +1,7 @@
 """Two connections at once, in a forced order of steps.
 
-Where a case says that the second waits, it does so for the first one's row or, in a storage with a single writer,
-for the whole of the first one's transaction. What must come out is the same.
+If a case states that the second one waits, it waits for the first one's row. In a storage with a
+single writer, it waits for the whole transaction of the first one. The result must be the same.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ async def expect_waiting(task: asyncio.Task[object], what: str) -> None:
 
 
 async def quick_unless_single_writer(store: Store, task: asyncio.Task[object], what: str) -> None:
-    """Where rows are locked one by one, what skips them is done while the first transaction is open."""
+    """If rows are locked one by one, operations that skip them end while the first transaction is
+    open.
+    """
     if not store.single_writer:
         check(await settled_soon(task, 5), f"{what} must not wait for the first transaction")
 
 
 @driver_case
 async def a_key_is_taken_once_and_found(store: Store) -> None:
-    """Two start under one key: the second waits, and finds the first one's chain when that is committed."""
+    """Two starts with one key: the second waits, and finds the chain after the first commits."""
     other = await store.second()
     async with store.transaction() as tx:
         first = await store.start(dedup=key("k"), tx=tx)
@@ -50,7 +52,7 @@ async def a_key_is_taken_once_and_found(store: Store) -> None:
 
 @driver_case
 async def a_key_that_was_rolled_back(store: Store) -> None:
-    """Two start under one key: the second waits, and stores its own chain when the first is rolled back."""
+    """Two starts with one key: the second waits, and creates if the first rolls back."""
     other = await store.second()
     job = new_job(dedup=key("k"))
     async with store.rolled_back() as tx:
@@ -64,7 +66,7 @@ async def a_key_that_was_rolled_back(store: Store) -> None:
 
 @driver_case
 async def a_key_of_an_ended_chain(store: Store) -> None:
-    """Two start under the key of a chain that has ended: one of them stores a new one, the other finds it."""
+    """Two starts with the key of an ended chain: one stores a new chain, the other finds it."""
     other = await store.second()
     await store.finish(await store.start(dedup=key("k")))
     async with store.transaction() as tx:
@@ -77,7 +79,7 @@ async def a_key_of_an_ended_chain(store: Store) -> None:
 
 @driver_case
 async def an_id_is_taken_once(store: Store) -> None:
-    """Two store the same id: the second gets JobIdExists when the first is committed."""
+    """Two calls store the same id: the second raises JobIdExists after the first commits."""
     other = await store.second()
     job = new_job()
     async with store.transaction() as tx:
@@ -91,7 +93,7 @@ async def an_id_is_taken_once(store: Store) -> None:
 
 @driver_case
 async def no_job_is_claimed_twice(store: Store) -> None:
-    """A job that is being claimed is not claimed by another; nobody waits for it where rows are locked singly."""
+    """A job that is being claimed is not claimed again. With row locks, no claim waits."""
     other = await store.second()
     await store.create(new_job(), new_job())
     async with store.transaction() as tx:
@@ -105,7 +107,7 @@ async def no_job_is_claimed_twice(store: Store) -> None:
 
 @driver_case
 async def a_rolled_back_claim_is_free_again(store: Store) -> None:
-    """A job whose claim is rolled back can be claimed by another."""
+    """A job whose claim was rolled back can be claimed by another."""
     other = await store.second()
     job = await store.start()
     async with store.rolled_back() as tx:
@@ -118,7 +120,7 @@ async def a_rolled_back_claim_is_free_again(store: Store) -> None:
 
 @driver_case
 async def many_claim_at_once(store: Store) -> None:
-    """However many claim at once, every job is claimed exactly once."""
+    """However many claims run at once, every job is claimed exactly once."""
     other = await store.second()
     jobs = [new_job() for _ in range(60)]
     await store.create(*jobs)
@@ -134,7 +136,7 @@ async def many_claim_at_once(store: Store) -> None:
 
 @driver_case
 async def a_cap_is_exact(store: Store) -> None:
-    """A claim under a cap waits for another under the same cap, and counts what that one took."""
+    """A claim under a cap waits for another under the same cap, and counts its jobs."""
     other = await store.second()
     await store.create(*(new_job() for _ in range(6)))
     claim = request(queue("task", max_concurrency=3))
@@ -147,7 +149,7 @@ async def a_cap_is_exact(store: Store) -> None:
 
 @driver_case
 async def a_cluster_cap_is_exact(store: Store) -> None:
-    """A claim under the cluster's cap waits for another, and has the room of one that is rolled back."""
+    """A claim under the cluster's cap waits for another, and gets its room after a rollback."""
     other = await store.second()
     await store.create(*(new_job() for _ in range(6)))
     async with store.rolled_back() as tx:
@@ -159,7 +161,7 @@ async def a_cluster_cap_is_exact(store: Store) -> None:
 
 @driver_case
 async def a_claim_that_is_held_cannot_be_settled(store: Store) -> None:
-    """Who settles a claim that another holds waits for that one."""
+    """A settlement waits for the transaction that holds the claim."""
     other = await store.second()
     claimed = await store.running()
     async with store.transaction() as tx:
@@ -173,7 +175,7 @@ async def a_claim_that_is_held_cannot_be_settled(store: Store) -> None:
 
 @driver_case
 async def a_claim_that_is_only_looked_at_is_free(store: Store) -> None:
-    """Who holds a claim without a lock keeps nobody waiting: above all not those who renew it."""
+    """A claim that is held without a lock makes no other operation wait, not even a renewal."""
     other = await store.second()
     claimed = await store.running()
     async with store.transaction() as tx:
@@ -182,18 +184,18 @@ async def a_claim_that_is_only_looked_at_is_free(store: Store) -> None:
         await quick_unless_single_writer(store, settling, "the settlement")
     equal((await settling).held, [True], "the settlement")
     async with store.transaction() as tx:
-        check(not await store.hold(claimed, lock=False, tx=tx), "a claim that is over must not be seen")
+        check(not await store.hold(claimed, lock=False, tx=tx), "a claim that has ended must not be seen")
 
 
 @driver_case
 async def a_held_claim_and_the_key_of_its_chain(store: Store) -> None:
-    """Who deletes a chain waits for its holder, and meanwhile keeps nothing that the holder may come to: its key."""
+    """A deletion waits for the holder of a claim, and does not lock its key meanwhile."""
     other = await store.second()
     claimed = await store.running(dedup=key("again"))
     chain = claimed.job.chain_id
 
     async def delete() -> Deleted:
-        async with other.transaction() as theirs:  # a deadlock would undo it, and nobody would try again
+        async with other.transaction() as theirs:  # a deadlock would undo it, and it would not be tried again
             return await other.delete(chain, tx=theirs)
 
     async with store.transaction() as tx:
@@ -210,7 +212,7 @@ async def a_held_claim_and_the_key_of_its_chain(store: Store) -> None:
 
 @driver_case
 async def a_locked_chain_stays_current(store: Store) -> None:
-    """Who continues a chain that another has read with a lock waits for that one."""
+    """A continuation waits for a transaction that has read the chain with a lock."""
     other = await store.second()
     job = await store.start()
     following = next_job(await store.job(job))
@@ -224,7 +226,7 @@ async def a_locked_chain_stays_current(store: Store) -> None:
 
 @driver_case
 async def a_job_ends_once(store: Store) -> None:
-    """Two settle one claim at once: the second waits and is told that it does not hold."""
+    """Two settlements of one claim at once: the second waits, and is not held."""
     other = await store.second()
     claimed = await store.running()
     async with store.transaction() as tx:
@@ -237,7 +239,7 @@ async def a_job_ends_once(store: Store) -> None:
 
 @driver_case
 async def a_claim_that_is_held_is_owned(store: Store) -> None:
-    """Renewal does not count a job as lost because somebody holds it, nor wait where rows are locked singly."""
+    """Renewal does not report a held job as lost. With row locks, it does not wait."""
     other = await store.second()
     claimed = await store.running()
     async with store.transaction() as tx:
@@ -249,7 +251,7 @@ async def a_claim_that_is_held_is_owned(store: Store) -> None:
 
 @driver_case
 async def a_claim_that_is_held_is_not_reaped(store: Store) -> None:
-    """Nor does reaping wait for it, where rows are locked singly, though its lease has ended."""
+    """Reaping skips a held job, even with an expired lease. With row locks, it does not wait."""
     other = await store.second()
     claimed = await store.running(lease=0)
     async with store.transaction() as tx:
@@ -263,14 +265,14 @@ async def a_claim_that_is_held_is_not_reaped(store: Store) -> None:
 
 @driver_case
 async def a_claim_that_is_held_is_not_taken_over(store: Store) -> None:
-    """Who reads the chain with a lock, or deletes it, waits for the holder, and finds what that one has left."""
+    """Reading the chain with a lock, or deleting it, waits for the holder and sees its result."""
     other = await store.second()
     claimed = await store.running()
     async with store.transaction() as tx:
         check(await store.hold(claimed, tx=tx), "the claim must be held")
         taking = store.spawn(_take_over(other, claimed.job.chain_id))
         deleting = store.spawn(other.delete(claimed.job.chain_id))
-        await expect_waiting(taking, "the one who takes over")
+        await expect_waiting(taking, "the one that takes over")
         await expect_waiting(deleting, "the deletion")
         equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the settlement")
     check(await taking in ("completed", None), "the status under the lock")
@@ -285,7 +287,7 @@ async def _take_over(store: Store, chain_id: str) -> str | None:
 
 @driver_case
 async def a_claim_that_is_ended_meanwhile_is_not_held(store: Store) -> None:
-    """Who would hold a claim that another is about to end waits for that one, and learns how it went."""
+    """Holding a claim waits for a transaction that is ending it, and returns its result."""
     other = await store.second()
     for keep in (True, False):
         claimed = await store.running()
@@ -303,7 +305,7 @@ async def _hold(store: Store, claimed: Claimed) -> bool:
 
 @driver_case
 async def a_locked_job_is_not_reaped(store: Store) -> None:
-    """A job that is being settled is not reaped, though its lease has ended."""
+    """A job that is being settled is not reaped, although its lease has expired."""
     other = await store.second()
     claimed = await store.running(lease=0)
     async with store.transaction() as tx:
@@ -316,7 +318,7 @@ async def a_locked_job_is_not_reaped(store: Store) -> None:
 
 @driver_case
 async def deletion_against_completion(store: Store) -> None:
-    """A chain that is deleted while it is being completed waits, and is gone afterwards."""
+    """Deleting a chain that is being completed waits, and the chain is gone afterwards."""
     other = await store.second()
     claimed = await store.running()
     async with store.transaction() as tx:

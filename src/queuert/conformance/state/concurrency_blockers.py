@@ -1,4 +1,6 @@
-"""Two connections at once: a blocker that completes while somebody begins to wait for it loses no wake-up."""
+"""Two connections at once: no wake-up is lost if a blocker completes while a job starts to wait for
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,21 @@ from queuert.conformance.state.unblock import SOURCE, behind, freed, sources
 
 @case
 async def started_while_its_blocker_completes(store: Store) -> None:
-    """A job whose start is not committed when its blocker completes is freed all the same."""
+    """A job is unblocked even if its start is not committed when its blocker completes."""
     other = await store.second()
     (source,) = await sources(store, 1)
     async with store.transaction() as tx:
         job = await store.start(tx=tx, **behind(source))
         completing = store.spawn(other.finish(source))
         await expect_waiting(completing, "the completion of a blocker")
-    equal(freed(await completing), [job], "freed by the completion")
+    equal(freed(await completing), [job], "unblocked by the completion")
     row = await store.job(job)
     equal((row.status, row.blockers_left), ("pending", 0), "the job")
 
 
 @case
 async def a_blocker_completes_while_it_is_named(store: Store) -> None:
-    """A job that is started while its blocker's completion is not committed is not blocked for ever."""
+    """A job started while its blocker's completion is uncommitted does not stay blocked."""
     other = await store.second()
     (source,) = await sources(store, 1)
     job = new_job(**behind(source))
@@ -45,7 +47,7 @@ async def a_blocker_completes_while_it_is_named(store: Store) -> None:
 
 @case
 async def a_blocker_that_does_not_complete_after_all(store: Store) -> None:
-    """If the completion is rolled back, the job that was started meanwhile is blocked, and freed later."""
+    """If the completion rolls back, a job started meanwhile is blocked, and unblocked later."""
     other = await store.second()
     (source,) = await sources(store, 1)
     job = new_job(**behind(source))
@@ -60,7 +62,7 @@ async def a_blocker_that_does_not_complete_after_all(store: Store) -> None:
 
 @case
 async def a_blocker_hands_over_while_it_is_named(store: Store) -> None:
-    """A job started while its blocker hands over to the next job waits for the end of that chain."""
+    """A job started while its blocking chain continues waits for the end of that chain."""
     other = await store.second()
     claimed = await store.running(SOURCE)
     following = next_job(claimed.job)
@@ -70,12 +72,12 @@ async def a_blocker_hands_over_while_it_is_named(store: Store) -> None:
         await settled_soon(starting)
     job = await starting
     equal(await store.statuses(job), ["blocked"], "the job")
-    equal(freed(await store.finish(following.id)), [job], "freed at the end")
+    equal(freed(await store.finish(following.id)), [job], "unblocked at the end")
 
 
 @case
 async def two_blockers_complete_at_once(store: Store) -> None:
-    """Two blockers of one job that complete at once free it, exactly one of them reporting so."""
+    """Two blockers of one job that complete at once unblock it. Exactly one of them reports it."""
     other = await store.second()
     first, second = await sources(store, 2)
     job = await store.start(**behind(first, second))
@@ -84,14 +86,14 @@ async def two_blockers_complete_at_once(store: Store) -> None:
         completing = store.spawn(other.finish(second))
         await expect_waiting(completing, "the second completion")
     two = await completing
-    equal((freed(one), freed(two)), ([], [job]), "freed by the first and by the second")
+    equal((freed(one), freed(two)), ([], [job]), "unblocked by the first and by the second")
     row = await store.job(job)
     equal((row.status, row.blockers_left), ("pending", 0), "the job")
 
 
 @case
 async def deletion_against_a_new_dependent(store: Store) -> None:
-    """A chain that is named as a blocker by an uncommitted start is not deleted under it."""
+    """A chain that an uncommitted start names as a blocker is not deleted."""
     other = await store.second()
     (source,) = await sources(store, 1)
     async with store.transaction() as tx:

@@ -1,4 +1,4 @@
-"""create_jobs: what is stored, what is answered, and that a refused call leaves nothing."""
+"""create_jobs: what is stored, what is returned, and that a rejected call stores nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLACK = timedelta(seconds=20)
 
 @driver_case
 async def every_field_is_stored(store: Store) -> None:
-    """A new job is stored with all it was given, and is otherwise untouched."""
+    """A new job is stored with all its arguments. All other fields are empty."""
     job = new_job(
         "full",
         priority=-3,
@@ -60,7 +60,7 @@ async def defaults_are_now_and_no_deadline(store: Store) -> None:
 
 @case
 async def answers_come_in_order(store: Store) -> None:
-    """Each job of a call is answered in its place, with its id, chain, status and readiness."""
+    """Each job of a call is returned in its place, with its id, chain, status and readiness."""
     source = await store.start("source")
     jobs = [new_job(), new_job(schedule=later()), new_job(blockers=waiting_for(source, chain_type="source"))]
     expected = [
@@ -73,7 +73,7 @@ async def answers_come_in_order(store: Store) -> None:
 
 @case
 async def ids_need_not_ascend(store: Store) -> None:
-    """Answers keep the order of the call whatever the order of the ids."""
+    """Results keep the order of the call, whatever the order of the ids is."""
     jobs = [new_job(id=job_id) for job_id in reversed(new_ids(5))]
     equal([c.job_id for c in await store.create(*jobs)], [job.id for job in jobs], "answered ids")
 
@@ -108,7 +108,7 @@ async def a_delay_that_has_passed_makes_ready(store: Store) -> None:
 
 @case
 async def a_stored_id_is_refused(store: Store) -> None:
-    """An id that is stored already raises JobIdExists with that id, and nothing of the call is stored."""
+    """An id that is already stored raises JobIdExists with that id, and nothing is stored."""
     taken = await store.start()
     other = new_job()
     with raises(JobIdExists, "a stored id") as caught:
@@ -130,7 +130,7 @@ async def the_id_of_a_continuation_is_refused(store: Store) -> None:
 
 @case
 async def an_id_twice_in_one_call_is_refused(store: Store) -> None:
-    """An id that is twice in one call raises JobIdExists, and nothing of the call is stored."""
+    """The same id twice in one call raises JobIdExists, and nothing of the call is stored."""
     twice = new_job()
     other = new_job()
     with raises(JobIdExists, "an id twice in one call") as caught:
@@ -141,7 +141,7 @@ async def an_id_twice_in_one_call_is_refused(store: Store) -> None:
 
 @driver_case
 async def a_refused_call_leaves_its_transaction_usable(store: Store) -> None:
-    """A refused call leaves nothing behind in a transaction that goes on and commits."""
+    """A rejected call stores nothing, even if its transaction continues and commits."""
     taken = await store.start()
     refused = [new_job(dedup=key("a")), new_job(id=taken)]
     unknown = [new_job(dedup=key("b")), new_job(blockers=waiting_for(new_job().id))]
@@ -153,8 +153,8 @@ async def a_refused_call_leaves_its_transaction_usable(store: Store) -> None:
             await store.create(*unknown, tx=tx)
         after = new_job(dedup=key("a"))
         await store.create(after, tx=tx)
-    equal(await store.statuses(before, after.id), ["pending", "pending"], "jobs of the calls that went well")
-    equal(await store.statuses(refused[0].id, unknown[0].id), [None, None], "jobs of the refused calls")
+    equal(await store.statuses(before, after.id), ["pending", "pending"], "jobs of the accepted calls")
+    equal(await store.statuses(refused[0].id, unknown[0].id), [None, None], "jobs of the rejected calls")
 
 
 @case
@@ -169,7 +169,7 @@ async def rolled_back_ids_are_free(store: Store) -> None:
 
 @driver_case
 async def two_thousand_jobs_in_one_call(store: Store) -> None:
-    """A call takes thousands of jobs of many types, with keys and blockers, and answers each in order."""
+    """A call takes thousands of jobs with types, keys and blockers, and returns each in order."""
     source = await store.start("source")
     jobs: list[NewJob] = []
     for number in range(2_000):
@@ -185,5 +185,5 @@ async def two_thousand_jobs_in_one_call(store: Store) -> None:
 
 @case
 async def empty_call(store: Store) -> None:
-    """No jobs, no answers."""
+    """Without jobs, the result is empty."""
     equal(await store.create(), [], "answers")

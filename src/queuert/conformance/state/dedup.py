@@ -26,14 +26,14 @@ async def attempt(store: Store, dedup: Dedup, type_name: str = "task") -> Create
 
 
 async def started(store: Store, dedup: Dedup, type_name: str = "task") -> str:
-    """Start a chain under a key that must be free; its id."""
+    """Start a chain under a key that must be free. Returns its id."""
     made = await attempt(store, dedup, type_name)
     equal(made.existing, None, f"chain found under the key {dedup.key!r}")
     return made.chain_id
 
 
 async def found(store: Store, dedup: Dedup, chain_id: str) -> Created:
-    """Try to start a chain under a key that must lead to this one."""
+    """Try to start a chain under a key that must point at this one."""
     made = await attempt(store, dedup)
     equal(present(made.existing, f"chain under {dedup.key!r}").first.id, chain_id, "the chain that was found")
     return made
@@ -41,19 +41,19 @@ async def found(store: Store, dedup: Dedup, chain_id: str) -> Created:
 
 @case
 async def an_open_chain_is_found(store: Store) -> None:
-    """A second start under the key of an open chain stores nothing and answers that chain as it is."""
+    """A second start under the key of an open chain stores nothing and returns that chain."""
     first = await started(store, key("k"))
     job = new_job(dedup=key("k"), priority=1)
     (made,) = await store.create(job)
     equal(made.existing, await store.chain(first), "existing")
-    equal((made.chain_id, made.status), (first, "pending"), "chain and status of the answer")
+    equal((made.chain_id, made.status), (first, "pending"), "chain and status of the result")
     equal(await store.statuses(job.id), [None], "the second job")
     equal(len(await store.list_jobs()), 1, "stored jobs")
 
 
 @case
 async def a_found_chain_is_as_it_is_now(store: Store) -> None:
-    """The chain that is found has its current job, wherever it has come to."""
+    """The chain that is found is returned with its current job."""
     first = await started(store, key("k"))
     claimed = await store.claim_one()
     following = next_job(claimed.job, "second")
@@ -64,7 +64,7 @@ async def a_found_chain_is_as_it_is_now(store: Store) -> None:
 
 @driver_case
 async def every_open_status_matches(store: Store) -> None:
-    """A chain that is blocked, pending or running holds its key."""
+    """A chain that is blocked, pending or running keeps its key."""
     source = await store.start("source")
     (blocked,) = await store.create(new_job(dedup=key("k"), blockers=waiting_for(source, chain_type="source")))
     equal((await found(store, key("k"), blocked.chain_id)).status, "blocked", "status while blocked")
@@ -87,12 +87,12 @@ async def an_ended_chain_frees_its_key(store: Store) -> None:
 
 @driver_case
 async def scope_any_finds_ended_chains(store: Store) -> None:
-    """With scope "any", a chain matches whatever became of it."""
+    """With scope "any", a chain matches whatever its status is."""
     for status in ENDINGS:
         first = await started(store, key(status))
         await store.settle(end_as(status, first))
         made = await found(store, key(status, scope="any"), first)
-        equal(made.status, status, "status of the answer")
+        equal(made.status, status, "status of the result")
 
 
 @case
@@ -128,7 +128,7 @@ async def keys_belong_to_the_chain_type(store: Store) -> None:
 
 @case
 async def jobs_without_a_key_are_never_found(store: Store) -> None:
-    """A chain without a key is no duplicate of anything."""
+    """A chain without a key is never a duplicate."""
     await store.start()
     await store.start()
     await started(store, key("k"))
@@ -137,7 +137,7 @@ async def jobs_without_a_key_are_never_found(store: Store) -> None:
 
 @case
 async def excluded_chains_do_not_match(store: Store) -> None:
-    """A chain in `exclude` does not match; the new one takes the key over."""
+    """A chain in `exclude` does not match. The new chain takes the key over."""
     first = await started(store, key("k"))
     await found(store, key("k", exclude=[new_id()]), first)
     second = await started(store, key("k", exclude=[new_id(), first]))
@@ -148,7 +148,7 @@ async def excluded_chains_do_not_match(store: Store) -> None:
 
 @case
 async def the_latest_chain_holds_the_key(store: Store) -> None:
-    """A key points at the latest chain only: an older one that is still open is not found any more."""
+    """A key points only at the latest chain. An older one that is still open is no longer found."""
     first = await started(store, key("k"))
     second = await started(store, key("k", exclude=[first]))
     await store.finish(second)
@@ -168,7 +168,7 @@ async def a_retried_chain_holds_its_key_again(store: Store) -> None:
 
 @case
 async def a_completed_continuation_ends_the_chain(store: Store) -> None:
-    """A chain of several jobs holds its key until the last of them has ended."""
+    """A chain of several jobs keeps its key until the last of them has ended."""
     first = await started(store, key("k"))
     claimed = await store.claim_one()
     await store.settle(continued(claimed, next_job(claimed.job)))

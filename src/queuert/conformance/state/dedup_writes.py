@@ -1,4 +1,6 @@
-"""Deduplication within calls and transactions, and what becomes of a key when its chain is deleted or rolled back."""
+"""Deduplication within calls and transactions, and the key of a chain that is deleted or rolled
+back.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from queuert.conformance.state.store import Store, case
 
 @case
 async def the_second_of_one_call_finds_the_first(store: Store) -> None:
-    """Two jobs of one call with one key: the first is stored, the second finds it."""
+    """Two jobs of one call with the same key: the first is stored, the second finds it."""
     jobs = [new_job(dedup=key("k")), new_job("other", dedup=key("k")), *(new_job(dedup=key("k")) for _ in "ab")]
     created = await store.create(*jobs)
     wanted = [None, None, jobs[0].id, jobs[0].id]
@@ -25,7 +27,7 @@ async def the_second_of_one_call_finds_the_first(store: Store) -> None:
 
 @case
 async def mixed_calls(store: Store) -> None:
-    """In one call, some keys may be taken and others free; each is answered in its place."""
+    """In one call, some keys may be taken and others free. Each is returned in its place."""
     first = await started(store, key("a"))
     jobs = [new_job(dedup=key("b")), new_job(dedup=key("a")), new_job(), new_job(dedup=key("b"))]
     created = await store.create(*jobs)
@@ -47,7 +49,7 @@ async def a_found_chain_may_be_a_blocker_of_the_call(store: Store) -> None:
 
 @case
 async def deletion_frees_the_key(store: Store) -> None:
-    """A chain that was deleted holds no key, also with scope "any"."""
+    """A chain that was deleted has no key, even with scope "any"."""
     first = await started(store, key("k"))
     await store.delete(first)
     await started(store, key("k", scope="any"))
@@ -55,7 +57,7 @@ async def deletion_frees_the_key(store: Store) -> None:
 
 @case
 async def deleting_an_older_chain_keeps_the_key(store: Store) -> None:
-    """Deleting a chain that does not hold the key any more leaves the key with the latest."""
+    """Deleting a chain that no longer has the key does not change the key of the latest chain."""
     first = await started(store, key("k"))
     await store.finish(first)
     second = await started(store, key("k"))
@@ -65,7 +67,7 @@ async def deleting_an_older_chain_keeps_the_key(store: Store) -> None:
 
 @case
 async def rollback_frees_the_key(store: Store) -> None:
-    """A key that was taken in a transaction or savepoint that rolled back is free, or points where it did."""
+    """A key taken in a rolled-back transaction or savepoint is as it was before."""
     before = await started(store, key("old"))
     await store.finish(before)
     async with store.rolled_back() as tx:

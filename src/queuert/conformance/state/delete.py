@@ -1,4 +1,4 @@
-"""delete_chains: what goes, and what refuses to."""
+"""delete_chains: what is deleted, and what is rejected."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ HARMLESS: tuple[Status, ...] = ("completed", "cancelled", "expired")
 
 
 def gone(deleted: Deleted) -> list[str]:
-    """The ids of the deleted chains, sorted, none of them waited for."""
+    """The ids of the deleted chains, sorted. Fails if a chain is still needed."""
     equal(dict(deleted.waiting), {}, "chains that are still needed")
     return sorted(chain.first.id for chain in deleted.chains)
 
 
 def needed(deleted: Deleted) -> dict[str, list[str]]:
-    """Who waits for what, where nothing was deleted."""
-    equal(deleted.chains, [], "deleted chains of a refused call")
+    """Which jobs wait for which chains. Fails if something was deleted."""
+    equal(deleted.chains, [], "deleted chains of a rejected call")
     return {chain_id: sorted(job_ids) for chain_id, job_ids in deleted.waiting.items()}
 
 
 @case
 async def a_chain_goes_with_all_its_jobs(store: Store) -> None:
-    """A chain is deleted with every job of it, and answered as it was."""
+    """A chain is deleted with all its jobs, and returned as it was."""
     claimed = await store.running()
     following = next_job(claimed.job)
     await store.settle(continued(claimed, following))
@@ -49,7 +49,7 @@ async def a_chain_goes_with_all_its_jobs(store: Store) -> None:
 
 @case
 async def chains_of_every_status(store: Store) -> None:
-    """A chain may be deleted whatever its status is."""
+    """A chain may be deleted with any status."""
     (source,) = await sources(store, 1)
     blocked = await store.start(**behind(source))
     running, pending = (await store.running("run")).job.id, await store.start()
@@ -63,7 +63,7 @@ async def chains_of_every_status(store: Store) -> None:
 
 @case
 async def unknown_ids_are_passed_over(store: Store) -> None:
-    """Ids that are no chain's are passed over: unknown ones, those of later jobs, those deleted already."""
+    """Ids that are not chain ids are skipped: unknown ones, later jobs, deleted chains."""
     claimed = await store.running()
     following = next_job(claimed.job)
     await store.settle(continued(claimed, following))
@@ -75,14 +75,14 @@ async def unknown_ids_are_passed_over(store: Store) -> None:
 
 @case
 async def an_id_twice_is_one_chain(store: Store) -> None:
-    """An id that is twice in a call deletes its chain once."""
+    """The same id twice in a call deletes its chain once."""
     chain = await store.start()
     equal(gone(await store.delete(chain, chain)), [chain], "deleted")
 
 
 @driver_case
 async def a_chain_that_is_waited_for_stays(store: Store) -> None:
-    """If a job outside the call waits for a chain, nothing of the call is deleted, and the answer says who waits."""
+    """If a job outside the call waits for a chain, nothing is deleted. The result names it."""
     first, second = await sources(store, 2)
     one, two = await store.start(**behind(first)), await store.start(**behind(second, first))
     free = await store.start()
@@ -108,7 +108,7 @@ async def jobs_that_may_still_read_it_count(store: Store) -> None:
 
 @case
 async def jobs_that_are_over_do_not_count(store: Store) -> None:
-    """A dependent that is completed, cancelled or expired does not keep its blocker."""
+    """A dependent that is completed, cancelled or expired does not need its blocker."""
     for status in HARMLESS:
         (source,) = await sources(store, 1)
         job = await store.start(**behind(source))
@@ -121,7 +121,7 @@ async def jobs_that_are_over_do_not_count(store: Store) -> None:
 
 @case
 async def a_later_job_of_a_chain_counts(store: Store) -> None:
-    """A continuation that waits keeps its blocker as well."""
+    """A continuation that waits needs its blocker too."""
     (source,) = await sources(store, 1)
     claimed = await store.running()
     following = next_job(claimed.job, **behind(source))
@@ -132,7 +132,7 @@ async def a_later_job_of_a_chain_counts(store: Store) -> None:
 
 @case
 async def an_earlier_job_that_handed_over_does_not_count(store: Store) -> None:
-    """A dependent that handed over to the next job of its chain is completed: it needs its blocker no more."""
+    """A dependent that was continued is completed: it no longer needs its blocker."""
     (source,) = await sources(store, 1)
     job = await store.start(**behind(source))
     await store.finish(source)
@@ -155,18 +155,18 @@ async def together_with_those_that_wait(store: Store) -> None:
 
 @case
 async def the_dependent_alone(store: Store) -> None:
-    """Deleting a dependent leaves its blocker, which then can be completed and deleted."""
+    """Deleting a dependent keeps its blocker, which can then be completed and deleted."""
     (source,) = await sources(store, 1)
     job = await store.start(**behind(source))
     equal(gone(await store.delete(job)), [job], "deleted")
-    equal((await store.finish(source)).unblocked, [], "freed by the blocker")
+    equal((await store.finish(source)).unblocked, [], "unblocked by the blocker")
     equal(await store.blocked_jobs(source), [], "jobs behind it")
     equal(gone(await store.delete(source)), [source], "deleted afterwards")
 
 
 @case
 async def ids_are_free_again(store: Store) -> None:
-    """After a deletion nothing of the chain is left: its id, its key and its edges are free."""
+    """After a deletion the chain's id, key and edges are free."""
     (source,) = await sources(store, 1)
     job = new_job(dedup=key("k"), **behind(source))
     await store.create(job)
@@ -178,7 +178,7 @@ async def ids_are_free_again(store: Store) -> None:
 
 @case
 async def a_rolled_back_deletion_never_was(store: Store) -> None:
-    """Rolling back brings jobs, edges and keys back."""
+    """A rollback restores jobs, edges and keys."""
     (source,) = await sources(store, 1)
     job = new_job(dedup=key("k"), **behind(source))
     await store.create(job)
@@ -193,7 +193,7 @@ async def a_rolled_back_deletion_never_was(store: Store) -> None:
 
 @driver_case
 async def several_hundred_in_one_call(store: Store) -> None:
-    """A call deletes hundreds of chains."""
+    """A call can delete hundreds of chains."""
     jobs = [new_job(dedup=key(f"k{n}")) for n in range(500)]
     await store.create(*jobs)
     equal(gone(await store.delete(*(job.id for job in jobs))), sorted(job.id for job in jobs), "deleted")
@@ -202,7 +202,7 @@ async def several_hundred_in_one_call(store: Store) -> None:
 
 @case
 async def empty_call(store: Store) -> None:
-    """No chains, nothing deleted."""
+    """Without chains, nothing is deleted."""
     await store.start()
     for cascade in (False, True):
         deleted = await store.delete(cascade=cascade)

@@ -1,4 +1,4 @@
-"""delete_chains with cascade: what a chain waited for goes with it."""
+"""delete_chains with cascade: the chains that a chain waited for are deleted too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queuert.conformance.state.unblock import behind, sources
 
 @case
 async def without_it_blockers_stay(store: Store) -> None:
-    """Without cascade only the named chains go."""
+    """Without cascade only the named chains are deleted."""
     (source,) = await sources(store, 1)
     job = await store.start(**behind(source))
     equal(gone(await store.delete(job)), [job], "deleted")
@@ -20,7 +20,7 @@ async def without_it_blockers_stay(store: Store) -> None:
 
 @driver_case
 async def blockers_go_too(store: Store) -> None:
-    """With cascade the chains that the deleted ones wait for go too, all the way down."""
+    """With cascade the chains that the deleted ones wait for are deleted too, at every depth."""
     (source,) = await sources(store, 1)
     middle = await store.start("middle", **behind(source))
     last = await store.start(blockers=waiting_for(middle, chain_type="middle"))
@@ -31,7 +31,7 @@ async def blockers_go_too(store: Store) -> None:
 
 @case
 async def completed_blockers_go_too(store: Store) -> None:
-    """Chains that were waited for, and are completed, go as well."""
+    """Completed chains that were waited for are deleted too."""
     first, second = await sources(store, 2)
     await store.finish(first)
     job = await store.start(**behind(first, second))
@@ -54,7 +54,7 @@ async def blockers_of_later_jobs_go_too(store: Store) -> None:
 
 @case
 async def it_does_not_go_upward(store: Store) -> None:
-    """Cascade goes from a job to its blockers, never to those that wait for it: they refuse the deletion."""
+    """Cascade goes from a job to its blockers. Jobs that wait for it prevent the deletion."""
     (source,) = await sources(store, 1)
     job = await store.start(**behind(source))
     equal(needed(await store.delete(source, cascade=True)), {source: [job]}, "waiting")
@@ -63,7 +63,7 @@ async def it_does_not_go_upward(store: Store) -> None:
 
 @case
 async def a_shared_blocker_refuses(store: Store) -> None:
-    """If a blocker further down is needed by a job outside, nothing is deleted, and the answer says by whom."""
+    """If a job outside needs a blocker at any depth, nothing is deleted. The result names it."""
     (source,) = await sources(store, 1)
     middle = await store.start("middle", **behind(source))
     last = await store.start(blockers=waiting_for(middle, chain_type="middle"))
@@ -77,7 +77,7 @@ async def a_shared_blocker_refuses(store: Store) -> None:
 
 @case
 async def a_diamond_goes_as_a_whole(store: Store) -> None:
-    """A blocker that is reached in two ways goes once."""
+    """A blocker that is reached in two ways is deleted once."""
     (source,) = await sources(store, 1)
     left, right = await store.start("middle", **behind(source)), await store.start("middle", **behind(source))
     last = await store.start(blockers=waiting_for(left, right, chain_type="middle"))
@@ -87,7 +87,7 @@ async def a_diamond_goes_as_a_whole(store: Store) -> None:
 
 @case
 async def several_roots(store: Store) -> None:
-    """Several chains of one call may share blockers: those that wait are all in the set."""
+    """Several chains of one call may share blockers, because all jobs that wait are in the set."""
     (source,) = await sources(store, 1)
     one, two = await store.start(**behind(source)), await store.start(**behind(source))
     equal(needed(await store.delete(one, cascade=True)), {source: [two]}, "waiting")

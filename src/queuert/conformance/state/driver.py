@@ -1,4 +1,4 @@
-"""One awaited face for async and sync adapters, so that every case is written once."""
+"""One awaited interface for async and sync adapters, so that every case is written once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AnyStateAdapter = StateAdapter[Any] | SyncStateAdapter[Any]
 
 
 class StateDriver(Protocol):
-    """Drives the programs of one adapter. `None` as connection: outside any transaction."""
+    """Runs the programs of one adapter. `None` as the connection means outside any transaction."""
 
     @property
     def operations(self) -> StateOperations: ...
@@ -32,7 +32,7 @@ class StateDriver(Protocol):
     def savepoint(self, connection: Any) -> AbstractAsyncContextManager[None]: ...
 
     async def call(self, function: Callable[[], Any]) -> Any:
-        """Call a function where connections may be used, and await what it returns if that is awaitable."""
+        """Call a function where connections may be used, and await its result if it is awaitable."""
         ...
 
     async def in_transaction(self, connection: Any) -> bool: ...
@@ -44,7 +44,7 @@ class StateDriver(Protocol):
         ...
 
     def release(self) -> None:
-        """Give up what the driver itself holds, when nothing will be run any more."""
+        """Release what the driver itself holds. Nothing runs after this."""
         ...
 
 
@@ -86,9 +86,9 @@ class AsyncStateDriver:
 
 
 class SyncStateDriver:
-    """A sync adapter, driven on one thread of its own: its connections may be bound to the thread that uses them.
+    """A sync adapter, run on its own thread, because its connections may be bound to one thread.
 
-    While it waits for a lock, the event loop and the drivers of other connections go on.
+    While it waits for a lock, the event loop and the drivers of other connections continue.
     """
 
     def __init__(self, adapter: SyncStateAdapter[Any]) -> None:
@@ -137,7 +137,10 @@ class SyncStateDriver:
 
 
 class _Worker:
-    """A daemon thread that makes calls in their order: one that hangs does not keep the process alive."""
+    """A daemon thread that runs calls in order.
+
+    A call that hangs does not keep the process alive.
+    """
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()

@@ -1,4 +1,4 @@
-"""Fencing: a worker that comes late cannot touch a job that has moved on."""
+"""Fencing: a late worker cannot change a job that it has lost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def every_way(claim: Claimed) -> list[Settlement]:
 
 
 async def refused(store: Store, claim: Claimed, when: str) -> None:
-    """Nothing that this claim tries has any effect."""
+    """Check that no operation with this claim has an effect."""
     before = await store.jobs(claim.job.id)
     for settlement in every_way(claim):
         settled = await store.settle(settlement)
@@ -46,7 +46,7 @@ async def refused(store: Store, claim: Claimed, when: str) -> None:
 
 @case
 async def a_wrong_token(store: Store) -> None:
-    """A token that is not the job's has no effect."""
+    """A token of another job or attempt has no effect."""
     claimed = await store.running()
     wrong = present(claimed.job.token, "token") + 1_000_000
     forged = Settlement(job_id=claimed.job.id, token=wrong, status="completed", output=b"1", worker=WORKER)
@@ -56,7 +56,7 @@ async def a_wrong_token(store: Store) -> None:
 
 @driver_case
 async def a_claim_is_held(store: Store) -> None:
-    """Holding a claim changes nothing, and may be repeated; there is nothing to hold of an unknown job."""
+    """Holding a claim changes nothing, and may be repeated. An unknown job cannot be held."""
     claimed = await store.running()
     async with store.transaction() as tx:
         equal([await store.hold(claimed, tx=tx) for _ in range(2)], [True, True], "held")
@@ -68,7 +68,7 @@ async def a_claim_is_held(store: Store) -> None:
 
 @case
 async def the_token_of_another_job(store: Store) -> None:
-    """A valid token of one job is none of another."""
+    """A valid token of one job is not valid for another."""
     await store.create(new_job(), new_job())
     one, two = (await store.claim()).jobs
     forged = Settlement(job_id=one.job.id, token=two.job.token, status="failed")
@@ -88,7 +88,7 @@ async def a_job_that_was_never_claimed(store: Store) -> None:
 
 @case
 async def after_a_reclaim(store: Store) -> None:
-    """The token of an earlier attempt has no effect while a later one runs, of the same worker too."""
+    """The token of an earlier attempt has no effect in a later one, even of the same worker."""
     first = await store.running()
     await store.settle(put_back(first))
     await refused(store, first, "while pending")
@@ -99,17 +99,17 @@ async def after_a_reclaim(store: Store) -> None:
 
 @case
 async def after_giving_back(store: Store) -> None:
-    """An attempt number given back and used again does not bring the old token back."""
+    """An attempt number that was given back and used again does not make the old token valid."""
     first = await store.running()
     await store.settle(given_back(first))
     second = await store.claim_one()
     equal(second.job.attempt, first.job.attempt, "attempt")
-    await refused(store, first, "after the attempt number came again")
+    await refused(store, first, "after the attempt number was used again")
 
 
 @case
 async def after_reaping(store: Store) -> None:
-    """The token of a lease that was reaped has no effect, before and after the next claim."""
+    """After a reaping the old token has no effect, before and after the next claim."""
     first = await store.running(lease=0)
     await store.reap("task")
     await refused(store, first, "after the reaping")
@@ -120,7 +120,7 @@ async def after_reaping(store: Store) -> None:
 
 @case
 async def after_a_rollback(store: Store) -> None:
-    """The token of a claim that was rolled back is not given out again: who still has it has no effect."""
+    """The token of a claim that was rolled back is not used again. It has no effect."""
     await store.start()
     async with store.rolled_back() as tx:
         never = await store.claim_one(tx=tx)
@@ -132,7 +132,7 @@ async def after_a_rollback(store: Store) -> None:
 
 @case
 async def after_the_end(store: Store) -> None:
-    """A token has no effect on a job that has ended, however it did."""
+    """A token has no effect on a job that has ended in any way."""
     for status in ENDINGS:
         claimed = await store.running()
         await store.settle(end_as(status, claimed))
@@ -179,7 +179,7 @@ async def twice_in_one_call(store: Store) -> None:
 
 @case
 async def put_back_and_ended_in_one_call(store: Store) -> None:
-    """A claim that was put back in a call is used up for the rest of it."""
+    """A claim that was put back by a settlement has ended for the rest of the call."""
     claimed = await store.running()
     settled = await store.settle(put_back(claimed), completed(claimed), given_back(claimed))
     equal(settled.held, [True, False, False], "held")
@@ -189,7 +189,7 @@ async def put_back_and_ended_in_one_call(store: Store) -> None:
 
 @case
 async def ended_twice_without_a_token(store: Store) -> None:
-    """Without tokens too, a job ends once in a call, and one continuation is stored."""
+    """Without tokens, too, a job ends once in a call, and one continuation is stored."""
     job = await store.start()
     row = await store.job(job)
     one, two = next_job(row), next_job(row)

@@ -1,4 +1,4 @@
-"""What others see of a transaction that has not ended: nothing."""
+"""Other connections see nothing of a transaction that has not ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queuert.model import STATUSES
 
 @driver_case
 async def others_see_nothing_before_the_commit(store: Store) -> None:
-    """Another connection never sees what has not been committed; afterwards it sees all of it."""
+    """Another connection sees nothing before the commit, and everything after it."""
     other = await store.second()
     before = await store.start()
     job = new_job()
@@ -26,7 +26,7 @@ async def others_see_nothing_before_the_commit(store: Store) -> None:
 
 
 async def everything(store: Store, *chains: str) -> dict[str, object]:
-    """What all reading operations answer about these chains, except for ages."""
+    """The results of all reading operations for these chains, except for ages."""
     counts = [(each.type_name, each.blocked, each.pending, each.running, each.failed) for each in await store.stats()]
     return {
         "get_jobs": await store.jobs(*chains),
@@ -45,7 +45,7 @@ async def everything(store: Store, *chains: str) -> dict[str, object]:
 
 @driver_case
 async def no_reading_sees_what_is_not_committed(store: Store) -> None:
-    """While a transaction changes everything, each reading operation answers others what was committed before."""
+    """While a transaction changes everything, other connections read what was committed before."""
     other = await store.second()
     source, due = await store.start("source"), await store.start("due")
     waiting, running = await store.start(**behind(source)), await store.running("run")
@@ -62,8 +62,8 @@ async def no_reading_sees_what_is_not_committed(store: Store) -> None:
         await settled_soon(reading, 1)
     meanwhile, afterwards = await reading, await everything(other, *chains)
     for operation, answer in before.items():
-        equal(meanwhile[operation], answer, f"{operation}, asked meanwhile")
-        equal(afterwards[operation], answer, f"{operation}, asked afterwards")
+        equal(meanwhile[operation], answer, f"{operation}, read meanwhile")
+        equal(afterwards[operation], answer, f"{operation}, read afterwards")
 
 
 @driver_case

@@ -28,7 +28,7 @@ async def listed(store: Store, page: PageRequest | None = None, **where: Any) ->
 
 
 async def filled(store: Store, number: int, type_name: str = "task") -> list[str]:
-    """Jobs in the order of their ids, stored in another."""
+    """Jobs in the order of their ids. They are stored in another order."""
     ids = new_ids(number)
     await store.create(*(new_job(type_name, id=each) for each in reversed(ids)))
     return ids
@@ -36,7 +36,7 @@ async def filled(store: Store, number: int, type_name: str = "task") -> list[str
 
 @case
 async def jobs_come_in_id_order(store: Store) -> None:
-    """Jobs are listed by id, ascending or descending, whatever the order of their creation."""
+    """Jobs are listed by id, ascending or descending, whatever the order of their creation is."""
     ids = await filled(store, 7)
     equal(await listed(store), ids, "ascending")
     equal(await listed(store, PageRequest(100, order="desc")), ids[::-1], "descending")
@@ -44,7 +44,7 @@ async def jobs_come_in_id_order(store: Store) -> None:
 
 @driver_case
 async def pages_follow_each_other(store: Store) -> None:
-    """A page has at most `limit` rows after the given key; page by page everything comes once."""
+    """A page has at most `limit` rows after the given key. Together, pages list all rows once."""
     ids = await filled(store, 10)
     orders: tuple[tuple[Order, list[str]], ...] = (("asc", ids), ("desc", ids[::-1]))
     for order, wanted in orders:
@@ -60,7 +60,7 @@ async def pages_follow_each_other(store: Store) -> None:
 
 @case
 async def pages_are_stable(store: Store) -> None:
-    """Rows that are added or deleted between two pages neither repeat nor hide others."""
+    """Rows that are added or deleted between two pages cause no repeated or missing rows."""
     ids = new_ids(20)
     await store.create(*(new_job(id=each) for each in ids[0::2]))
     first = await listed(store, PageRequest(4))
@@ -100,7 +100,7 @@ async def by_status(store: Store) -> None:
 
 @driver_case
 async def by_ids(store: Store) -> None:
-    """An id filter lists those that exist, in id order; an empty one lists nothing."""
+    """An id filter lists the jobs that exist, in id order. An empty one lists nothing."""
     ids = await filled(store, 5)
     equal(await listed(store, ids=(ids[3], new_id(), ids[1], ids[3])), [ids[1], ids[3]], "some ids")
     equal(await listed(store, ids=(new_id(),)), [], "an unknown id")
@@ -128,7 +128,7 @@ async def by_creation_time(store: Store) -> None:
 
 @driver_case
 async def filters_combine(store: Store) -> None:
-    """All filters hold together, with order and pages."""
+    """All filters can be combined, with order and pages."""
     one = await filled(store, 6, "one")
     two = await filled(store, 2, "two")
     await store.settle(*(completed(job) for job in (one[0], one[2], one[3], two[0])))
@@ -141,7 +141,7 @@ async def filters_combine(store: Store) -> None:
 
 @driver_case
 async def chain_jobs_come_in_their_order(store: Store) -> None:
-    """The jobs of a chain are listed by their index, as a number, in both directions and in pages."""
+    """The jobs of a chain are listed by their index as a number, both ways and in pages."""
     claimed = await store.running()
     await store.start("other")
     for _ in range(11):
@@ -163,7 +163,7 @@ async def chain_jobs_come_in_their_order(store: Store) -> None:
 
 @driver_case
 async def blocked_jobs_stay_listed(store: Store) -> None:
-    """The jobs that have a chain as a blocker are listed whatever their status, in id order and in pages."""
+    """The jobs that have a chain as a blocker are listed with any status, by id, in pages."""
     first, second = await sources(store, 2)
     ids = new_ids(5)
     await store.create(*(new_job(id=each, **behind(first)) for each in reversed(ids[:4])))
@@ -186,7 +186,7 @@ async def blocked_jobs_stay_listed(store: Store) -> None:
 
 @case
 async def empty_storage(store: Store) -> None:
-    """Nothing stored, nothing listed."""
+    """On empty storage, all listings are empty."""
     equal(await listed(store), [], "jobs")
     equal(await store.list_chains(), [], "chains")
     equal(await listed(store, PageRequest(5, new_id(), "desc")), [], "jobs after some key")

@@ -29,7 +29,7 @@ async def listed(store: Store, page: PageRequest | None = None, **where: Any) ->
 
 
 async def moved_on(store: Store, chain_id: str, type_name: str) -> str:
-    """Continue a chain of one job without a worker; the id of its next job."""
+    """Continue a chain of one job without a worker. Returns the id of its next job."""
     following = next_job(await store.job(chain_id), type_name)
     await store.settle(continued(chain_id, following))
     return following.id
@@ -46,7 +46,7 @@ async def chains_come_in_id_order(store: Store) -> None:
 
 @case
 async def a_chain_has_both_its_jobs(store: Store) -> None:
-    """A listed chain has its first and its current job, as reading it by id has."""
+    """A listed chain has its first and its current job, as if it was read by id."""
     ids = await filled(store, 3)
     await moved_on(store, ids[1], "next")
     equal(await store.list_chains(), await store.chains(*ids), "chains")
@@ -100,7 +100,7 @@ async def every_status_can_be_listed(store: Store) -> None:
 
 @driver_case
 async def by_status_the_current_job_is_the_key(store: Store) -> None:
-    """Filtered by status, chains come in the order of their current jobs' ids, which are the key for the next page."""
+    """With a status filter, the order and the page key are the current jobs' ids."""
     ids = await filled(store, 5)
     moved = [await moved_on(store, ids[position], "next") for position in (3, 0)]
     wanted = [ids[1], ids[2], ids[4], ids[3], ids[0]]
@@ -120,7 +120,7 @@ async def by_status_the_current_job_is_the_key(store: Store) -> None:
 
 @driver_case
 async def by_type_and_status(store: Store) -> None:
-    """Type and status filters hold together, on chains that have moved on too."""
+    """Type and status filters can be combined, also for chains that have moved on."""
     one, two = await filled(store, 3, "one"), await filled(store, 2, "two")
     await moved_on(store, one[1], "two")
     await store.finish(one[2])
@@ -132,7 +132,7 @@ async def by_type_and_status(store: Store) -> None:
 
 @case
 async def by_ids(store: Store) -> None:
-    """An id filter means chain ids: the id of a later job lists nothing."""
+    """An id filter takes chain ids. The id of a later job lists nothing."""
     ids = await filled(store, 4)
     later_id = await moved_on(store, ids[0], "next")
     equal(await listed(store, ids=(ids[2], ids[0], new_id())), [ids[0], ids[2]], "chains")
@@ -142,7 +142,7 @@ async def by_ids(store: Store) -> None:
 
 @driver_case
 async def by_creation_time(store: Store) -> None:
-    """Time filters look at the first job: a chain does not become younger by moving on."""
+    """Time filters look at the first job: a chain keeps its age when it moves on."""
     (old,) = await filled(store, 1)
     await store.elapse(0.02)
     (new,) = await filled(store, 1)
@@ -156,7 +156,7 @@ async def by_creation_time(store: Store) -> None:
 
 @driver_case
 async def only_roots(store: Store) -> None:
-    """`root_only` lists the chains that no job has as a blocker, whatever their own blockers are."""
+    """`root_only` lists the chains that no job has as a blocker, with or without own blockers."""
     (source,) = await sources(store, 1)
     middle = await store.start("middle", **behind(source))
     last = await store.start(blockers=waiting_for(middle, chain_type="middle"))

@@ -18,7 +18,7 @@ async def some_data(store: Store) -> list[str]:
 
 @driver_case
 async def migrating_again_does_nothing(store: Store) -> None:
-    """On storage that is up to date nothing is applied, and the data stays."""
+    """On storage that is up to date nothing is applied, and the data is not changed."""
     jobs = await some_data(store)
     before = await store.jobs(*jobs)
     equal(await store.migrate(), [], "applied versions")
@@ -38,7 +38,7 @@ async def several_migrate_at_once(store: Store) -> None:
 
 @driver_case
 async def vacuum_keeps_everything(store: Store) -> None:
-    """Giving space back changes nothing that can be seen."""
+    """vacuum changes no data."""
     await store.create(*(new_job("filler", input=b'"' + b"x" * 1000 + b'"') for _ in range(200)))
     await store.delete(*(row.id for row in await store.list_jobs(type_name="filler")))
     jobs = await some_data(store)

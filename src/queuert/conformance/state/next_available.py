@@ -1,4 +1,4 @@
-"""next_available_in: when a worker should look again."""
+"""next_available_in: when a worker should claim again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from queuert.model import When
 
 
 async def about(store: Store, seconds: float, *types: str) -> None:
-    """The next job of these types must be due in so many seconds."""
+    """Check that the next job of these types is due in this many seconds."""
     wait = present(await store.next_available_in(*types), "seconds until a job is due")
     check(seconds - 20 <= wait <= seconds + 0.5, f"a job must be due in {seconds:g} s, not in {wait:g} s")
 
@@ -32,7 +32,7 @@ async def none_without_jobs(store: Store) -> None:
 
 @case
 async def zero_if_one_is_due(store: Store) -> None:
-    """0 if a job is due, however long it has been."""
+    """0 if a job is due, however long it has been due."""
     await store.start(schedule=later())
     await store.start(schedule=When(at=PAST))
     equal(await store.next_available_in("task"), 0, "seconds")
@@ -65,7 +65,7 @@ async def only_pending_jobs_count(store: Store) -> None:
 
 @case
 async def it_follows_what_happens(store: Store) -> None:
-    """Jobs put back, triggered or freed are due at their new time."""
+    """Jobs that were put back, triggered or unblocked are due at their new time."""
     claimed = await store.running()
     await store.settle(put_back(claimed, schedule=later(700)))
     await about(store, 700, "task")
@@ -75,7 +75,7 @@ async def it_follows_what_happens(store: Store) -> None:
 
 @case
 async def time_passes(store: Store) -> None:
-    """A job that was for later is due when its time has come."""
+    """A job for later is due when its time is reached."""
     await store.start(schedule=later(0.2))
     await store.elapse(0.3)
     equal(await store.next_available_in("task"), 0, "after its time")
@@ -83,6 +83,6 @@ async def time_passes(store: Store) -> None:
 
 @case
 async def empty_call(store: Store) -> None:
-    """No types, no job."""
+    """Without types, the result is None."""
     await store.start()
     equal(await store.next_available_in(), None, "seconds")

@@ -24,7 +24,7 @@ from queuert.model import Settled, Settlement, When
 
 @case
 async def putting_back(store: Store) -> None:
-    """A job put back is pending at its new time, with the error; its attempts stay and its claim is cleared."""
+    """A job put back is pending at its new time, with error and attempts, without a claim."""
     claimed = await store.running()
     settled = await store.settle(put_back(claimed, schedule=later()))
     equal(settled, Settled(held=[True], created=[None], unblocked=[]), "answer")
@@ -39,7 +39,7 @@ async def putting_back(store: Store) -> None:
 
 @driver_case
 async def putting_back_to_a_moment(store: Store) -> None:
-    """A job put back to a moment has exactly that one, past or future; without a schedule it is due now."""
+    """A job put back has exactly the given moment, past or future. By default it is due now."""
     claimed = await store.running(schedule=When(at=PAST))
     await store.settle(put_back(claimed, schedule=When(at=FUTURE)))
     equal((await store.job(claimed.job.id)).scheduled_at, FUTURE, "a future moment")
@@ -54,7 +54,7 @@ async def putting_back_to_a_moment(store: Store) -> None:
 
 @case
 async def putting_back_without_an_error(store: Store) -> None:
-    """Without an error, that of an earlier attempt stays."""
+    """Without an error, the error of an earlier attempt stays."""
     claimed = await store.running()
     await store.settle(put_back(claimed))
     await store.settle(put_back(await store.claim_one(), error=None))
@@ -63,7 +63,7 @@ async def putting_back_without_an_error(store: Store) -> None:
 
 @case
 async def the_latest_error_stays(store: Store) -> None:
-    """A later error takes the place of an earlier one."""
+    """A later error replaces an earlier one."""
     claimed = await store.running()
     await store.settle(put_back(claimed))
     await store.settle(failed(await store.claim_one(), b'{"code":"LATER"}'))
@@ -72,7 +72,7 @@ async def the_latest_error_stays(store: Store) -> None:
 
 @driver_case
 async def giving_back(store: Store) -> None:
-    """A job given back gets its attempt number back and keeps schedule and error; its claim is cleared."""
+    """A job given back has one attempt less, the same schedule and error, and no claim."""
     first = await store.running()
     await store.settle(put_back(first, schedule=When(at=PAST)))
     settled = await store.settle(given_back(await store.claim_one()))
@@ -86,7 +86,7 @@ async def giving_back(store: Store) -> None:
 
 @case
 async def putting_back_needs_a_token(store: Store) -> None:
-    """Only the holder of a claim can put its job back: without a token InvalidArgument, and nothing is settled."""
+    """Putting a job back without a token raises InvalidArgument, and nothing is settled."""
     await store.create(new_job(), new_job())
     one, two = (await store.claim()).jobs
     with raises(InvalidArgument, "putting back without a token"):

@@ -10,7 +10,7 @@ from queuert.model import BlockerRef, ChainRow
 
 @case
 async def jobs_come_in_the_order_asked(store: Store) -> None:
-    """Jobs are answered in the order of the ids, None where there is none, twice if asked twice."""
+    """Jobs are returned in the order of the ids, None if unknown, twice if given twice."""
     first, second, third = new_ids(3)
     await store.create(new_job(id=first), new_job(id=second), new_job(id=third))
     asked = [third, new_id(), first, third, second]
@@ -20,7 +20,7 @@ async def jobs_come_in_the_order_asked(store: Store) -> None:
 
 @case
 async def chains_have_a_first_and_a_current_job(store: Store) -> None:
-    """A chain is its first job and the job that it has come to."""
+    """A chain is returned as its first job and its current job."""
     claimed = await store.running()
     chain = await store.chain(claimed.job.chain_id)
     equal((chain.first.id, chain.current.id), (claimed.job.id, claimed.job.id), "jobs of a chain of one")
@@ -35,19 +35,19 @@ async def chains_have_a_first_and_a_current_job(store: Store) -> None:
 
 @case
 async def chains_come_in_the_order_asked(store: Store) -> None:
-    """Chains are answered in the order of the ids, None where there is none."""
+    """Chains are returned in the order of the ids, None for an unknown id."""
     claimed = await store.running()
     following = next_job(claimed.job)
     await store.settle(continued(claimed, following))
     other = await store.start()
     rows = await store.chains(other, new_id(), claimed.job.id, following.id, other)
     wanted = [other, None, claimed.job.id, None, other]
-    equal([row and row.first.id for row in rows], wanted, "chains; the id of a later job is no chain's")
+    equal([row and row.first.id for row in rows], wanted, "chains; the id of a later job is not a chain id")
 
 
 @driver_case
 async def locked_reads_answer_the_same(store: Store) -> None:
-    """Reading with a lock gives the same rows in the same order."""
+    """Reading with a lock returns the same rows in the same order."""
     ids = new_ids(3)
     await store.create(*(new_job(id=job_id) for job_id in ids))
     asked = [ids[2], new_id(), ids[0], ids[2]]
@@ -58,7 +58,7 @@ async def locked_reads_answer_the_same(store: Store) -> None:
 
 @case
 async def blockers_come_in_the_order_named(store: Store) -> None:
-    """A job's blockers are answered in the order they were named, with status, output and trace context."""
+    """A job's blockers are returned in the order given, with status, output and trace context."""
     ids = new_ids(3)
     await store.create(*(new_job("source", id=job_id) for job_id in ids))
     await store.finish(ids[0], b'{"n":1}')
@@ -75,7 +75,7 @@ async def blockers_come_in_the_order_named(store: Store) -> None:
 
 @driver_case
 async def blockers_show_the_state_of_the_whole_chain(store: Store) -> None:
-    """A blocker's status and output are those of its chain's current job, its type the chain's."""
+    """A blocker has the status and output of its chain's current job, and the type of the chain."""
     claimed = await store.running("source")
     job = await store.start(blockers=waiting_for(claimed.job.id, chain_type="source"))
     await store.settle(continued(claimed, next_job(claimed.job, "middle")))
@@ -88,7 +88,7 @@ async def blockers_show_the_state_of_the_whole_chain(store: Store) -> None:
 
 @case
 async def blockers_of_several_jobs(store: Store) -> None:
-    """Blockers are answered in the order of the jobs, empty for a job without any and for an unknown one."""
+    """Blockers are returned in the order of the jobs, empty for a job that has none."""
     first, second = await store.start("source"), await store.start("source")
     one = await store.start(blockers=waiting_for(first, chain_type="source"))
     none = await store.start()
@@ -99,7 +99,7 @@ async def blockers_of_several_jobs(store: Store) -> None:
 
 @case
 async def empty_calls(store: Store) -> None:
-    """No ids, no answers."""
+    """Without ids, the result is empty."""
     equal(await store.jobs(), [], "jobs")
     equal(await store.chains(), [], "chains")
     equal(await store.blockers(), [], "blockers")
@@ -109,7 +109,7 @@ async def empty_calls(store: Store) -> None:
 
 @case
 async def rows_read_twice_are_equal(store: Store) -> None:
-    """Reading changes nothing, and the same row is answered by every operation that answers rows."""
+    """Reading changes nothing, and every operation that returns rows returns the same row."""
     job = await store.start()
     row = await store.job(job)
     equal(await store.job(job), row, "the row read again")

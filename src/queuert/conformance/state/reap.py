@@ -1,4 +1,4 @@
-"""reap: taking jobs back from workers that are gone."""
+"""reap: reclaiming jobs from workers that are gone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queuert.model import Lease, When
 
 
 async def abandoned(store: Store, number: int, type_name: str = "task") -> list[str]:
-    """Jobs that are running with a lease that has ended, oldest lease first."""
+    """Running jobs with an expired lease, oldest lease first."""
     ids: list[str] = []
     for _ in range(number):
         ids.append((await store.running(type_name, lease=0)).job.id)
@@ -19,7 +19,7 @@ async def abandoned(store: Store, number: int, type_name: str = "task") -> list[
 
 @case
 async def an_ended_lease_is_reaped(store: Store) -> None:
-    """A job whose lease has ended is pending again with the error; schedule and attempt stay, the claim is cleared."""
+    """A reaped job is pending with the error, the same schedule and attempt, and no claim."""
     claimed = await store.running(lease=0, schedule=When(at=PAST))
     row = only(await store.reap("task", error=b'{"code":"GONE"}'), "reaped jobs")
     equal((row.id, row.status, row.attempt), (claimed.job.id, "pending", 1), "the job")
@@ -33,7 +33,7 @@ async def an_ended_lease_is_reaped(store: Store) -> None:
 
 @case
 async def a_lease_ends_in_time(store: Store) -> None:
-    """A lease is reaped once its time has passed, by the database's clock, and once only."""
+    """A lease is reaped when it has expired, by the database's clock, and only once."""
     claimed = await store.running(lease=0.2)
     await store.elapse(0.3)
     equal([row.id for row in await store.reap("task")], [claimed.job.id], "reaped later")
@@ -42,7 +42,7 @@ async def a_lease_ends_in_time(store: Store) -> None:
 
 @case
 async def valid_leases_are_kept(store: Store) -> None:
-    """Jobs whose lease has not ended, and jobs that are not running, are left alone."""
+    """Jobs whose lease has not expired, and jobs that are not running, are not changed."""
     running = await store.running()
     pending, done = await store.start(), await store.start()
     await store.settle(completed(done))
@@ -61,7 +61,7 @@ async def only_these_types(store: Store) -> None:
 
 @driver_case
 async def ignored_jobs_are_kept(store: Store) -> None:
-    """Ignored ids are never reaped, and do not use up the limit."""
+    """Ignored ids are never reaped, and do not count for the limit."""
     jobs = await abandoned(store, 4)
     reaped = await store.reap("task", ignored=[jobs[0], jobs[1], new_id()], limit=1)
     equal([row.id for row in reaped], [jobs[2]], "reaped")
@@ -71,7 +71,7 @@ async def ignored_jobs_are_kept(store: Store) -> None:
 
 @case
 async def oldest_leases_first(store: Store) -> None:
-    """Leases that ended first are reaped first, up to the limit."""
+    """Leases that expired first are reaped first, up to the limit."""
     jobs = await abandoned(store, 5)
     equal([row.id for row in await store.reap("task", limit=2)], jobs[:2], "first turn")
     equal([row.id for row in await store.reap("task", limit=2)], jobs[2:4], "second turn")
@@ -80,7 +80,7 @@ async def oldest_leases_first(store: Store) -> None:
 
 @case
 async def the_end_of_the_lease_decides(store: Store) -> None:
-    """The order is that of the leases' ends, not of claims, priorities or ids."""
+    """The order is by the end of the lease, not by claim, priority or id."""
     await store.create(new_job(priority=1), new_job(priority=2), new_job(priority=3))
     one, two, three = (await store.claim()).jobs
     durations = ((one, 0.15), (two, 0.05), (three, 0.1))
@@ -92,7 +92,7 @@ async def the_end_of_the_lease_decides(store: Store) -> None:
 
 @case
 async def a_rolled_back_reaping_never_was(store: Store) -> None:
-    """Rolling back leaves the claim as it was, and its token valid."""
+    """After a rollback the claim is unchanged, and its token is valid."""
     claimed = await store.running(lease=0)
     async with store.rolled_back() as tx:
         equal(len(await store.reap("task", tx=tx)), 1, "reaped inside the transaction")
@@ -111,7 +111,7 @@ async def a_reaped_job_past_its_deadline(store: Store) -> None:
 
 @case
 async def several_hundred_in_one_call(store: Store) -> None:
-    """A call reaps as many as the limit allows."""
+    """A call can reap as many jobs as the limit allows."""
     await store.create(*(new_job() for _ in range(300)))
     await store.claim(request(queue("task", lease=0), limit=300))
     equal(len(await store.reap("task", limit=200)), 200, "first turn")
@@ -122,6 +122,6 @@ async def several_hundred_in_one_call(store: Store) -> None:
 
 @case
 async def empty_call(store: Store) -> None:
-    """No types, nothing reaped."""
+    """Without types, nothing is reaped."""
     await abandoned(store, 1)
     equal(await store.reap(), [], "reaped")

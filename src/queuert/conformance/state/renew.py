@@ -1,4 +1,4 @@
-"""renew: keeping claims."""
+"""renew: extending leases."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def leases_are_extended(store: Store) -> None:
 
 @case
 async def leases_may_become_shorter(store: Store) -> None:
-    """The new end counts from now, also if it is earlier than the old one."""
+    """The new end is counted from now, even if it is earlier than the old one."""
     claimed = await store.running(lease=6000)
     await store.renew(lease(claimed, 600))
     check(abs(await remaining(store, claimed.job.id) - timedelta(seconds=600)) < SLACK, "600 s must be left")
@@ -56,17 +56,17 @@ async def durations_are_each_ones_own(store: Store) -> None:
 
 @case
 async def a_renewed_lease_is_not_reaped(store: Store) -> None:
-    """A lease that would have ended is kept by renewing it, also at the last moment."""
+    """A renewed lease does not expire, even if it is renewed at the last moment."""
     claimed = await store.running(lease=0.2)
     await store.elapse(0.3)
-    equal(await store.renew(lease(claimed)), [], "lost, with the lease ended and not reaped")
+    equal(await store.renew(lease(claimed)), [], "lost, with an expired lease that was not reaped")
     equal(await store.reap("task"), [], "reaped")
     equal((await store.settle(completed(claimed))).held, [True], "held")
 
 
 @driver_case
 async def lost_claims_are_named(store: Store) -> None:
-    """Claims that are not valid any more are answered as lost and left alone; the others are renewed."""
+    """Claims that are no longer valid are returned as lost, unchanged. Others are renewed."""
     await store.create(*(new_job() for _ in range(5)))
     kept, back, done, gone, wrong = (await store.claim()).jobs
     await store.settle(put_back(back), completed(done))
@@ -82,7 +82,7 @@ async def lost_claims_are_named(store: Store) -> None:
 
 @case
 async def an_earlier_claim_of_the_same_job(store: Store) -> None:
-    """An old token is lost although the job runs again, and its lease is not touched."""
+    """An old token is lost even if the job runs again, and the lease of that job is not changed."""
     first = await store.running()
     await store.settle(put_back(first))
     second = await store.claim_one()
@@ -92,7 +92,7 @@ async def an_earlier_claim_of_the_same_job(store: Store) -> None:
 
 @case
 async def several_hundred_in_one_call(store: Store) -> None:
-    """A call renews hundreds of claims."""
+    """A call can renew hundreds of claims."""
     await store.create(*(new_job() for _ in range(500)))
     claimed = (await store.claim(request(queue("task", lease=0), limit=500))).jobs
     equal(await store.renew(*(lease(each) for each in claimed)), [], "lost")
@@ -101,5 +101,5 @@ async def several_hundred_in_one_call(store: Store) -> None:
 
 @case
 async def empty_call(store: Store) -> None:
-    """No leases, nothing lost."""
+    """Without leases, the result is empty."""
     equal(await store.renew(), [], "lost")

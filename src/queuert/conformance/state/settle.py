@@ -31,13 +31,13 @@ ENDINGS: tuple[Status, ...] = ("completed", "failed", "cancelled", "expired")
 
 
 def no_claim(row: JobRow) -> None:
-    """A job that is not running has no claim."""
+    """Check that a job that is not running has no claim."""
     equal((row.leased_by, row.leased_until, row.token), (None, None, None), "fields of the claim")
 
 
 @case
 async def completing(store: Store) -> None:
-    """A completed job has its output, the time and the worker; its claim is cleared."""
+    """A completed job has its output, the time and the worker. Its claim is cleared."""
     claimed = await store.running()
     settled = await store.settle(completed(claimed, b'{"total":3}'))
     equal(settled, Settled(held=[True], created=[None], unblocked=[]), "answer")
@@ -51,7 +51,7 @@ async def completing(store: Store) -> None:
 
 @case
 async def ending_without_success(store: Store) -> None:
-    """A failed or expired job has its error, the time and the worker, and no output; its claim is cleared."""
+    """A failed or expired job has error, time and worker, and no output. No claim is left."""
     for settlement, status in ((failed, "failed"), (expired, "expired")):
         claimed = await store.running()
         await store.settle(settlement(claimed))
@@ -76,7 +76,7 @@ async def cancelling(store: Store) -> None:
 
 @case
 async def completing_keeps_the_last_error(store: Store) -> None:
-    """The error of an earlier attempt stays as the record of it."""
+    """A completed job keeps the error of an earlier attempt."""
     claimed = await store.running()
     await store.settle(put_back(claimed))
     await store.settle(completed(await store.claim_one()))
@@ -106,7 +106,7 @@ async def without_a_token_any_open_job_ends(store: Store) -> None:
 
 @case
 async def without_a_token_ended_jobs_stay(store: Store) -> None:
-    """Without a token, a job that has ended or is not there is skipped."""
+    """Without a token, a job that has ended or does not exist is skipped."""
     for status in ENDINGS:
         job = await store.start()
         await store.settle(end_as(status, job))
@@ -120,7 +120,7 @@ async def without_a_token_ended_jobs_stay(store: Store) -> None:
 
 @driver_case
 async def all_ways_in_one_call(store: Store) -> None:
-    """One call may end jobs in every way; each is answered in its place."""
+    """One call may end jobs in every way. Each is returned in its place."""
     await store.create(*(new_job() for _ in range(7)))
     one, two, three, four, five, six, seven = (await store.claim()).jobs
     following = next_job(two.job, "next")
@@ -147,7 +147,7 @@ async def all_ways_in_one_call(store: Store) -> None:
 
 @case
 async def lost_ones_do_not_spoil_the_rest(store: Store) -> None:
-    """Settlements that do not hold are skipped; the others of the call take effect."""
+    """Settlements without a valid claim are skipped. The others of the call take effect."""
     await store.create(*(new_job() for _ in range(3)))
     one, two, three = (await store.claim()).jobs
     await store.settle(put_back(two, schedule=later()))
@@ -159,7 +159,7 @@ async def lost_ones_do_not_spoil_the_rest(store: Store) -> None:
 
 @case
 async def several_hundred_in_one_call(store: Store) -> None:
-    """A call settles hundreds of jobs, with outputs and continuations of their own."""
+    """A call can settle hundreds of jobs, each with its own output or continuation."""
     await store.create(*(new_job() for _ in range(500)))
     claimed = (await store.claim(request(limit=500))).jobs
     following = [next_job(each.job, "next", input=b"%d" % n) for n, each in enumerate(claimed)]
@@ -175,7 +175,7 @@ async def several_hundred_in_one_call(store: Store) -> None:
 
 @case
 async def a_rolled_back_settlement_never_was(store: Store) -> None:
-    """Rolling back leaves the job running, and its token valid."""
+    """After a rollback the job is still running, and its token is valid."""
     claimed = await store.running()
     following = next_job(claimed.job)
     async with store.rolled_back() as tx:
@@ -187,5 +187,5 @@ async def a_rolled_back_settlement_never_was(store: Store) -> None:
 
 @case
 async def empty_call(store: Store) -> None:
-    """No settlements, no answers."""
+    """Without settlements, the result is empty."""
     equal(await store.settle(), Settled([], [], []), "answer")

@@ -22,7 +22,7 @@ from queuert.model import Created, PageRequest, When
 
 @driver_case
 async def handing_over(store: Store) -> None:
-    """A job that hands over is completed without an output and names the next one, which is stored as given."""
+    """A continued job is completed without an output and names the next job, which is stored."""
     claimed = await store.running("first", chain_trace_context="00-chain")
     following = next_job(
         claimed.job,
@@ -51,7 +51,7 @@ async def handing_over(store: Store) -> None:
 
 @case
 async def a_chain_goes_on_for_long(store: Store) -> None:
-    """A chain may have any number of jobs, in order, also of one type in a loop."""
+    """A chain may have any number of jobs, in order, even of one type in a loop."""
     claimed = await store.running()
     chain_id = claimed.job.chain_id
     for _ in range(30):
@@ -76,7 +76,7 @@ async def the_next_job_can_wait(store: Store) -> None:
 
 @case
 async def continuing_without_a_worker(store: Store) -> None:
-    """A chain can be continued without a claim, several steps in one transaction, from blocked as well."""
+    """A chain can be continued without a claim, several steps in a transaction, if blocked too."""
     source = await store.start("source")
     job = await store.start(blockers=waiting_for(source, chain_type="source"))
     async with store.transaction() as tx:
@@ -95,7 +95,7 @@ async def continuing_without_a_worker(store: Store) -> None:
 
 @case
 async def a_lost_settlement_stores_no_continuation(store: Store) -> None:
-    """The continuation of a settlement that does not hold is not stored."""
+    """The continuation of a settlement without a valid claim is not stored."""
     claimed = await store.running(lease=0)
     await store.reap("task")
     following = next_job(claimed.job)
@@ -106,7 +106,7 @@ async def a_lost_settlement_stores_no_continuation(store: Store) -> None:
 
 @case
 async def a_repeated_settlement_is_skipped(store: Store) -> None:
-    """Settling again after a commit of unknown outcome is skipped, although the continuation is stored already."""
+    """A settlement that is repeated after an unclear commit is skipped, without an error."""
     claimed = await store.running()
     settlement = continued(claimed, next_job(claimed.job))
     equal((await store.settle(settlement)).held, [True], "the first time")
@@ -117,7 +117,7 @@ async def a_repeated_settlement_is_skipped(store: Store) -> None:
 
 @case
 async def a_bad_continuation_of_a_lost_settlement(store: Store) -> None:
-    """A settlement that does not hold is skipped without a look at its continuation's blockers."""
+    """A settlement without a valid claim is skipped, even if its continuation has bad blockers."""
     claimed = await store.running()
     await store.settle(completed(claimed))
     late = continued(claimed, next_job(claimed.job, blockers=waiting_for(new_id())))
@@ -126,7 +126,7 @@ async def a_bad_continuation_of_a_lost_settlement(store: Store) -> None:
 
 @case
 async def a_bad_continuation_settles_nothing(store: Store) -> None:
-    """A continuation with a stored id, or with an unknown or mistyped blocker, is refused with the whole call."""
+    """A continuation with a stored id or a bad blocker rejects the whole call."""
     await store.create(new_job(), new_job())
     one, two = (await store.claim()).jobs
     source = await store.start("source")
@@ -144,7 +144,7 @@ async def a_bad_continuation_settles_nothing(store: Store) -> None:
 
 @driver_case
 async def a_refused_call_leaves_its_transaction_usable(store: Store) -> None:
-    """After a refused settlement the same transaction can settle in another way."""
+    """After a rejected settlement the same transaction can settle in another way."""
     claimed = await store.running()
     async with store.transaction() as tx:
         with raises(JobIdExists, "the id of the job itself"):
@@ -155,7 +155,7 @@ async def a_refused_call_leaves_its_transaction_usable(store: Store) -> None:
 
 @case
 async def two_continuations_with_one_id(store: Store) -> None:
-    """Two continuations of one call with the same id are refused: JobIdExists, and nothing is settled."""
+    """Two continuations of one call with the same id: JobIdExists, and nothing is settled."""
     await store.create(new_job(), new_job())
     one, two = (await store.claim()).jobs
     same = new_id()
@@ -166,7 +166,7 @@ async def two_continuations_with_one_id(store: Store) -> None:
 
 @case
 async def a_continuation_keeps_the_output_apart(store: Store) -> None:
-    """A chain whose last output is null is not confused with one that goes on."""
+    """A chain whose last output is null has ended: it is not taken for a continued one."""
     claimed = await store.running()
     await store.settle(continued(claimed, next_job(claimed.job)))
     await store.settle(completed(await store.claim_one(), b"null"))

@@ -28,7 +28,10 @@ async def claims(store: Store, number: int) -> list[Claimed]:
 
 
 async def check_stored(store: Store, claimed: Sequence[Claimed], settlements: Sequence[Settlement]) -> None:
-    """Each job has ended as its settlement says, and its continuation, where it has one, is the current job."""
+    """Check that each job has ended as its settlement states.
+
+    If it has a continuation, that is the current job.
+    """
     for claim, settlement in zip(claimed, settlements, strict=True):
         chain = await store.chain(claim.job.id)
         following = settlement.continuation
@@ -50,7 +53,7 @@ async def check_stored(store: Store, claimed: Sequence[Claimed], settlements: Se
 
 @driver_case
 async def ends_and_continuations(store: Store) -> None:
-    """Each settlement of a group has its own end, whatever the others have; their order in the call means nothing."""
+    """Each settlement of a group has its own result. Their order does not matter."""
     one, two, three, four, five = await claims(store, 5)
     settlements = [
         completed(five, b'{"a":[1,"x,y"]}'),
@@ -73,7 +76,7 @@ async def ends_and_continuations(store: Store) -> None:
 
 @driver_case
 async def odd_names_of_types(store: Store) -> None:
-    """The name of a continuation's type may hold whatever a text can."""
+    """The name of a continuation's type may contain any characters."""
     claimed = await claims(store, 3)
     names = ["with, comma", "with\x1eseparator", 'with "quotes" and \\ and {braces}']
     settlements = [continued(each, next_job(each.job, name)) for each, name in zip(claimed, names, strict=True)]
@@ -83,7 +86,7 @@ async def odd_names_of_types(store: Store) -> None:
 
 @driver_case
 async def a_lost_claim_among_others(store: Store) -> None:
-    """A claim that is over leaves no continuation, and the others go on, each with what was meant for it."""
+    """A lost claim stores no continuation. The others continue, each with its own next job."""
     one, two, three, four, five = await claims(store, 5)
     await store.settle(put_back(two), failed(four))
     settlements = [
@@ -105,7 +108,7 @@ async def a_lost_claim_among_others(store: Store) -> None:
 
 @case
 async def nothing_but_lost_claims(store: Store) -> None:
-    """If every claim of a group is over, nothing is stored, whether its continuation's id exists or not."""
+    """If every claim of a group is lost, nothing is stored, whether or not its next ids exist."""
     one, two = await claims(store, 2)
     await store.settle(completed(one), completed(two))
     settled = await store.settle(continued(one, next_job(one.job, id=two.job.id)), continued(two, next_job(two.job)))
@@ -115,7 +118,7 @@ async def nothing_but_lost_claims(store: Store) -> None:
 
 @driver_case
 async def an_id_that_exists_among_others(store: Store) -> None:
-    """One continuation whose id is stored refuses the whole group; the first such one of the call is named."""
+    """A stored continuation id rejects the whole group. The error names the first such id."""
     one, two, three = await claims(store, 3)
     first, other = await store.start("other"), await store.start("other")
     before = await store.list_jobs()
@@ -133,26 +136,26 @@ async def an_id_that_exists_among_others(store: Store) -> None:
 
 @case
 async def dependents_wait_for_the_end(store: Store) -> None:
-    """Those that wait for a chain go on waiting while it is continued, and are freed when a group ends it."""
+    """Jobs keep waiting while a group continues their blocker, and are unblocked at its end."""
     one, two, three = await claims(store, 3)
     both = await store.start("waiting", blockers=waiting_for(one.job.id, two.job.id))
     last = await store.start("waiting", blockers=waiting_for(three.job.id))
     settled = await store.settle(
         continued(one, next_job(one.job)), continued(two, next_job(two.job)), completed(three, b"3")
     )
-    equal([freed.job_id for freed in settled.unblocked], [last], "freed by the one that ended")
+    equal([freed.job_id for freed in settled.unblocked], [last], "unblocked by the one that ended")
     equal(await store.statuses(both, last), ["blocked", "pending"], "statuses")
     nexts = (await store.claim()).jobs
     added = await store.start("waiting", blockers=waiting_for(one.job.id))
     settled = await store.settle(continued(nexts[0], next_job(nexts[0].job)), completed(nexts[1]))
-    equal(settled.unblocked, [], "freed while one goes on")
+    equal(settled.unblocked, [], "unblocked while one continues")
     settled = await store.settle(completed(await store.claim_one(), b"1"))
-    equal(sorted(freed.job_id for freed in settled.unblocked), sorted([both, added]), "freed at the end")
+    equal(sorted(freed.job_id for freed in settled.unblocked), sorted([both, added]), "unblocked at the end")
 
 
 @driver_case
 async def some_that_are_not_plain(store: Store) -> None:
-    """A group may hold continuations for later, with a deadline or blocked ones, and failures as well."""
+    """A group may mix failures with continuations that are scheduled, blocked or have deadlines."""
     one, two, three, four, five, six = await claims(store, 6)
     source = await store.start("source")
     settled = await store.settle(
@@ -171,7 +174,7 @@ async def some_that_are_not_plain(store: Store) -> None:
 
 @case
 async def the_same_job_twice(store: Store) -> None:
-    """Of two settlements of one claim the first takes effect, with its continuation; the second one is lost."""
+    """Of two settlements of one claim, the first takes effect with its continuation."""
     one, two = await claims(store, 2)
     first, second = next_job(one.job), next_job(one.job)
     settled = await store.settle(continued(one, first), completed(two, b"2"), continued(one, second), completed(one))
@@ -182,7 +185,7 @@ async def the_same_job_twice(store: Store) -> None:
 
 @case
 async def a_long_group(store: Store) -> None:
-    """Hundreds of claims, every third of which ends its chain."""
+    """A group can have hundreds of claims. Here every third ends its chain."""
     claimed = await claims(store, 300)
     settlements = [
         completed(each, str(number).encode())

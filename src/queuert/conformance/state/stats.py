@@ -1,4 +1,4 @@
-"""stats: what is open, by type."""
+"""stats: open and failed jobs, by type."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from queuert.model import TypeStats, When
 
 
 async def counts(store: Store) -> dict[str, tuple[int, int, int, int]]:
-    """Blocked, pending, running and failed jobs by type; types with none of them left out."""
+    """Blocked, pending, running and failed jobs by type, without types that have none."""
     found = {each.type_name: (each.blocked, each.pending, each.running, each.failed) for each in await store.stats()}
     return {name: numbers for name, numbers in found.items() if any(numbers)}
 
@@ -46,7 +46,7 @@ async def other_ends_are_not_counted(store: Store) -> None:
 
 @case
 async def types_are_sorted(store: Store) -> None:
-    """Types are answered once each, sorted by name."""
+    """Each type is returned once, sorted by name."""
     for name in ("delta", "alpha", "charlie", "bravo", "alpha"):
         await store.start(name)
     names = [each.type_name for each in await store.stats()]
@@ -55,17 +55,17 @@ async def types_are_sorted(store: Store) -> None:
 
 @case
 async def the_oldest_ready_job(store: Store) -> None:
-    """The age is that of the longest-waiting ready job; without a ready job there is none."""
+    """The age is that of the oldest ready job. Without a ready job it is None."""
     await store.start(schedule=later())
     equal((await of_task(store)).oldest_ready_age, None, "age with no ready job")
     await store.start()
     age = present((await of_task(store)).oldest_ready_age, "age")
-    check(0 <= age < 20, f"a new job must have waited for a moment only, not {age:g} s")
+    check(0 <= age < 20, f"a new job must have waited only for a moment, not {age:g} s")
     row = (await store.list_jobs())[0]
     await store.start(schedule=When(at=row.created_at.replace(year=row.created_at.year - 1, day=1)))
     age = present((await of_task(store)).oldest_ready_age, "age")
     year = 365 * 86400
-    check(0.9 * year < age < 1.2 * year, f"the oldest has waited for about a year, not {age:g} s")
+    check(0.9 * year < age < 1.2 * year, f"the oldest must have waited for about a year, not {age:g} s")
 
 
 @driver_case
@@ -86,5 +86,5 @@ async def it_follows_a_job(store: Store) -> None:
 
 @case
 async def empty_storage(store: Store) -> None:
-    """Nothing stored, nothing counted."""
+    """On empty storage, the result is empty."""
     equal(await store.stats(), [], "stats")

@@ -1,4 +1,4 @@
-"""What a state case works with: the operations, awaited, and the hooks of the harness."""
+"""The tools of a state case: the operations, awaited, and the hooks of the harness."""
 
 from __future__ import annotations
 
@@ -40,11 +40,14 @@ _ALL = PageRequest(1_000_000)
 
 
 class Undo(Exception):
-    """Ends a transaction or savepoint that a case wants to be rolled back."""
+    """The error that a case raises to roll back a transaction or savepoint."""
 
 
 class Store:
-    """One set of connections to the storage. Every operation takes the transaction to run in as `tx`."""
+    """One set of connections to the storage.
+
+    Every operation takes the transaction to run in as `tx`.
+    """
 
     def __init__(self, harness: StateHarness, adapter: AnyStateAdapter, exits: AsyncExitStack) -> None:
         self._harness = harness
@@ -146,10 +149,10 @@ class Store:
     async def vacuum(self) -> None:
         await self.driver.run(self.operations.vacuum())
 
-    # Steps that most cases begin or end with.
+    # Common first and last steps of cases.
 
     async def start(self, type_name: str = TASK, *, tx: Any = None, **fields: Any) -> str:
-        """Store one new chain; its id."""
+        """Store one new chain. Returns its id."""
         job = new_job(type_name, **fields)
         await self.create(job, tx=tx)
         return job.id
@@ -177,7 +180,7 @@ class Store:
         return present((await self.chains(chain_id, tx=tx))[0], f"stored chain {chain_id}")
 
     async def statuses(self, *job_ids: str, tx: Any = None) -> list[Status | None]:
-        """The status of each job; None where there is none."""
+        """The status of each job, None for an unknown id."""
         return [None if job is None else job.status for job in await self.jobs(*job_ids, tx=tx)]
 
     # Hooks.
@@ -187,7 +190,7 @@ class Store:
         return Store(self._harness, await self._harness.second(), self._exits)
 
     async def poison(self, tx: Any) -> None:
-        """Let a statement fail in the transaction."""
+        """Make a statement fail in the transaction."""
         await self.driver.call(lambda: self._harness.poison(tx))
 
     async def elapse(self, seconds: float) -> None:
@@ -198,7 +201,10 @@ class Store:
             await asyncio.sleep(seconds)
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin something that may have to wait. A task that is left over is cancelled after the case."""
+        """Start something that may have to wait.
+
+        A task that still runs is cancelled after the case.
+        """
         task = asyncio.get_running_loop().create_task(work, context=Context())
         self._exits.push_async_callback(_cancel, task)
         return task
@@ -227,7 +233,7 @@ async def open_store(harness: StateHarness) -> AsyncGenerator[Store, None]:
 
 
 async def settled_soon(task: asyncio.Task[Any], seconds: float = 0.1) -> bool:
-    """Whether the task ends within a moment. Whoever has to wait for another transaction does not."""
+    """Whether the task ends within a moment. A task that waits for another transaction does not."""
     done, _ = await asyncio.wait([task], timeout=seconds)
     return bool(done)
 

@@ -1,4 +1,4 @@
-"""Transactions, savepoints and the provider's own promises."""
+"""Transactions, savepoints and the provider's own guarantees."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Boom(Exception):
 
 @driver_case
 async def a_block_that_ends_well_commits(store: Store) -> None:
-    """What was done in a transaction is there after it."""
+    """What was done in a transaction is stored after its commit."""
     async with store.transaction() as tx:
         job = await store.start(tx=tx)
         check(await store.driver.in_transaction(tx), "a transaction must be open")
@@ -24,7 +24,7 @@ async def a_block_that_ends_well_commits(store: Store) -> None:
 
 @driver_case
 async def a_block_that_fails_rolls_back(store: Store) -> None:
-    """An error rolls everything back and is raised as it is."""
+    """An error rolls everything back and is raised unchanged."""
     error = Boom("as it is")
     before, job = await store.start(), new_job()
     with raises(Boom, "the error of the block") as caught:
@@ -32,7 +32,7 @@ async def a_block_that_fails_rolls_back(store: Store) -> None:
             await store.create(job, tx=tx)
             await store.finish(before, tx=tx)
             raise error
-    check(caught.error is error, "the error must be raised as it is")
+    check(caught.error is error, "the error must be raised unchanged")
     equal(await store.statuses(before, job.id), ["pending", None], "the jobs")
 
 
@@ -54,7 +54,7 @@ async def a_transaction_sees_its_own_writes(store: Store) -> None:
 
 @driver_case
 async def a_savepoint_is_kept(store: Store) -> None:
-    """What was done in a savepoint that ends well commits with its transaction."""
+    """What was done in a successful savepoint commits with its transaction."""
     async with store.transaction() as tx:
         async with store.savepoint(tx):
             job = await store.start(tx=tx)
@@ -64,7 +64,7 @@ async def a_savepoint_is_kept(store: Store) -> None:
 
 @driver_case
 async def a_savepoint_goes_with_its_transaction(store: Store) -> None:
-    """What was done in a savepoint that ended well goes if the transaction is rolled back."""
+    """What was done in a successful savepoint is undone if the transaction is rolled back."""
     async with store.rolled_back() as tx, store.savepoint(tx):
         job = await store.start(tx=tx)
     equal(await store.statuses(job), [None], "the job")
@@ -72,7 +72,7 @@ async def a_savepoint_goes_with_its_transaction(store: Store) -> None:
 
 @driver_case
 async def a_savepoint_that_fails_is_undone(store: Store) -> None:
-    """An error undoes what was done since the savepoint, and no more; the error is raised as it is."""
+    """An error undoes only what was done since the savepoint, and is raised unchanged."""
     error, inside = Boom("as it is"), new_job()
     async with store.transaction() as tx:
         before = await store.start(tx=tx)
@@ -83,7 +83,7 @@ async def a_savepoint_that_fails_is_undone(store: Store) -> None:
                 raise error
         check(await store.driver.in_transaction(tx), "the transaction must be open after the savepoint")
         after = await store.start(tx=tx)
-    check(caught.error is error, "the error must be raised as it is")
+    check(caught.error is error, "the error must be raised unchanged")
     equal(await store.statuses(before, inside.id, after), ["pending", None, "pending"], "the jobs")
 
 
@@ -119,21 +119,21 @@ async def transactions_follow_each_other(store: Store) -> None:
 
 @driver_case
 async def an_operation_stands_alone_without_a_transaction(store: Store) -> None:
-    """An operation outside any transaction is committed at once, or leaves nothing at all."""
+    """An operation outside any transaction is committed at once, or changes nothing at all."""
     other = await store.second()
     job = await store.start()
     equal(await other.statuses(job), ["pending"], "seen by another connection")
     unlucky = new_job(dedup=key("k"))
     with raises(JobIdExists, "a stored id"):
         await store.create(unlucky, new_job(id=job))
-    equal(await other.statuses(unlucky.id), [None], "the first job of a refused call")
+    equal(await other.statuses(unlucky.id), [None], "the first job of a rejected call")
     (made,) = await store.create(new_job(dedup=key("k", scope="any")))
-    equal(made.existing, None, "chain under the key of a refused call")
+    equal(made.existing, None, "chain under the key of a rejected call")
 
 
 @driver_case
 async def a_savepoint_heals_a_failed_statement(store: Store) -> None:
-    """After a statement has failed, rolling back to a savepoint makes the transaction usable again."""
+    """After a failed statement, a rollback to a savepoint makes the transaction usable again."""
     async with store.transaction() as tx:
         before = await store.start(tx=tx)
         async with store.undone(tx):
@@ -157,7 +157,7 @@ async def a_poisoned_transaction_rolls_back(store: Store) -> None:
 
 @driver_case
 async def closing_twice(store: Store) -> None:
-    """Closing an adapter a second time does nothing, and leaves the other connections alone."""
+    """Closing an adapter a second time does nothing, and does not affect other connections."""
     other = await store.second()
     await other.start()
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""trigger and retry: bringing jobs forward, and back."""
+"""trigger and retry: making jobs due now, and giving failed jobs new attempts."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def due_now(row: JobRow) -> None:
 
 @case
 async def a_triggered_job_is_due(store: Store) -> None:
-    """A pending job is due now; the row is answered as it is, and nothing else changes."""
+    """A pending job becomes due now. The new row is returned, and nothing else changes."""
     job = await store.start(schedule=When(at=FUTURE), deadline=When(at=FUTURE), priority=3)
     before = await store.job(job)
     (row,) = await store.trigger(job)
-    equal(row, await store.job(job), "the answered row")
+    equal(row, await store.job(job), "the returned row")
     due_now(present(row, "row"))
     unchanged = (before.status, before.attempt, before.priority, before.deadline, before.created_at)
     found = present(row, "row")
@@ -45,7 +45,7 @@ async def a_triggered_job_is_due(store: Store) -> None:
 
 @case
 async def a_due_job_keeps_its_time(store: Store) -> None:
-    """Triggering a job that is due already changes nothing, and answers it."""
+    """Triggering a job that is already due changes nothing, and returns it."""
     job = await store.start(schedule=When(at=PAST))
     before = await store.job(job)
     equal(await store.trigger(job), [before], "answer")
@@ -54,7 +54,7 @@ async def a_due_job_keeps_its_time(store: Store) -> None:
 
 @driver_case
 async def a_job_put_back_can_be_triggered(store: Store) -> None:
-    """A job that waits for its next attempt can be brought forward; its attempts stay."""
+    """A job that waits for its next attempt can be triggered. Its attempts stay."""
     claimed = await store.running()
     await store.settle(put_back(claimed, schedule=later()))
     (row,) = await store.trigger(claimed.job.id)
@@ -65,7 +65,7 @@ async def a_job_put_back_can_be_triggered(store: Store) -> None:
 
 @case
 async def only_pending_jobs_are_triggered(store: Store) -> None:
-    """Blocked, running, ended and unknown jobs are answered with None and left alone, in their places."""
+    """Blocked, running, ended and unknown jobs are not changed: None in their places."""
     source = await store.start("source", schedule=later())
     blocked = await store.start(schedule=later(), blockers=waiting_for(source, chain_type="source"))
     running = (await store.running()).job.id
@@ -82,11 +82,11 @@ async def only_pending_jobs_are_triggered(store: Store) -> None:
 
 @case
 async def a_failed_job_is_retried(store: Store) -> None:
-    """A failed job is pending and due now, with attempts counted from zero; its last error stays."""
+    """A failed job becomes pending and due now, with zero attempts and its last error."""
     claimed = await store.running(schedule=When(at=PAST))
     await store.settle(failed(claimed))
     (row,) = await store.retry(claimed.job.id)
-    equal(row, await store.job(claimed.job.id), "the answered row")
+    equal(row, await store.job(claimed.job.id), "the returned row")
     found = present(row, "row")
     equal((found.status, found.attempt), ("pending", 0), "the job")
     equal((found.completed_at, found.completed_by), (None, None), "time and worker of the end")
@@ -98,7 +98,7 @@ async def a_failed_job_is_retried(store: Store) -> None:
 
 @case
 async def only_failed_jobs_are_retried(store: Store) -> None:
-    """Jobs that have not failed, and unknown ones, are answered with None and left alone, in their places."""
+    """Unknown jobs and jobs that have not failed are not changed: None in their places."""
     open_jobs = [await store.start(), (await store.running("run")).job.id]
     ended = [await store.start("end") for _ in ENDINGS]
     await store.settle(*(end_as(status, job) for status, job in zip(ENDINGS, ended, strict=True)))
@@ -112,7 +112,7 @@ async def only_failed_jobs_are_retried(store: Store) -> None:
 
 @case
 async def a_blocked_job_that_failed_can_be_retried(store: Store) -> None:
-    """A job that failed while it was blocked is pending after the retry, and its blockers can be read."""
+    """A job that failed while blocked is pending after the retry, and has its blockers."""
     source = await store.start("source")
     job = await store.start(blockers=waiting_for(source, chain_type="source"))
     await store.settle(failed(job))
@@ -124,7 +124,7 @@ async def a_blocked_job_that_failed_can_be_retried(store: Store) -> None:
 
 @case
 async def retried_twice(store: Store) -> None:
-    """A job that is pending after a retry has not failed: the next retry is None."""
+    """A job that is pending after a retry has not failed: the next retry returns None."""
     job = await store.start()
     await store.settle(failed(job))
     equal(len([row for row in await store.retry(job) if row]), 1, "the first retry")
@@ -133,7 +133,7 @@ async def retried_twice(store: Store) -> None:
 
 @case
 async def named_twice_in_one_call(store: Store) -> None:
-    """A job that is named twice in a call is answered twice, with the same row."""
+    """A job that is named twice in a call is returned twice, with the same row."""
     scheduled, broken = await store.start(schedule=later()), await store.start()
     await store.settle(failed(broken))
     first, second = await store.trigger(scheduled, scheduled)
@@ -144,7 +144,7 @@ async def named_twice_in_one_call(store: Store) -> None:
 
 @case
 async def an_expired_job_is_not_retried(store: Store) -> None:
-    """Only failure can be retried; a job past its deadline stays expired."""
+    """Only failed jobs can be retried. An expired job stays expired."""
     job = await store.start(deadline=When(at=PAST))
     await store.settle(expired(job))
     equal(await store.retry(job), [None], "answer")
@@ -153,7 +153,7 @@ async def an_expired_job_is_not_retried(store: Store) -> None:
 
 @driver_case
 async def rolled_back_calls_never_were(store: Store) -> None:
-    """Rolling back a trigger and a retry leaves the jobs as they were."""
+    """After the rollback of a trigger and a retry the jobs are unchanged."""
     scheduled, broken = await store.start(schedule=later()), await store.start()
     await store.settle(failed(broken))
     before = await store.jobs(scheduled, broken)
@@ -165,7 +165,7 @@ async def rolled_back_calls_never_were(store: Store) -> None:
 
 @driver_case
 async def hundreds_in_one_call(store: Store) -> None:
-    """A call takes hundreds of jobs, answered in order."""
+    """A call takes hundreds of jobs, and returns them in order."""
     jobs = [new_job(schedule=later()) for _ in range(300)]
     await store.create(*jobs)
     wanted = [job.id for job in jobs][::-1]
@@ -176,6 +176,6 @@ async def hundreds_in_one_call(store: Store) -> None:
 
 @case
 async def empty_calls(store: Store) -> None:
-    """No jobs, no answers."""
+    """Without jobs, the result is empty."""
     equal(await store.trigger(), [], "triggered")
     equal(await store.retry(), [], "retried")

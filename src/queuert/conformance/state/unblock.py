@@ -1,4 +1,4 @@
-"""Unblocking: a chain that completes frees the jobs that waited for it, once, and no others."""
+"""Unblocking: a chain that completes unblocks the jobs that waited for it, once, and no others."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SOURCE = "source"
 
 
 def behind(*chain_ids: str) -> dict[str, Any]:
-    """The field that makes a job wait for these chains."""
+    """The blockers of a job that waits for these chains."""
     return {"blockers": waiting_for(*chain_ids, chain_type=SOURCE)}
 
 
 def freed(settled: Settled) -> list[str]:
-    """The ids of the jobs that a settlement freed, sorted."""
+    """The ids of the jobs that a settlement unblocked, sorted."""
     return sorted(each.job_id for each in settled.unblocked)
 
 
@@ -41,7 +41,7 @@ async def sources(store: Store, number: int) -> list[str]:
 
 @case
 async def completion_frees_the_dependent(store: Store) -> None:
-    """When its blocker completes, a blocked job becomes pending; its schedule and attempts stay."""
+    """When its blocker completes, a blocked job becomes pending. Its schedule and attempts stay."""
     (source,) = await sources(store, 1)
     job = await store.start(schedule=When(at=PAST), **behind(source))
     claimed = await store.claim_one(SOURCE)
@@ -54,7 +54,7 @@ async def completion_frees_the_dependent(store: Store) -> None:
 
 @case
 async def a_freed_job_may_have_to_wait_for_its_time(store: Store) -> None:
-    """A job that is freed before its time is pending, but not ready."""
+    """A job that is unblocked before its scheduled time is pending, but not ready."""
     (source,) = await sources(store, 1)
     job = await store.start(schedule=When(at=FUTURE), **behind(source))
     settled = await store.finish(source)
@@ -65,7 +65,7 @@ async def a_freed_job_may_have_to_wait_for_its_time(store: Store) -> None:
 
 @case
 async def completion_without_a_worker_frees(store: Store) -> None:
-    """A chain completed without a token frees its dependents too."""
+    """A chain that is completed without a token unblocks its dependents too."""
     (source,) = await sources(store, 1)
     job = await store.start(**behind(source))
     equal(freed(await store.finish(source)), [job], "unblocked")
@@ -74,20 +74,20 @@ async def completion_without_a_worker_frees(store: Store) -> None:
 
 @case
 async def the_last_of_several_frees(store: Store) -> None:
-    """A job with several blockers is freed by the last of them, and reported once."""
+    """A job with several blockers is unblocked by the last of them, and reported once."""
     ids = await sources(store, 3)
     job = await store.start(**behind(*ids))
     for position, source in enumerate(ids):
         last = position == 2
         settled = await store.finish(source)
-        equal(freed(settled), [job] if last else [], f"freed by blocker {position}")
+        equal(freed(settled), [job] if last else [], f"unblocked by blocker {position}")
         row = await store.job(job)
         equal((row.blockers_left, row.status), (2 - position, "pending" if last else "blocked"), "the job")
 
 
 @case
 async def several_blockers_in_one_call(store: Store) -> None:
-    """Blockers that complete in one call count each, and free their dependent once."""
+    """Blockers that complete in one call each count, and unblock their dependent once."""
     ids = await sources(store, 5)
     job = await store.start(**behind(*ids))
     partly = await store.start("partly", **behind(*ids[:2], await store.start(SOURCE)))
@@ -100,7 +100,7 @@ async def several_blockers_in_one_call(store: Store) -> None:
 
 @case
 async def many_dependents(store: Store) -> None:
-    """One chain frees all the jobs that wait for it, of whatever type."""
+    """One chain unblocks all jobs that wait for it, of any type."""
     (source,) = await sources(store, 1)
     jobs = [new_job(f"type-{number % 3}", **behind(source)) for number in range(60)]
     await store.create(*jobs)
@@ -118,14 +118,14 @@ async def unsuccessful_ends_do_not_free(store: Store) -> None:
         (source,) = await sources(store, 1)
         job = await store.start(**behind(source))
         settled = await store.settle(end_as(status, source))
-        equal(settled.unblocked, [], f"freed by a {status} chain")
+        equal(settled.unblocked, [], f"unblocked by a {status} chain")
         row = await store.job(job)
         equal((row.status, row.blockers_left), ("blocked", 1), f"a job behind a {status} chain")
 
 
 @case
 async def a_retried_blocker_frees_in_the_end(store: Store) -> None:
-    """A failed blocker that is retried and then completes frees its dependents, earlier and later ones."""
+    """A failed blocker that is retried and completes unblocks all its dependents."""
     (source,) = await sources(store, 1)
     before = await store.start(**behind(source))
     await store.settle(end_as("failed", source))
@@ -137,7 +137,7 @@ async def a_retried_blocker_frees_in_the_end(store: Store) -> None:
 
 @case
 async def ended_dependents_are_left_alone(store: Store) -> None:
-    """A dependent that is not blocked any more is neither changed nor reported."""
+    """A dependent that is no longer blocked is neither changed nor reported."""
     (source,) = await sources(store, 1)
     gone, done = await store.start(**behind(source)), await store.start(**behind(source))
     await store.settle(cancelled(gone), completed(done, b"1"))
@@ -148,7 +148,7 @@ async def ended_dependents_are_left_alone(store: Store) -> None:
 
 @case
 async def a_retried_dependent_is_left_alone(store: Store) -> None:
-    """A dependent that failed while blocked and was retried runs, and is not reset when its blocker completes."""
+    """A retried dependent that runs is not changed when its blocker completes."""
     (source,) = await sources(store, 1)
     job = await store.start(**behind(source))
     await store.settle(end_as("failed", job))
@@ -162,7 +162,7 @@ async def a_retried_dependent_is_left_alone(store: Store) -> None:
 
 @case
 async def a_lost_settlement_frees_nothing(store: Store) -> None:
-    """A settlement that does not hold frees nobody."""
+    """A settlement without a valid claim unblocks no job."""
     (source,) = await sources(store, 1)
     job = await store.start(**behind(source))
     claimed = await store.claim_one(SOURCE, lease=0)
@@ -185,19 +185,19 @@ async def a_repeated_completion_frees_once(store: Store) -> None:
 
 @case
 async def a_rolled_back_completion_frees_nobody(store: Store) -> None:
-    """Rolling back a completion leaves dependents blocked; a later one frees them."""
+    """A rolled-back completion leaves dependents blocked. A later one unblocks them."""
     (source,) = await sources(store, 1)
     job = await store.start(**behind(source))
     async with store.rolled_back() as tx:
-        equal(freed(await store.finish(source, tx=tx)), [job], "freed inside the transaction")
+        equal(freed(await store.finish(source, tx=tx)), [job], "unblocked inside the transaction")
     row = await store.job(job)
     equal((row.status, row.blockers_left), ("blocked", 1), "after the rollback")
-    equal(freed(await store.finish(source)), [job], "freed by the second try")
+    equal(freed(await store.finish(source)), [job], "unblocked by the second try")
 
 
 @case
 async def a_savepoint_takes_the_freeing_back(store: Store) -> None:
-    """Rolling back to a savepoint blocks again what a completion in it had freed."""
+    """A rollback to a savepoint blocks the jobs again that a completion in it had unblocked."""
     (source,) = await sources(store, 1)
     job = await store.start(**behind(source))
     async with store.transaction() as tx:

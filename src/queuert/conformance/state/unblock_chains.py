@@ -1,4 +1,4 @@
-"""Unblocking along chains: it is the end of a chain that frees, and continuations can be blocked as well."""
+"""Unblocking along chains: only the end of a chain unblocks, and continuations can be blocked too."""
 
 from __future__ import annotations
 
@@ -18,42 +18,42 @@ from queuert.conformance.state.unblock import SOURCE, behind, freed, sources
 
 @case
 async def freedom_is_not_passed_on(store: Store) -> None:
-    """A freed job has not completed: those that wait for its chain stay blocked."""
+    """An unblocked job has not completed: the jobs that wait for its chain stay blocked."""
     (source,) = await sources(store, 1)
     middle = await store.start("middle", **behind(source))
     last = await store.start(blockers=waiting_for(middle, chain_type="middle"))
-    equal(freed(await store.finish(source)), [middle], "freed by the first")
+    equal(freed(await store.finish(source)), [middle], "unblocked by the first")
     equal(await store.statuses(middle, last), ["pending", "blocked"], "statuses")
-    equal(freed(await store.finish(middle)), [last], "freed by the second")
+    equal(freed(await store.finish(middle)), [last], "unblocked by the second")
 
 
 @case
 async def a_whole_line_in_one_call(store: Store) -> None:
-    """A chain and one that waits for it may complete in one call, and free what waits for both."""
+    """A chain and one that waits for it may complete in one call, and unblock a third."""
     (source,) = await sources(store, 1)
     middle = await store.start(SOURCE, **behind(source))
     last = await store.start(**behind(source, middle))
     settled = await store.settle(completed(source), completed(middle))
     equal(settled.held, [True, True], "held")
     equal(await store.statuses(source, middle, last), ["completed", "completed", "pending"], "statuses")
-    check(last in freed(settled), "the last job must be reported as freed")
+    check(last in freed(settled), "the last job must be reported as unblocked")
 
 
 @case
 async def a_continuation_does_not_free(store: Store) -> None:
-    """Only the end of a chain frees: a job that hands over to the next one does not."""
+    """Only the end of a chain unblocks: a job that is continued does not."""
     (source,) = await sources(store, 1)
     job = await store.start(**behind(source))
     claimed = await store.claim_one(SOURCE)
     settled = await store.settle(continued(claimed, next_job(claimed.job, "second")))
-    equal((freed(settled), await store.statuses(job)), ([], ["blocked"]), "after the hand-over")
+    equal((freed(settled), await store.statuses(job)), ([], ["blocked"]), "after the continuation")
     settled = await store.settle(completed(await store.claim_one("second")))
     equal((freed(settled), await store.statuses(job)), ([job], ["pending"]), "after the end")
 
 
 @case
 async def a_continuation_may_be_blocked(store: Store) -> None:
-    """A continuation with an open blocker is blocked, and freed like any other job."""
+    """A continuation with an open blocker is blocked, and unblocked like any other job."""
     (source,) = await sources(store, 1)
     claimed = await store.running()
     following = next_job(claimed.job, **behind(source))
@@ -67,7 +67,7 @@ async def a_continuation_may_be_blocked(store: Store) -> None:
 
 @case
 async def blocked_by_a_chain_of_the_same_call(store: Store) -> None:
-    """A continuation and its blocker's completion in one call: the continuation is ready, and reported so."""
+    """A continuation whose blocker completes in the same call is reported as ready."""
     for blocker_first in (True, False):
         (source,) = await sources(store, 1)
         claimed = await store.running()
@@ -84,7 +84,7 @@ async def blocked_by_a_chain_of_the_same_call(store: Store) -> None:
 
 @case
 async def a_chain_created_behind_a_continuation(store: Store) -> None:
-    """Dependents added at any step of a chain are freed by its end."""
+    """Dependents that are added at any step of a chain are unblocked by its end."""
     claimed = await store.running(SOURCE)
     dependents: list[str] = [await store.start("dependent", **behind(claimed.job.id))]
     for _ in range(3):
@@ -96,7 +96,7 @@ async def a_chain_created_behind_a_continuation(store: Store) -> None:
 
 @case
 async def chains_without_dependents_free_nobody(store: Store) -> None:
-    """Completing unrelated chains reports nothing, and an unknown one neither."""
+    """Completing unrelated chains reports nothing, and neither does an unknown one."""
     ids: Sequence[str] = await sources(store, 2)
     settled = await store.settle(*(completed(each) for each in (*ids, new_id())))
     equal((settled.held, settled.unblocked), ([True, True, False], []), "answer")
@@ -104,7 +104,7 @@ async def chains_without_dependents_free_nobody(store: Store) -> None:
 
 @case
 async def blocked_by_a_chain_that_goes_on_in_the_same_call(store: Store) -> None:
-    """A continuation whose blocking chain is continued in the same call is blocked, until that chain completes."""
+    """A continuation is blocked if its blocking chain is continued in the same call."""
     for blocker_first in (True, False):
         (source,) = await sources(store, 1)
         handing_over = await store.claim_one(SOURCE)
@@ -113,5 +113,9 @@ async def blocked_by_a_chain_that_goes_on_in_the_same_call(store: Store) -> None
         items = [continued(handing_over, next_job(handing_over.job, "second")), continued(claimed, following)]
         settled = await store.settle(*(items if blocker_first else items[::-1]))
         equal(settled.held, [True, True], "held")
-        equal(await store.statuses(following.id), ["blocked"], "while the blocking chain goes on")
-        equal(freed(await store.settle(completed(await store.claim_one("second")))), [following.id], "freed at its end")
+        equal(await store.statuses(following.id), ["blocked"], "while the blocking chain continues")
+        equal(
+            freed(await store.settle(completed(await store.claim_one("second")))),
+            [following.id],
+            "unblocked at its end",
+        )

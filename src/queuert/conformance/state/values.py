@@ -1,4 +1,4 @@
-"""Whatever a user may pass comes back as it was: texts, JSON, moments, numbers."""
+"""All values that a user may pass are stored unchanged: texts, JSON, moments, numbers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ODD_JSON = (
 
 @driver_case
 async def odd_texts_are_kept(store: Store) -> None:
-    """Type names, keys and trace contexts may hold quotes, backslashes, emoji and placeholders."""
+    """Type names, keys and traces may contain quotes, backslashes, emoji and placeholders."""
     for text in ODD_TEXTS:
         job = new_job(text, dedup=key(text), trace_context=text, chain_trace_context=text)
         await store.create(job)
@@ -65,7 +65,7 @@ async def odd_texts_are_kept(store: Store) -> None:
 
 @driver_case
 async def texts_differ_by_case_and_spaces(store: Store) -> None:
-    """Type names and keys are compared exactly: case, accents and spaces make another one."""
+    """Type names and keys are compared exactly: case, accents and spaces count."""
     names = ["Task", "task", "task ", " task", "tásk", "ta\u0301sk"]
     for name in names:
         await store.create(new_job("same", dedup=key(name)), new_job(name))
@@ -87,7 +87,7 @@ async def long_texts_are_kept(store: Store) -> None:
 
 @driver_case
 async def odd_json_is_kept(store: Store) -> None:
-    """Inputs, outputs and errors are any JSON, null included, and keep their value."""
+    """Inputs, outputs and errors may be any JSON, including null, and keep their value."""
     for text in ODD_JSON:
         job = await store.start(input=text)
         same_json((await store.job(job)).input, text, "stored input")
@@ -101,7 +101,7 @@ async def odd_json_is_kept(store: Store) -> None:
 
 @driver_case
 async def null_is_an_output(store: Store) -> None:
-    """The JSON null is an output; having none is something else."""
+    """The JSON null is an output. It differs from no output."""
     claimed = await store.running()
     equal((await store.job(claimed.job.id)).output, None, "output of a running job")
     await store.settle(completed(claimed, b"null"))
@@ -110,7 +110,7 @@ async def null_is_an_output(store: Store) -> None:
 
 @driver_case
 async def outputs_of_blockers_are_kept(store: Store) -> None:
-    """A blocker's output reaches its dependent unchanged, null included."""
+    """A dependent reads its blocker's output unchanged, including null."""
     for text in ODD_JSON:
         chain = await store.start("source")
         await store.finish(chain, text)
@@ -134,7 +134,7 @@ async def large_values_are_kept(store: Store) -> None:
 
 @driver_case
 async def moments_are_kept_to_the_microsecond(store: Store) -> None:
-    """A given moment, past or future, is kept as given."""
+    """A given moment, past or future, is stored unchanged."""
     for moment in (PAST, FUTURE):
         row = await store.job(await store.start(schedule=When(at=moment), deadline=When(at=moment)))
         equal((row.scheduled_at, row.deadline), (moment, moment), "scheduled_at and deadline")
@@ -142,17 +142,17 @@ async def moments_are_kept_to_the_microsecond(store: Store) -> None:
 
 @driver_case
 async def moments_are_the_same_in_any_zone(store: Store) -> None:
-    """A moment may come in any time zone and is answered in UTC."""
+    """A moment may be in any time zone, and is returned in UTC."""
     zone = timezone(timedelta(hours=5, minutes=30))
     row = await store.job(await store.start(schedule=When(at=PAST.astimezone(zone))))
     equal(row.scheduled_at, PAST, "scheduled_at")
     for moment in (row.scheduled_at, row.created_at):
-        equal(moment.utcoffset(), timedelta(0), "offset of an answered moment")
+        equal(moment.utcoffset(), timedelta(0), "offset of a returned moment")
 
 
 @driver_case
 async def all_moments_are_aware(store: Store) -> None:
-    """Every moment in a row says its time zone: UTC."""
+    """Every moment in a row is aware, in UTC."""
     claimed = await store.running(deadline=When(after=60))
     await store.settle(failed(claimed))
     done = await store.job(claimed.job.id)
@@ -174,7 +174,7 @@ async def priorities_span_32_bits(store: Store) -> None:
 
 @driver_case
 async def trace_contexts_may_be_absent(store: Store) -> None:
-    """Trace contexts are optional, on jobs and on blockers, each on its own."""
+    """Trace contexts are optional, separately for jobs and for blockers."""
     source = await store.start()
     refs = (BlockerRef(source, "task", "00-abc"),)
     job = await store.start("next", trace_context="00-job", blockers=refs)
