@@ -149,8 +149,8 @@ async def show_summary(client: Client[Db], console: Console, seconds: float) -> 
         table.add_column(heading, justify="right")
     for (chain_type, status), chain_count in sorted(chains.items()):
         members = [job for job in jobs if job.chain_type == chain_type and last[job.chain_id].status == status]
-        retries = sum(max(0, job.attempt - 1) for job in members)
-        attempts = sum(job.attempt for job in members)
+        retries = sum(max(0, job.attempt_number - 1) for job in members)
+        attempts = sum(job.attempt_number for job in members)
         table.add_row(chain_type, status, *map(str, (chain_count, len(members), attempts, retries)))
     console.print(table)
 

@@ -14,6 +14,7 @@ NAMES = [
     "AbortSignal",
     "Attempt",
     "Backoff",
+    "BaseAttempt",
     "BlockerNotFound",
     "Chain",
     "ChainCancelled",
@@ -31,6 +32,7 @@ NAMES = [
     "Codec",
     "Completion",
     "Dedup",
+    "DriverMissing",
     "DuplicateJobType",
     "EntryJob",
     "Handlers",
@@ -41,7 +43,6 @@ NAMES = [
     "Job",
     "JobError",
     "JobIdExists",
-    "JobNotFound",
     "JobRecord",
     "JobTypeError",
     "JobTypeMismatch",
@@ -110,4 +111,13 @@ def test_every_error_has_one_root() -> None:
         value for name in NAMES if inspect.isclass(value := getattr(queuert, name)) and issubclass(value, BaseException)
     ]
     assert len(found) > 30
-    assert all(issubclass(each, queuert.QueuertError) for each in found)
+    assert [each for each in found if not issubclass(each, queuert.QueuertError)] == [
+        queuert.JobError,
+        queuert.Reschedule,
+    ]
+
+
+@pytest.mark.parametrize("raised", [queuert.JobError("CODE"), queuert.Reschedule(after=1)])
+def test_what_handlers_raise_is_not_an_error_of_the_library(raised: Exception) -> None:
+    """A handler may catch the library's errors without catching what it raises itself."""
+    assert not isinstance(raised, queuert.QueuertError)

@@ -42,11 +42,14 @@ REPLACEMENTS = [
     ("AsyncExitStack", "ExitStack"),
     ("push_async_callback", "callback"),
     ("import asyncio\n", "import threading\n"),
+    ("AsyncIterator, Callable, Iterable", "Callable, Iterable, Iterator"),
     ("AsyncIterator", "Iterator"),
     ("AbstractAsyncContextManager", "AbstractContextManager"),
     ("async_context", "context"),
     ("async def ", "def "),
     ("async with ", "with "),
+    ("async for ", "for "),
+    ("            for item in page.items:\n                yield item\n", "            yield from page.items\n"),
     ("await ", ""),
     ("ChainWaiting", "SyncChainWaiting"),
     ("NotifyAdapter", "SyncNotifyAdapter"),
@@ -64,7 +67,7 @@ REPLACEMENTS = [
     ("task = asyncio.current_task()", "thread = threading.get_ident()"),
     ("(task)", "(thread)"),
     ("(task, opened)", "(thread, opened)"),
-    ("self.get_chain, self._ended_chains, poll_interval", "self.get_chain, poll_interval"),
+    ("self._read_chain, self._ended_chains, poll_interval", "self._read_chain, poll_interval"),
     ("from queuert.operations import queries\n", ""),
 ]
 

@@ -92,7 +92,7 @@ async def churn(client: Client[Any], task: Task, line: Line) -> None:
             await asyncio.sleep(0.005)
         await client.wait(chains[-1])
         async with client.transaction() as tx:
-            await client.delete(tx, *chains)
+            await client.delete(tx, chains)
 
 
 async def measure(task: Task) -> dict[str, Any]:

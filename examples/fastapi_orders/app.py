@@ -139,7 +139,7 @@ async def show_order(order_id: int, request: Request) -> Shown:
 @app.get("/parcels/{chain_id}")
 async def wait_for_parcel(chain_id: str, request: Request) -> str:
     client: Client[AsyncSession] = request.state.client
-    chain = await client.get_chain(ReserveStock, chain_id)
+    chain = await client.get_chain(chain_id, ReserveStock)
     if chain is None:
         raise HTTPException(404)
     return await client.wait(chain, timeout=30)

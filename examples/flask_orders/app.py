@@ -52,7 +52,7 @@ def create_app() -> Flask:
 
     @app.get("/parcels/<chain_id>")
     def wait_for_parcel(chain_id: str) -> Answer:  # pyright: ignore[reportUnusedFunction]
-        chain = client.get_chain(ReserveStock, chain_id) or abort(404)
+        chain = client.get_chain(chain_id, ReserveStock) or abort(404)
         return {"parcel": client.wait(chain, timeout=30)}, 200
 
     return app

@@ -15,6 +15,7 @@ from queuert.errors import (
     ChainNotRetryable,
     ChainNotTriggerable,
     ClientClosed,
+    DriverMissing,
     DuplicateJobType,
     InvalidArgument,
     InvalidCursor,
@@ -22,7 +23,6 @@ from queuert.errors import (
     InvalidJobType,
     JobError,
     JobIdExists,
-    JobNotFound,
     JobTypeError,
     JobTypeMismatch,
     JobTypeValidationError,
@@ -56,7 +56,7 @@ from queuert.ports.observer import Observer
 from queuert.transaction import Transaction
 from queuert.wiring import connect, connect_sync
 from queuert.worker.abort import AbortReason, AbortSignal
-from queuert.worker.attempt import Attempt, SyncAttempt
+from queuert.worker.attempt import Attempt, BaseAttempt, SyncAttempt
 from queuert.worker.backoff import Backoff
 from queuert.worker.claiming import Queue
 from queuert.worker.handlers import Handlers
@@ -68,6 +68,7 @@ __all__ = [
     "AbortSignal",
     "Attempt",
     "Backoff",
+    "BaseAttempt",
     "BlockerNotFound",
     "Chain",
     "ChainCancelled",
@@ -85,6 +86,7 @@ __all__ = [
     "Codec",
     "Completion",
     "Dedup",
+    "DriverMissing",
     "DuplicateJobType",
     "EntryJob",
     "Handlers",
@@ -95,7 +97,6 @@ __all__ = [
     "Job",
     "JobError",
     "JobIdExists",
-    "JobNotFound",
     "JobRecord",
     "JobTypeError",
     "JobTypeMismatch",

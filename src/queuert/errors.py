@@ -1,47 +1,51 @@
-"""Every error the library raises, under one root.
+"""Every error that the library raises, and the two exceptions that handlers raise.
 
 QueuertError
-├── InvalidArgument (ValueError)          a value you passed cannot be used; the message says why
-│   ├── InvalidJobId                      an id that fails validation
-│   └── InvalidCursor                     a page cursor that is not one of ours, or of another listing
-├── JobTypeError                          something is wrong with a job class or with the set of them
-│   ├── InvalidJobType                    the class itself cannot work (found when the registry is built)
-│   ├── DuplicateJobType                  two classes share one name
+├── InvalidArgument (ValueError)          a value that you passed cannot be used
+│   ├── InvalidJobId                      a job id that fails validation
+│   └── InvalidCursor                     a page cursor that does not belong to this listing
+├── DriverMissing (ImportError)           a package that this feature needs is not installed
+├── JobTypeError                          a problem with a job class, or with the set of job classes
+│   ├── InvalidJobType                    the class itself cannot work
+│   ├── DuplicateJobType                  two classes have the same name
 │   ├── UnknownJobType                    a name or class that is not registered
-│   ├── JobTypeMismatch                   the stored job is of another type than the one you asked for
-│   └── JobTypeValidationError            a value that the type does not allow; `code` says which kind
+│   ├── JobTypeMismatch                   the stored job has another type than the one you asked for
+│   └── JobTypeValidationError            a value that the job type does not allow
 ├── TransactionError
-│   ├── TransactionRequired               a mutation was called without a transaction
-│   ├── TransactionClosed                 the transaction has ended already
+│   ├── TransactionRequired               a change was requested without a transaction
+│   ├── TransactionClosed                 the transaction has already ended
 │   ├── TransactionNested                 a second transaction in the same task or thread
 │   └── TransactionMisused                the connection is not in the state that the call needs
 ├── ChainError
-│   ├── ChainNotFound
-│   ├── ChainNotCompleted                 `.output` of a chain that has none
-│   ├── ChainEnded                        the chain has reached its end; there is nothing to take over
-│   ├── ChainFailed                       `wait`: attempts are exhausted
-│   ├── ChainCancelled                    `wait`: cancelled
-│   ├── ChainExpired                      `wait`: its deadline passed
-│   ├── ChainNotTriggerable               `trigger`: the current job is not waiting for its time
+│   ├── ChainNotFound                     the chain does not exist
+│   ├── ChainNotCompleted                 `.output` of a chain that has no output
+│   ├── ChainEnded                        `take_over`: the chain has already ended
+│   ├── ChainFailed                       `wait`: the current job has no attempts left
+│   ├── ChainCancelled                    `wait`: the chain was cancelled
+│   ├── ChainExpired                      `wait`: the deadline passed before the work began
+│   ├── ChainNotTriggerable               `trigger`: the current job is not pending
 │   ├── ChainNotRetryable                 `retry`: the current job has not failed
-│   └── ChainInUse                        `delete`: other jobs wait for it
-├── JobNotFound
-├── JobIdExists                           a job with this id is stored already, or is twice in one batch
-├── BlockerNotFound                       a chain named as blocker is not stored
-├── WaitTimeout (TimeoutError)
+│   └── ChainInUse                        `delete`: other jobs wait for the chain
+├── JobIdExists                           the job id is already stored, or appears twice in one batch
+├── BlockerNotFound                       a chain named as a blocker does not exist
+├── WaitTimeout (TimeoutError)            `wait`: the chain did not end in time
 ├── PhaseError                            prepare() or complete() was used twice, or in the wrong order
-│   └── PrepareAfterAutoSetup             prepare() came after the handler had begun without it
-├── OwnershipLost                         the job was taken from this attempt; `reason` says how
-├── JobError                              raise it in a handler to fail the attempt with a code of your own
-├── Reschedule                            raise it in a handler to run the job again at a time of your own
-├── ClientClosed
-├── NotifyUnavailable                     the broker cannot be reached; jobs are safe, workers and waiters poll
+│   └── PrepareAfterAutoSetup             prepare() was not the first thing the handler did
+├── OwnershipLost                         the job no longer belongs to this attempt
+├── ClientClosed                          the client was used after close()
+├── NotifyUnavailable                     the notification channel cannot be reached
 └── StorageError                          the database cannot be used
     ├── StorageUnavailable                the server cannot be reached, or the connection was lost
-    ├── StorageBusy                       somebody else holds the write lock
-    ├── StorageReadOnly
-    ├── StorageNotADatabase
-    └── SchemaTooNew                      the database was migrated by a newer version of this library
+    ├── StorageBusy                       another writer held the lock for too long
+    ├── StorageReadOnly                   the database cannot be written
+    ├── StorageNotADatabase               the file is not a database
+    └── SchemaTooNew                      a newer version of this library migrated the database
+
+JobError (Exception)                      raise it in a handler: the attempt fails with a code of your own
+Reschedule (Exception)                    raise it in a handler: the job runs again at a time of your own
+
+The last two are not errors of the library, so `except QueuertError` in a handler does not catch
+them.
 """
 
 from __future__ import annotations
@@ -56,60 +60,98 @@ ValidationCode = Literal[
 
 
 class QueuertError(Exception):
-    """The root of every error of this library."""
+    """The base class of every error that the library raises."""
 
 
 class InvalidArgument(QueuertError, ValueError):
-    """A value that was passed in cannot be used; the message says which and why."""
+    """A value that you passed cannot be used. The message says which value, and why."""
 
 
 class InvalidJobId(InvalidArgument):
-    """A job id that fails validation."""
+    """A job id that fails validation.
+
+    Attributes:
+        job_id: The value that was given as the id.
+    """
 
     def __init__(self, job_id: object, reason: str) -> None:
-        super().__init__(f"{job_id!r} cannot be a job id: {reason}")
+        super().__init__(f"{job_id!r} is not a valid job id: {reason}")
         self.job_id = job_id
 
 
 class InvalidCursor(InvalidArgument):
-    """A cursor that this listing did not hand out."""
+    """A page cursor that does not belong to this listing. Keep the filters and the order while
+    paging.
+    """
+
+
+class DriverMissing(QueuertError, ImportError):
+    """A package that this feature needs is not installed, or cannot be imported.
+
+    The message names the command that installs it. `name` is the missing package, as for every
+    `ImportError`.
+    """
+
+    def __init__(self, what: str, extras: Sequence[str], cause: ImportError) -> None:
+        commands = " or ".join(f'pip install "queuert[{extra}]"' for extra in extras)
+        super().__init__(f"{what} cannot be imported ({cause}): run {commands}", name=cause.name)
 
 
 class JobTypeError(QueuertError):
-    """Something is wrong with a job class, or with the set of them."""
+    """A problem with a job class, or with the set of job classes."""
 
 
 class InvalidJobType(JobTypeError):
-    """A job class that cannot work; raised when the registry is built."""
+    """A job class that cannot work. Raised by the class statement, or when the client is created.
 
-    def __init__(self, type_name: str, reason: str) -> None:
-        super().__init__(f"job type {type_name!r}: {reason}")
-        self.type_name = type_name
+    Attributes:
+        job_type: The name of the job type.
+        reason: What is wrong with it.
+    """
+
+    def __init__(self, job_type: str, reason: str) -> None:
+        super().__init__(f"job type {job_type!r}: {reason}")
+        self.job_type = job_type
         self.reason = reason
 
 
 class DuplicateJobType(JobTypeError):
-    """Two classes claim one name."""
+    """Two job classes have the same name.
 
-    def __init__(self, type_name: str, first: type, second: type) -> None:
+    Attributes:
+        job_type: The name that both classes have.
+        classes: The two classes.
+    """
+
+    def __init__(self, job_type: str, first: type, second: type) -> None:
         super().__init__(
-            f"two job classes are named {type_name!r}: {first.__module__}.{first.__qualname__} and "
+            f"two job classes are named {job_type!r}: {first.__module__}.{first.__qualname__} and "
             f"{second.__module__}.{second.__qualname__}; give one of them another name="
         )
-        self.type_name = type_name
+        self.job_type = job_type
         self.classes = (first, second)
 
 
 class UnknownJobType(JobTypeError):
-    """A job type that this client was not given."""
+    """A job type that this client does not know. Pass its class in `jobs=[…]`.
 
-    def __init__(self, type_name: str) -> None:
-        super().__init__(f"job type {type_name!r} is not registered: pass its class in jobs=[…]")
-        self.type_name = type_name
+    Attributes:
+        job_type: The name of the job type.
+    """
+
+    def __init__(self, job_type: str) -> None:
+        super().__init__(f"job type {job_type!r} is not registered: pass its class in jobs=[…]")
+        self.job_type = job_type
 
 
 class JobTypeMismatch(JobTypeError):
-    """The stored job is of another type than the one that was asked for."""
+    """The stored job has another type than the one you asked for.
+
+    Attributes:
+        job_id: The id of the job.
+        expected: The name of the type that you asked for.
+        actual: The name of the type that the job has.
+    """
 
     def __init__(self, job_id: str, expected: str, actual: str) -> None:
         super().__init__(f"job {job_id} is of type {actual!r}, not {expected!r}")
@@ -119,27 +161,34 @@ class JobTypeMismatch(JobTypeError):
 
 
 class JobTypeValidationError(JobTypeError):
-    """A value that the job type does not allow. `code` says what kind of value, `details` what about it."""
+    """A value that the job type does not allow.
+
+    Attributes:
+        code: The kind of value: "not_entry_point", "invalid_continuation", "invalid_blockers",
+            "invalid_input" or "invalid_output".
+        job_type: The name of the job type.
+        details: More about the value, for example the field.
+    """
 
     def __init__(
         self,
         code: ValidationCode,
-        type_name: str,
+        job_type: str,
         message: str,
         details: Mapping[str, object] | None = None,
     ) -> None:
-        super().__init__(f"job type {type_name!r}: {message}")
+        super().__init__(f"job type {job_type!r}: {message}")
         self.code: ValidationCode = code
-        self.type_name = type_name
+        self.job_type = job_type
         self.details: Mapping[str, object] = details or {}
 
 
 class TransactionError(QueuertError):
-    """The transaction cannot be used the way it was."""
+    """A transaction was used in a way that cannot work."""
 
 
 class TransactionRequired(TransactionError):
-    """A mutation was called without a transaction."""
+    """A method that changes something was called without a transaction."""
 
     def __init__(self, operation: str, given: object = None, *, reason: str | None = None) -> None:
         super().__init__(
@@ -151,11 +200,11 @@ class TransactionRequired(TransactionError):
 
 
 class TransactionClosed(TransactionError):
-    """The transaction has ended."""
+    """The transaction has already ended."""
 
 
 class TransactionNested(TransactionError):
-    """A transaction was opened inside another one by the same task or thread."""
+    """A task or thread opened a second transaction while its first one was open."""
 
 
 class TransactionMisused(TransactionError):
@@ -163,7 +212,11 @@ class TransactionMisused(TransactionError):
 
 
 class ChainError(QueuertError):
-    """Something about one chain; `chain_id` says which."""
+    """A problem with one chain.
+
+    Attributes:
+        chain_id: The id of the chain.
+    """
 
     def __init__(self, chain_id: str, message: str) -> None:
         super().__init__(message)
@@ -171,12 +224,18 @@ class ChainError(QueuertError):
 
 
 class ChainNotFound(ChainError):
+    """The chain does not exist, or was deleted."""
+
     def __init__(self, chain_id: str) -> None:
         super().__init__(chain_id, f"chain {chain_id} does not exist, or was deleted")
 
 
 class ChainNotCompleted(ChainError):
-    """The chain has no output (yet)."""
+    """The chain has no output, or has none yet. `client.wait` waits for it.
+
+    Attributes:
+        status: The status of the chain.
+    """
 
     def __init__(self, chain_id: str, status: str) -> None:
         super().__init__(
@@ -186,46 +245,75 @@ class ChainNotCompleted(ChainError):
 
 
 class ChainEnded(ChainError):
-    """The chain has reached its end."""
+    """The chain has already ended, so its current job cannot be taken over.
+
+    Attributes:
+        status: How the chain ended.
+    """
 
     def __init__(self, chain_id: str, status: str) -> None:
-        super().__init__(chain_id, f"chain {chain_id} has ended already: its status is {status!r}")
+        super().__init__(chain_id, f"chain {chain_id} has already ended: its status is {status!r}")
         self.status = status
 
 
 class ChainFailed(ChainError):
-    """The chain's current job has used up its attempts. `error` is the record of the last one."""
+    """The chain failed: its current job has no attempts left.
 
-    def __init__(self, chain_id: str, error: Mapping[str, object] | None) -> None:
-        what = f": {error.get('code')}: {error.get('message')}" if error else ""
+    Attributes:
+        last_error: The error of the last attempt: `code`, `type`, `message`, `traceback`. None if
+            there is none.
+    """
+
+    def __init__(self, chain_id: str, last_error: Mapping[str, object] | None) -> None:
+        what = f": {last_error.get('code')}: {last_error.get('message')}" if last_error else ""
         super().__init__(chain_id, f"chain {chain_id} failed{what}")
-        self.error = error
+        self.last_error = last_error
 
 
 class ChainCancelled(ChainError):
+    """The chain was cancelled."""
+
     def __init__(self, chain_id: str) -> None:
         super().__init__(chain_id, f"chain {chain_id} was cancelled")
 
 
 class ChainExpired(ChainError):
+    """The deadline of the chain's current job passed before its handler began."""
+
     def __init__(self, chain_id: str) -> None:
         super().__init__(chain_id, f"chain {chain_id} expired: its deadline passed before the work began")
 
 
 class ChainNotTriggerable(ChainError):
+    """`trigger` needs chains that wait for their time. Nothing was changed.
+
+    Attributes:
+        status: The status of the chain.
+    """
+
     def __init__(self, chain_id: str, status: str) -> None:
         super().__init__(chain_id, f"chain {chain_id} cannot be triggered: its status is {status!r}, not 'pending'")
         self.status = status
 
 
 class ChainNotRetryable(ChainError):
+    """`retry` needs chains that have failed. Nothing was changed.
+
+    Attributes:
+        status: The status of the chain.
+    """
+
     def __init__(self, chain_id: str, status: str) -> None:
         super().__init__(chain_id, f"chain {chain_id} cannot be retried: its status is {status!r}, not 'failed'")
         self.status = status
 
 
 class ChainInUse(ChainError):
-    """Jobs outside the deleted set still need the chain. `waiting` maps chain ids to those jobs' ids."""
+    """`delete` would remove a chain that other jobs wait for. Nothing was deleted.
+
+    Attributes:
+        waiting: For each such chain id, the ids of the jobs that wait for it.
+    """
 
     def __init__(self, waiting: Mapping[str, Sequence[str]]) -> None:
         chain_id = next(iter(waiting))
@@ -236,22 +324,26 @@ class ChainInUse(ChainError):
         self.waiting = waiting
 
 
-class JobNotFound(QueuertError):
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"job {job_id} does not exist, or was deleted")
-        self.job_id = job_id
-
-
 class JobIdExists(QueuertError):
-    """A job with this id is stored already, or the id is twice in one batch."""
+    """A job with this id is already stored, or the id appears twice in one batch. Nothing was
+    created.
+
+    Attributes:
+        job_id: The id.
+    """
 
     def __init__(self, job_id: str) -> None:
-        super().__init__(f"a job with the id {job_id} exists already; nothing was created")
+        super().__init__(f"a job with the id {job_id} already exists; nothing was created")
         self.job_id = job_id
 
 
 class BlockerNotFound(QueuertError):
-    """A chain that was named as a blocker is not stored."""
+    """A chain that was named as a blocker does not exist. Nothing was created.
+
+    Attributes:
+        job_id: The id of the job that names the blocker.
+        chain_id: The id of the chain that does not exist.
+    """
 
     def __init__(self, job_id: str, chain_id: str) -> None:
         super().__init__(
@@ -262,6 +354,13 @@ class BlockerNotFound(QueuertError):
 
 
 class WaitTimeout(QueuertError, TimeoutError):
+    """`wait`: the chain did not end in time. It goes on: call `wait` again to wait longer.
+
+    Attributes:
+        chain_id: The id of the chain.
+        timeout: How long the call waited, in seconds.
+    """
+
     def __init__(self, chain_id: str, timeout: float) -> None:
         super().__init__(f"chain {chain_id} did not end within {timeout:g} s")
         self.chain_id = chain_id
@@ -273,7 +372,9 @@ class PhaseError(QueuertError):
 
 
 class PrepareAfterAutoSetup(PhaseError):
-    """`prepare()` must come first: the handler had already awaited something, or opened `complete()`."""
+    """`prepare()` must come first: the handler had already awaited something, or opened
+    `complete()`.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -283,26 +384,53 @@ class PrepareAfterAutoSetup(PhaseError):
 
 
 class OwnershipLost(QueuertError):
-    """The job is no longer this attempt's: whatever it still does has no effect."""
+    """The job no longer belongs to this attempt. Nothing that the attempt still does has an effect.
+
+    Attributes:
+        job_id: The id of the job.
+        reason: How the attempt lost it, one of the values of `AbortReason`.
+    """
 
     def __init__(self, job_id: str, reason: str) -> None:
-        super().__init__(f"job {job_id} is no longer this attempt's: {reason.replace('_', ' ')}")
+        super().__init__(f"job {job_id} no longer belongs to this attempt: {reason.replace('_', ' ')}")
         self.job_id = job_id
         self.reason = reason
 
 
-class JobError(QueuertError):
-    """Raise it in a handler to fail the attempt with an error code of your own; the job is retried as usual."""
+class JobError(Exception):
+    """Raise it in a handler to fail the attempt with an error code of your own. The job is retried
+    as usual.
+
+    It is not a `QueuertError`: a handler that catches those does not catch this one.
+
+    Args:
+        code: The code that is recorded for the attempt, for example "CARD_DECLINED".
+        message: The message that is recorded with it (default: the code).
+
+    Attributes:
+        code: The code.
+    """
 
     def __init__(self, code: str, message: str = "") -> None:
         super().__init__(message or code)
         self.code = code
 
 
-class Reschedule(QueuertError):
-    """Raise it in a handler to run the job again `after` a time or `at` a moment, instead of after the backoff.
+class Reschedule(Exception):
+    """Raise it in a handler to run the job again at a time of your own, not after the backoff.
 
-    The attempt counts. `cause`, if given, is recorded as the attempt's error.
+    The attempt counts. It is not a `QueuertError`: a handler that catches those does not catch this
+    one.
+
+    Args:
+        after: How long to wait, as a timedelta or in seconds. Give this or `at`.
+        at: When to run again, as a datetime with a time zone.
+        cause: The exception to record as the attempt's error (default: none is recorded).
+
+    Attributes:
+        after: The delay, if one was given.
+        at: The moment, if one was given.
+        cause: The exception to record.
     """
 
     def __init__(
@@ -321,6 +449,8 @@ class Reschedule(QueuertError):
 
 
 class ClientClosed(QueuertError):
+    """The client, or an adapter, was used after `close()`."""
+
     def __init__(self, what: str = "client") -> None:
         super().__init__(f"the {what} is closed: use it inside its with block, before close()")
 
@@ -328,8 +458,8 @@ class ClientClosed(QueuertError):
 class NotifyUnavailable(QueuertError):
     """The broker that carries notifications cannot be reached, or does not answer.
 
-    Nothing is lost: workers and waiters poll until it is back. Clients and workers log it; only calls of a notify
-    adapter itself raise it.
+    No job is lost: workers and waiters poll until the broker is back. Clients and workers log this
+    error. Only a notify adapter that you call yourself raises it.
     """
 
 
@@ -338,14 +468,15 @@ class StorageError(QueuertError):
 
 
 class StorageUnavailable(StorageError):
-    """The server cannot be reached, is shutting down, or the connection was lost: it may work again later.
+    """The server cannot be reached, is shutting down, or the connection was lost. It may work again
+    later.
 
-    If that happened while something was being committed, only the database knows whether it was.
+    If this happens during a commit, only the database knows whether the commit took effect.
     """
 
 
 class StorageBusy(StorageError):
-    """Somebody else kept the write lock for longer than the busy timeout."""
+    """Another writer held the write lock for longer than the busy timeout."""
 
 
 class StorageReadOnly(StorageError):
@@ -353,11 +484,16 @@ class StorageReadOnly(StorageError):
 
 
 class StorageNotADatabase(StorageError):
-    """The file is there, but is no database."""
+    """The file exists, but it is not a database."""
 
 
 class SchemaTooNew(StorageError):
-    """The database was migrated by a newer version of this library."""
+    """A newer version of this library migrated the database. Upgrade queuert in this process.
+
+    Attributes:
+        found: The schema version of the database.
+        known: The newest schema version that this library knows.
+    """
 
     def __init__(self, found: int, known: int) -> None:
         super().__init__(

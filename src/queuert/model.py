@@ -1,8 +1,8 @@
 """The records that travel between the storage port and everything above it.
 
-They are untyped on purpose: inputs and outputs are JSON bytes here, and become the user's own types in `jobs`.
-Times are aware datetimes in UTC. `msgspec.Struct` because these are made once per job on the hot path;
-`gc=False` where they are many: they hold plain values and cannot be part of a cycle.
+They are untyped on purpose: inputs and outputs are JSON bytes here, and become the user's own types
+in `jobs`. Times are aware datetimes in UTC. `msgspec.Struct` because these are made once per job on
+the hot path; `gc=False` where they are many: they hold plain values and cannot be part of a cycle.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def aware(moment: datetime, what: str) -> datetime:
 
 
 class When(msgspec.Struct, gc=False, frozen=True):
-    """A moment, absolute (`at`) or counted from the database's own clock (`after`, seconds). Never both."""
+    """A moment, absolute (`at`) or counted from the database's own clock (`after`, seconds). Never
+    both.
+    """
 
     at: datetime | None = None
     after: float | None = None
@@ -71,11 +73,18 @@ NOW = When()
 
 @dataclass(frozen=True, slots=True)
 class Dedup:
-    """Start a chain only if no other one holds the same key.
+    """Start a chain only if there is no other chain with the same key.
 
-    A key belongs to the type of the chain, and points at the latest chain started under it. That chain is
-    returned instead of a new one if it matches: with scope "incomplete" while it has not ended, with scope
-    "any" whatever became of it, for as long as `window` says. Chains in `exclude` never match.
+    Each chain type has its own keys. A key refers to the latest chain that was started with it. If
+    that chain matches, `start` returns it, marked `deduplicated`, and starts no new one.
+
+    Args:
+        key: The key: 1 to 1,000 characters. `dedup="key"` is short for `dedup=Dedup("key")`.
+        scope: "incomplete" (the default) matches until the chain has ended. "any" matches whatever
+            its status is.
+        window: With scope "any", how long after its start a chain matches, as a timedelta or in
+            seconds (default: no limit).
+        exclude: The ids of chains that never match (default: none).
     """
 
     key: str
@@ -166,7 +175,9 @@ class ChainRow(msgspec.Struct, gc=False, frozen=True):
 
 
 class Created(msgspec.Struct, gc=False, frozen=True):
-    """What became of a `NewJob`. `ready`: it can be claimed now. `existing`: the chain that held its key."""
+    """What became of a `NewJob`. `ready`: it can be claimed now. `existing`: the chain that held
+    its key.
+    """
 
     job_id: str
     chain_id: str
@@ -184,7 +195,9 @@ class TypeLimit(msgspec.Struct, frozen=True):
 
 
 class QueueLimit(msgspec.Struct, frozen=True):
-    """A named group of job types. `max_concurrency` counts the running jobs of all `members`, in the whole cluster."""
+    """A named group of job types. `max_concurrency` counts the running jobs of all `members`, in
+    the whole cluster.
+    """
 
     name: str
     priority: int
@@ -213,7 +226,9 @@ class BlockerRow(msgspec.Struct, gc=False, frozen=True):
 
 
 class Claimed(msgspec.Struct, gc=False, frozen=True):
-    """A job that is now running for this worker. `expired`: its deadline had passed by the database's clock."""
+    """A job that is now running for this worker. `expired`: its deadline had passed by the
+    database's clock.
+    """
 
     job: JobRow
     expired: bool = False
@@ -223,8 +238,8 @@ class Claimed(msgspec.Struct, gc=False, frozen=True):
 class ClaimResult(msgspec.Struct, frozen=True):
     """The claimed jobs in their order. `more`: a further claim would find something now.
 
-    `next_in`: seconds until the next pending job of the requested types that is not due yet; None if there is none,
-    or if there is more to claim now.
+    `next_in`: seconds until the next pending job of the requested types that is not due yet; None
+    if there is none, or if there is more to claim now.
     """
 
     jobs: list[Claimed]
@@ -243,10 +258,11 @@ class Lease(msgspec.Struct, gc=False, frozen=True):
 class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """How a job goes on.
 
-    `status` "completed" takes an `output` or a `continuation`; "failed" and "expired" take an `error`; "cancelled"
-    takes nothing; "pending" puts the job back: with an `error` and a `schedule` after a failed attempt, or with
-    `give_back` (untouched: its attempt number is handed back, its schedule kept).
-    With a `token` it applies only to the claim that carries it; with None to any job that has not ended.
+    `status` "completed" takes an `output` or a `continuation`; "failed" and "expired" take an
+    `error`; "cancelled" takes nothing; "pending" puts the job back: with an `error` and a
+    `schedule` after a failed attempt, or with `give_back` (untouched: its attempt number is handed
+    back, its schedule kept). With a `token` it applies only to the claim that carries it; with None
+    to any job that has not ended.
     """
 
     job_id: str
@@ -269,7 +285,9 @@ class Unblocked(msgspec.Struct, gc=False, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """`held[i]`: settlement i took effect (its claim was still valid). `created[i]`: its continuation."""
+    """`held[i]`: settlement i took effect (its claim was still valid). `created[i]`: its
+    continuation.
+    """
 
     held: list[bool]
     created: list[Created | None]
@@ -277,7 +295,9 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """The chains that are gone, or, if any is still needed, `waiting` (chain id → job ids) and nothing done."""
+    """The chains that are gone, or, if any is still needed, `waiting` (chain id → job ids) and
+    nothing done.
+    """
 
     chains: list[ChainRow]
     waiting: Mapping[str, list[str]]
@@ -306,21 +326,29 @@ class PageRequest(msgspec.Struct, frozen=True):
 
 
 class Page(msgspec.Struct, Generic[T_co], frozen=True):
-    """A page of a listing. Pass `next_cursor` as `cursor=` to go on; None: this was the last page."""
+    """One page of a listing. `iter_chains` and `iter_jobs` go through all pages for you."""
 
     items: Sequence[T_co]
+    """What the page contains."""
     next_cursor: str | None
+    """Pass it as `cursor=` to get the next page. None: this is the last page."""
 
 
 class TypeStats(msgspec.Struct, frozen=True):
-    """Open and failed jobs of one type. `oldest_ready_age`: seconds that the longest-waiting ready job has waited."""
+    """How many open and failed jobs of one type are stored."""
 
-    type_name: str
+    job_type: str
+    """The name of the job type."""
     blocked: int = 0
+    """Jobs that wait for other chains."""
     pending: int = 0
+    """Jobs that wait for their time or for a worker."""
     running: int = 0
+    """Jobs that a worker is running."""
     failed: int = 0
+    """Jobs that have no attempts left."""
     oldest_ready_age: float | None = None
+    """How long the oldest ready job has waited, in seconds. None if no job is ready."""
 
 
 def check_text(value: object, what: str, limit: int) -> str:

@@ -8,7 +8,11 @@ async with connect(sessions, jobs=[Welcome]) as client:
         await client.start(session, Welcome(user="ada"))
 """
 
-from queuert.wiring.alembic import downgrade, upgrade
-from queuert.wiring.sqlalchemy import connect, connect_sync
+from queuert.wiring.options import need
+
+need("sqlalchemy", "sqlalchemy")
+
+from queuert.wiring.alembic import downgrade, upgrade  # noqa: E402
+from queuert.wiring.sqlalchemy import connect, connect_sync  # noqa: E402
 
 __all__ = ["connect", "connect_sync", "downgrade", "upgrade"]

@@ -116,10 +116,7 @@ class Enlisted:
 
 
 class Transaction(Generic[Conn]):
-    """An open transaction: the connection it runs on, and what waits for its commit.
-
-    `connection` is the driver's own object: write with it, and what you write commits with the jobs or not at all.
-    """
+    """An open transaction, from `client.transaction()` or `client.after_commit(connection)`."""
 
     __slots__ = ("_connection", "_is_open", "hooks", "joined", "provider")
 
@@ -132,12 +129,17 @@ class Transaction(Generic[Conn]):
 
     @property
     def connection(self) -> Conn:
+        """The driver's own connection. What you write with it commits together with the jobs.
+
+        Raises `TransactionClosed` after the end of the transaction.
+        """
         if not self._is_open:
             raise TransactionClosed("this transaction has ended: open another with client.transaction()")
         return self._connection
 
     @property
     def is_open(self) -> bool:
+        """Whether the transaction can still be used."""
         return self._is_open
 
     def end(self) -> None:

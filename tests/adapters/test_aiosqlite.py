@@ -18,6 +18,7 @@ import queuert
 from queuert import Attempt, Client, Handlers, SyncAttempt, SyncClient, Worker
 from queuert.errors import (
     ClientClosed,
+    DriverMissing,
     InvalidArgument,
     StorageBusy,
     TransactionMisused,
@@ -324,5 +325,5 @@ def test_a_sync_client_has_no_aiosqlite(path: Path) -> None:
 
 def test_without_the_package(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiosqlite", None)
-    with pytest.raises(InvalidArgument, match=r"pip install 'queuert\[aiosqlite\]'"):
+    with pytest.raises(DriverMissing, match=r'pip install "queuert\[aiosqlite\]"'):
         queuert.connect(f"sqlite+aiosqlite:///{path}", jobs=JOBS)

@@ -326,7 +326,7 @@ class TestListing:
         memory.end("d", "failed")
         memory.end("e", "cancelled")
         stats = memory.do(memory.ops.stats())
-        assert [(s.type_name, s.blocked, s.pending, s.running, s.failed) for s in stats] == [
+        assert [(s.job_type, s.blocked, s.pending, s.running, s.failed) for s in stats] == [
             ("t", 1, 2, 0, 0),
             ("u", 0, 0, 0, 1),
         ]

@@ -193,7 +193,7 @@ def test_a_failed_operation_leaves_the_callers_transaction_usable(sqlite: Sqlite
     sqlite.create(taken)
     mine.execute("BEGIN IMMEDIATE")
     mine.execute("INSERT INTO orders VALUES (1)")
-    with pytest.raises(Exception, match="exists already"):
+    with pytest.raises(Exception, match="already exists"):
         sqlite.create(job(), taken, connection=mine)
     sqlite.create(job(), connection=mine)
     mine.commit()

@@ -45,7 +45,7 @@ async def test_timeout_cancels_and_says_so(setting: Setting) -> None:
         (chain,) = await start(client)
         assert await client.wait(chain, timeout=30) == 2
         assert seen == [(True, "timeout")]
-        error = (await job(client, chain)).error
+        error = (await job(client, chain)).last_error
         assert error is not None
         assert error["code"] == "TIMEOUT"
 
@@ -112,7 +112,7 @@ async def test_threads_wait_for_the_signal(setting: Setting) -> None:
         (chain,) = await start(client)
         assert await client.wait(chain, timeout=30) == 2
         assert seen[1:] == ["timeout", "timeout"]
-        error = (await job(client, chain)).error
+        error = (await job(client, chain)).last_error
         assert error is not None
         assert (error["code"], error["message"]) == ("TIMEOUT", "stopped as told")
 

@@ -420,7 +420,7 @@ async def test_a_lock_that_does_not_come(watch: Watcher, scheme: str) -> None:
             (chain,) = await start(client)
             assert await client.wait(chain, timeout=PATIENCE) == 2
             record = await job(client, chain)
-            assert record.attempt == 2
+            assert record.attempt_number == 2
     finally:
         watch(f"ALTER DATABASE {watch('SELECT current_database()')[0]} RESET lock_timeout")
     assert [type(error) for error in errors] == [StorageBusy]

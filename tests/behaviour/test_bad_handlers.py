@@ -164,8 +164,8 @@ async def test_a_failing_statement_poisons_nothing(sqlite: Setting) -> None:
         assert await output(client, chain) == "done"
         found = await client.get_chain(chain)
         assert found is not None
-        assert found.error is not None
-        assert (found.error["type"], "nowhere" in found.error["message"]) == ("OperationalError", True)
+        assert found.last_error is not None
+        assert (found.last_error["type"], "nowhere" in found.last_error["message"]) == ("OperationalError", True)
         assert await ledger(client) == ["attempt 2"]
 
 

@@ -174,7 +174,9 @@ async def test_a_failed_blocker_leaves_its_dependents_blocked_until_it_is_retrie
             chain = await client.start(tx, Sum(parts=[one]))
         assert (await failure(client, one))["message"] == "not today"
         assert (await job(client, chain)).status == "blocked"
-        (blocker,) = await client.get_blockers(chain.id)
+        blockers = await client.get_blockers(chain.id)
+        assert blockers is not None
+        (blocker,) = blockers
         assert (blocker.id, blocker.status) == (one.id, "failed")
         with pytest.raises(ChainNotCompleted):
             _ = blocker.output

@@ -67,7 +67,7 @@ async def test_a_chain_goes_back_to_an_earlier_type_and_on(setting: Setting) -> 
         chain = await begin(client, Draft(text="news"))
         assert await output(client, chain) == "NEWS"
         records = await jobs_of(client, chain)
-        assert [record.type_name for record in records] == ["draft", "review"] * 3 + ["publish"]
+        assert [record.job_type for record in records] == ["draft", "review"] * 3 + ["publish"]
         assert [record.chain_index for record in records] == list(range(7))
         assert {record.chain_id for record in records} == {chain.id}
         assert await ledger(client) == ["review 1 of news", "review 2 of news", "review 3 of news"]

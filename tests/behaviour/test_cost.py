@@ -120,7 +120,7 @@ async def memory_after(client: Any, worker: Worker, batches: int, size: int) -> 
         chains = await start(client, size)
         await worker.drain()
         async with client.transaction() as tx:
-            await client.delete(tx, *chains)
+            await client.delete(tx, chains)
 
     for _ in range(batches):
         await batch()

@@ -42,8 +42,8 @@ async def assert_expired(client: Any, chain: Chain[Any]) -> None:
         await output(client, chain)
     record = await job(client, chain)
     assert record.status == "expired"
-    assert record.error is not None
-    assert record.error["code"] == "EXPIRED"
+    assert record.last_error is not None
+    assert record.last_error["code"] == "EXPIRED"
     assert record.completed_by is not None
 
 
@@ -99,7 +99,7 @@ async def test_a_retry_after_the_deadline_expires(world: World) -> None:
         chain = await begin(client, Perishable(), deadline=60)
         await assert_expired(client, chain)
         assert ran == [1, 2]
-        assert (await job(client, chain)).attempt == 3
+        assert (await job(client, chain)).attempt_number == 3
 
 
 async def test_a_deadline_that_passes_between_the_claim_and_the_start(setting: Setting) -> None:

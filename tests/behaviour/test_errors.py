@@ -42,7 +42,7 @@ def never(handlers: Handlers[Any], *types: Any) -> list[str]:
     for job_type in types:
 
         async def handler(attempt: Attempt[Any]) -> str:
-            ran.append(attempt.type_name)
+            ran.append(attempt.job_type)
             return "ran"
 
         handlers.handles(job_type)(handler)
@@ -96,7 +96,7 @@ async def test_the_job_is_rescheduled_with_its_error_and_then_completes_once(set
         assert seen == [(1, None), (2, "no 1"), (3, "no 2")]
         assert await ledger(client) == ["attempt 3"]
         record = await job(client, chain)
-        assert (record.attempt, record.error and record.error["code"]) == (3, "UNHANDLED_ERROR")
+        assert (record.attempt_number, record.last_error and record.last_error["code"]) == (3, "UNHANDLED_ERROR")
         assert len(await jobs_of(client, chain)) == 2
 
 
@@ -224,9 +224,9 @@ async def test_nothing_that_a_handler_raises_ends_the_worker(
         chain = await begin(client, Started())
         assert await output(client, chain) == "done"
         record = await job(client, chain)
-        assert record.attempt == 2
-        assert record.error is not None
-        assert (record.error["type"], record.error["code"]) == (type(error).__name__, "UNHANDLED_ERROR")
+        assert record.attempt_number == 2
+        assert record.last_error is not None
+        assert (record.last_error["type"], record.last_error["code"]) == (type(error).__name__, "UNHANDLED_ERROR")
         assert await ledger(client) == []
 
 
@@ -274,7 +274,7 @@ async def test_an_input_that_no_longer_fits_its_class_is_recorded(setting: Setti
         async with working(setting, [New], handlers) as client:
             error = await failure(client, chain)
             assert (error["code"], error["type"]) == ("SERIALIZATION_ERROR", "JobTypeValidationError")
-            assert (await job(client, chain)).attempt == 2
+            assert (await job(client, chain)).attempt_number == 2
             await eventually(lambda: _nothing_running(client))
 
 
@@ -354,5 +354,5 @@ async def test_a_staged_prepare_that_cannot_commit_fails_the_attempt(setting: Se
             chain = await begin(client, Started())
             assert await output(client, chain) == "done"
             record = await job(client, chain)
-            assert (record.attempt, record.error and record.error["message"]) == (2, "no commit")
+            assert (record.attempt_number, record.last_error and record.last_error["message"]) == (2, "no commit")
             assert await ledger(client) == ["prepared 2"]

@@ -70,7 +70,7 @@ async def test_a_job_that_was_lost_between_the_phases_is_not_completed(
         assert (None if found is None else found.status) == status
         assert await ledger(client) == ["prepared"]
         if found is not None:
-            assert found.error is None
+            assert found.last_error is None
 
 
 async def test_a_job_that_was_reaped_and_taken_by_another_worker_is_completed_by_that_one(setting: Setting) -> None:
@@ -98,7 +98,7 @@ async def test_a_job_that_was_reaped_and_taken_by_another_worker_is_completed_by
         await eventually(lambda: lost)
         assert lost[0].reason == "already_completed"
         assert await ledger(client) == ["prepared", "by the other"]
-        assert (await job(client, chain)).attempt == 2
+        assert (await job(client, chain)).attempt_number == 2
 
 
 def _put_back(record: Any) -> Any:

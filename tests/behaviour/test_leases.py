@@ -163,8 +163,8 @@ async def test_a_lease_that_ends_unrenewed_aborts_the_attempt(setting: Setting) 
         async with Worker(client, handlers, lease=0.3, renew_interval=0.05, poll_interval=0.05):
             (chain,) = await start(client)
             assert await client.wait(chain, timeout=30) == 2
-        assert reasons == ["error"]
-        error = (await job(client, chain)).error
+        assert reasons == ["lease_lost"]
+        error = (await job(client, chain)).last_error
         assert error is not None
         assert error["type"] == "CancelledError"
 
@@ -197,4 +197,4 @@ async def test_unsettled_results_are_renewed_and_not_reaped(setting: Setting) ->
                 settling.open()
                 assert await client.wait(chain, timeout=30) == 0
         assert attempts == [1]
-        assert (await job(client, chain)).attempt == 1
+        assert (await job(client, chain)).attempt_number == 1

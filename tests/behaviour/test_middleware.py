@@ -207,7 +207,7 @@ async def test_an_error_of_middleware_fails_the_attempt_and_undoes_it(
         chain = await begin(client, Task())
         assert await output(client, chain) == "done"
         record = await job(client, chain)
-        assert (record.attempt, record.error and record.error["type"]) == (2, type(error).__name__)
+        assert (record.attempt_number, record.last_error and record.last_error["type"]) == (2, type(error).__name__)
         assert await ledger(client) == ["prepared", "completed"]
 
 

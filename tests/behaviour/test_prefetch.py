@@ -83,7 +83,7 @@ async def test_a_stop_gives_them_back_untouched(setting: Setting, ahead: int) ->
         assert ran == [0]
         for chain in chains:
             record = await job(client, chain)
-            assert (record.status, record.attempt, record.leased_by) == ("pending", 0, None)
+            assert (record.status, record.attempt_number, record.leased_by) == ("pending", 0, None)
 
 
 async def test_behind_a_slow_handler_they_are_given_back(

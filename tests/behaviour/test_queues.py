@@ -32,7 +32,7 @@ def noting(order: Order, only: Sequence[Any] = JOBS, **options: Any) -> Handlers
     handlers = Handlers[Any]()
 
     async def note(attempt: Attempt[Any]) -> None:
-        order.append((attempt.type_name, attempt.job.number))
+        order.append((attempt.job_type, attempt.job.number))
 
     for job_type in only:
         handlers.handles(job_type, **options)(note)
@@ -96,7 +96,7 @@ async def test_without_queues_a_worker_serves_all_it_has_handlers_for(setting: S
         await start(client, Mail(number=1), Report(number=2), Plain(number=3))
         await Worker(client, noting(order, [Mail, Plain]), poll_interval=setting.poll_interval).drain()
         assert order == [("mail", 1), ("plain", 3)]
-        assert [stats.type_name for stats in await client.stats()] == ["report"]
+        assert [stats.job_type for stats in await client.stats()] == ["report"]
 
 
 async def test_a_handler_may_put_its_type_into_another_queue(setting: Setting) -> None:
@@ -131,7 +131,7 @@ async def test_the_cap_of_a_queue_counts_all_its_types_and_no_others(setting: Se
     handlers = Handlers[Any]()
 
     async def work(attempt: Attempt[Any]) -> None:
-        at_work.append(attempt.type_name)
+        at_work.append(attempt.job_type)
         await gate()
 
     handlers.handles(Mail, queue="shared")(work)

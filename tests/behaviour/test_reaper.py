@@ -65,7 +65,7 @@ async def test_a_lease_that_has_not_ended_is_left_alone(setting: Setting) -> Non
         async with Worker(client, handlers, lease=0.1, poll_interval=0.02):
             await eventually(lambda: points.counts["reap.done"] >= 5)
         assert await running(client) == [chain.id]
-        assert (await job(client, chain)).attempt == 1
+        assert (await job(client, chain)).attempt_number == 1
 
 
 async def test_only_its_own_types_are_reaped(setting: Setting) -> None:
@@ -173,4 +173,4 @@ async def test_a_late_worker_cannot_touch_a_job_that_was_reaped(setting: Setting
                 renewing.open()
                 await asyncio.wait_for(late.drain(), 30)
                 record = await job(client, chain)
-                assert (record.output, record.completed_by, record.attempt) == (2, worker.id, 2)
+                assert (record.output, record.completed_by, record.attempt_number) == (2, worker.id, 2)

@@ -109,7 +109,7 @@ async def test_a_whole_workload_in_bad_weather(setting: Setting, seed: int) -> N
             assert await client.wait(part, timeout=60) == 2
 
         async def nothing_is_left() -> bool:
-            return not await client.stats() or [stats.type_name for stats in await client.stats()] == ["ledger-entry"]
+            return not await client.stats() or [stats.job_type for stats in await client.stats()] == ["ledger-entry"]
 
         await eventually(nothing_is_left)
         lines = Counter(await ledger(client))
@@ -281,6 +281,6 @@ async def test_a_broken_channel_fails_no_job(setting: Setting, call: str) -> Non
         async with worker:
             (chain,) = await start(client)
             assert await client.wait(chain, timeout=30) == 1
-        assert (await job(client, chain)).attempt == 1
+        assert (await job(client, chain)).attempt_number == 1
         assert await ledger(client) == ["done"]
         assert notify.failures or call in ("consume_wake_hint", "dispose")

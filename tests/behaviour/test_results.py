@@ -221,8 +221,8 @@ async def test_one_bad_result_does_not_fail_its_neighbours(setting: Setting) -> 
         gate.open()
         assert [await output(client, chain) for chain in chains] == list(range(30))
         records = [(await jobs_of(client, chain))[0] for chain in chains]
-        assert [record.attempt for record in records] == [2 if number == 13 else 1 for number in range(30)]
-        bad = records[13].error
+        assert [record.attempt_number for record in records] == [2 if number == 13 else 1 for number in range(30)]
+        bad = records[13].last_error
         assert bad is not None
         assert (bad["type"], chains[13].id in bad["message"]) == ("JobIdExists", True)
         assert (await job(client, dependent)).status == "pending"
@@ -276,5 +276,5 @@ async def test_an_id_maker_that_fails_fails_the_attempt_and_not_the_worker(setti
             assert await output(client, chain) == "second attempt"
             found = await client.get_chain(chain)
             assert found is not None
-            assert found.error is not None
-            assert (found.error["message"], found.error["code"]) == ("no ids today", "SERIALIZATION_ERROR")
+            assert found.last_error is not None
+            assert (found.last_error["message"], found.last_error["code"]) == ("no ids today", "SERIALIZATION_ERROR")

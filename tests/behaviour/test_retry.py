@@ -37,12 +37,12 @@ async def test_max_attempts_then_failed_and_retry_brings_it_back(setting: Settin
         chain = await begin(client, Try())
         with pytest.raises(ChainFailed, match="UNHANDLED_ERROR: attempt 3") as caught:
             await output(client, chain)
-        error = caught.value.error
+        error = caught.value.last_error
         assert error is not None
         assert {"code", "type", "message", "traceback"} == set(error)
         assert (error["type"], "ValueError: attempt 3" in str(error["traceback"])) == ("ValueError", True)
         record = await job(client, chain)
-        assert (record.status, record.attempt, record.leased_by) == ("failed", 3, None)
+        assert (record.status, record.attempt_number, record.leased_by) == ("failed", 3, None)
         async with client.transaction() as tx:
             (revived,) = await client.retry(tx, chain)
         assert revived.status == "pending"
@@ -93,7 +93,7 @@ async def test_the_backoff_of_handler_registry_and_worker(setting: Setting) -> N
 
 
 async def _has_failed(client: Any, chain: Any) -> bool:
-    return (await job(client, chain)).error is not None
+    return (await job(client, chain)).last_error is not None
 
 
 async def test_reschedule_sets_the_time_and_records_its_cause(setting: Setting) -> None:
@@ -119,9 +119,11 @@ async def test_reschedule_sets_the_time_and_records_its_cause(setting: Setting) 
             chain = await begin(client, Try(number=number))
             await eventually(lambda chain=chain: _is_put_back(client, chain))  # type: ignore[misc]
             records.append(await job(client, chain))
-        assert (records[0].scheduled_at, records[0].error, records[0].attempt) == (later, None, 1)
+        assert (records[0].scheduled_at, records[0].last_error, records[0].attempt_number) == (later, None, 1)
         assert abs(records[1].scheduled_at - later) < timedelta(minutes=5)
-        assert [record.error and (record.error["code"], record.error["message"]) for record in records] == [
+        assert [
+            record.last_error and (record.last_error["code"], record.last_error["message"]) for record in records
+        ] == [
             None,
             ("RATE_LIMITED", "slow down"),
             ("UNHANDLED_ERROR", "the reason"),
@@ -130,7 +132,7 @@ async def test_reschedule_sets_the_time_and_records_its_cause(setting: Setting) 
 
 async def _is_put_back(client: Any, chain: Any) -> bool:
     record = await job(client, chain)
-    return bool(record.status == "pending" and record.attempt == 1)
+    return bool(record.status == "pending" and record.attempt_number == 1)
 
 
 @pytest.mark.drivers
@@ -320,7 +322,7 @@ async def test_a_job_that_kills_its_worker_each_time_fails_in_the_end(setting: S
             error = await failure(client, chain)
         assert error["code"] == "LEASE_EXPIRED"
         assert ran == []
-        assert (await job(client, chain)).attempt == 4
+        assert (await job(client, chain)).attempt_number == 4
 
 
 async def _claim_and_die(client: Any, chain: Any, attempt: int) -> None:

@@ -102,8 +102,8 @@ async def test_one_bad_item_of_a_hundred(setting: Setting) -> None:
         async with worker:
             for number, chain in enumerate(chains):
                 assert await client.wait(chain, timeout=30) == number
-        assert [(await job(client, chain)).attempt for chain in chains] == [1] * 37 + [2] + [1] * 62
-        error = (await job(client, chains[37])).error
+        assert [(await job(client, chain)).attempt_number for chain in chains] == [1] * 37 + [2] + [1] * 62
+        error = (await job(client, chains[37])).last_error
         assert error is not None
         assert error["type"] == "JobIdExists"
         # 100 is cut in halves until one is left: at most two settlements on each of seven levels.
@@ -139,7 +139,7 @@ async def test_the_database_is_at_fault(setting: Setting, point: str, error: Exc
         worker = Worker(client, handlers, concurrency=20, poll_interval=setting.poll_interval, recovery_backoff=SOON)
         await patiently(worker.drain())
         assert sorted(ran) == list(range(20))
-        assert [(await job(client, chain)).attempt for chain in chains] == [1] * 20
+        assert [(await job(client, chain)).attempt_number for chain in chains] == [1] * 20
         assert await done(client, 20)
 
 

@@ -58,10 +58,10 @@ async def test_a_claim_under_way_is_given_back(setting: Setting, point: str, shu
         assert ran == []
         for chain in chains:
             record = await job(client, chain)
-            assert (record.status, record.attempt, record.leased_by) == ("pending", 0, None)
+            assert (record.status, record.attempt_number, record.leased_by) == ("pending", 0, None)
         await worker.drain()
         assert ran == [0, 1, 2]
-        assert [(await job(client, chain)).attempt for chain in chains] == [1, 1, 1]
+        assert [(await job(client, chain)).attempt_number for chain in chains] == [1, 1, 1]
 
 
 async def test_running_handlers_are_awaited(setting: Setting) -> None:
@@ -128,7 +128,7 @@ async def test_handlers_that_take_too_long_are_aborted_and_released(setting: Set
         assert reasons == ["shutdown"]
         assert cleaned_up == [where]
         record = await job(client, chain)
-        assert (record.status, record.attempt, record.leased_by) == ("pending", 1, None)
+        assert (record.status, record.attempt_number, record.leased_by) == ("pending", 1, None)
         assert not tasks()
         assert await ledger(client) == []
         await worker.drain()
@@ -223,4 +223,4 @@ async def test_results_that_cannot_be_settled_are_left_to_their_leases(setting: 
         async with Worker(client, handlers, lease=0.5, poll_interval=0.02):
             assert await client.wait(chain, timeout=30) == 0
         assert ran == [0, 0]
-        assert (await job(client, chain)).attempt == 2
+        assert (await job(client, chain)).attempt_number == 2

@@ -82,7 +82,7 @@ async def test_each_job_takes_effect_once(ledger: Ledger, point: str) -> None:
                 assert await client.wait(chain, timeout=60) == number
         assert ledger.numbers == [0, 1, 2]
         record = await job(client, chains[1])
-        assert record.attempt == (1 if point == "committed" else 2)
-        error = record.error
+        assert record.attempt_number == (1 if point == "committed" else 2)
+        error = record.last_error
         assert (error is None) == (point == "committed")
         assert error is None or error["code"] == "LEASE_EXPIRED"

@@ -39,7 +39,7 @@ async def test_a_running_job_is_finished_first(file: Setting, number: signal.Sig
         assert await worker.says() == "stopped: 0"
         assert await worker.exit_code() == 0
         records = [await job(client, chain) for chain in chains]
-        assert [(record.status, record.attempt) for record in records] == [("completed", 1), ("pending", 0)]
+        assert [(record.status, record.attempt_number) for record in records] == [("completed", 1), ("pending", 0)]
 
 
 @pytest.mark.parametrize("second", SIGNALS)
@@ -55,7 +55,7 @@ async def test_a_second_signal_aborts_at_once(file: Setting, second: signal.Sign
         assert await worker.says() == "stopped: 1"
         assert await worker.exit_code() == 1
         record = await job(client, chain)
-        assert (record.status, record.attempt, record.leased_by) == ("pending", 1, None)
+        assert (record.status, record.attempt_number, record.leased_by) == ("pending", 1, None)
 
 
 async def test_a_handler_that_will_not_stop_cannot_keep_the_worker(file: Setting) -> None:

@@ -137,7 +137,7 @@ async def test_an_error_undoes_the_attempt(setting: Setting, mode: Any, where: s
             dependent = await client.start(tx, Waiting(plain=chain))
         assert await output(client, dependent) == "done"
         record = await job(client, chain)
-        assert (record.attempt, record.error and record.error["message"]) == (2, f"in {where}")
+        assert (record.attempt_number, record.last_error and record.last_error["message"]) == (2, f"in {where}")
         kept = ["prepared 1"] if mode == "staged" and where != "prepare" else []
         assert await ledger(client) == [*kept, "prepared 2", "completed 2"]
 

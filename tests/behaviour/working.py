@@ -44,8 +44,8 @@ async def failure(client: Client[Any], chain: Chain[Any]) -> Mapping[str, Any]:
     """The error that the chain has failed with for good."""
     with pytest.raises(ChainFailed) as caught:
         await output(client, chain)
-    assert caught.value.error is not None
-    return caught.value.error
+    assert caught.value.last_error is not None
+    return caught.value.last_error
 
 
 async def failed(client: Client[Any], job: EntryJob[Any, Any], **options: Any) -> Mapping[str, Any]:

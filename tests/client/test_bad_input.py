@@ -144,7 +144,7 @@ async def test_the_longest_key_and_name_are_stored(world: World) -> None:
     async with world.client([Long]) as client:
         chain = await start(client, Long(), dedup="k" * MAX_KEY_LENGTH)
         assert (await start(client, Long(), dedup="k" * MAX_KEY_LENGTH)).id == chain.id
-        assert [job.type_name for job in (await client.list_jobs(Long)).items] == ["n" * MAX_NAME_LENGTH]
+        assert [job.job_type for job in (await client.list_jobs(Long)).items] == ["n" * MAX_NAME_LENGTH]
 
 
 @pytest.mark.parametrize("name", ["", "n" * (MAX_NAME_LENGTH + 1), "a\0b", "\ud800", 7], ids=short)
@@ -179,7 +179,7 @@ async def test_values_that_json_cannot_hold(world: World, value: Any) -> None:
     async with world.client([Any_]) as client:
         with pytest.raises(JobTypeValidationError) as caught:
             await start(client, Any_(value=value))
-        assert (caught.value.code, caught.value.type_name) == ("invalid_input", "any")
+        assert (caught.value.code, caught.value.job_type) == ("invalid_input", "any")
         assert "value" in str(caught.value)
         assert world.count() == 0
 

@@ -57,9 +57,9 @@ async def test_trigger_is_all_or_nothing(client: Client[Any], world: World) -> N
     before = world.snapshot()
     async with client.transaction() as tx:
         with pytest.raises(ChainNotTriggerable) as caught:
-            await client.trigger(tx, later, blocked)
+            await client.trigger(tx, [later, blocked])
         with pytest.raises(ChainNotFound):
-            await client.trigger(tx, later, "nobody")
+            await client.trigger(tx, [later, "nobody"])
     assert (caught.value.chain_id, caught.value.status) == (blocked.id, "blocked")
     assert (world.snapshot(), world.heard) == (before, [])
 
@@ -80,20 +80,20 @@ async def test_naming_a_chain_twice_counts_once(client: Client[Any], world: Worl
     while world.hub.consume("greet"):
         pass
     async with client.transaction() as tx:
-        assert len(await client.trigger(tx, chain, chain.id)) == 1
+        assert len(await client.trigger(tx, [chain, chain.id])) == 1
     assert world.hub.consume("greet")
     assert not world.hub.consume("greet")
     await fail(client, chain)
     async with client.transaction() as tx:
-        assert [each.status for each in await client.retry(tx, chain, chain)] == ["pending"]
-        assert [each.status for each in await client.cancel(tx, chain, chain)] == ["cancelled"]
-        assert len(await client.delete(tx, chain, chain)) == 1
+        assert [each.status for each in await client.retry(tx, [chain, chain])] == ["pending"]
+        assert [each.status for each in await client.cancel(tx, [chain, chain])] == ["cancelled"]
+        assert len(await client.delete(tx, [chain, chain])) == 1
 
 
 @pytest.mark.parametrize("operation", ["trigger", "retry", "cancel", "delete"])
 async def test_no_chains_at_all(client: Client[Any], operation: str) -> None:
     async with client.transaction() as tx:
-        assert await getattr(client, operation)(tx) == []
+        assert await getattr(client, operation)(tx, []) == []
 
 
 @pytest.mark.parametrize("operation", ["trigger", "retry", "cancel"])
@@ -115,14 +115,14 @@ async def test_retry_gives_new_attempts_from_where_the_chain_stopped(client: Cli
     world.pass_time(5)
     async with client.transaction() as tx:
         (retried,) = await client.retry(tx, order)
-        assert (retried.status, retried.current_type_name) == ("pending", "charge")
+        assert (retried.status, retried.current_job_type) == ("pending", "charge")
     assert world.heard == [("job_scheduled", "charge")]
     record = await client.get_job(job.id)
     assert record is not None
-    assert (record.attempt, record.scheduled_at) == (0, START + timedelta(seconds=5))
+    assert (record.attempt_number, record.scheduled_at) == (0, START + timedelta(seconds=5))
     assert (record.completed_at, record.completed_by) == (None, None)
-    assert record.error is not None
-    assert record.error["message"] == "no money"
+    assert record.last_error is not None
+    assert record.last_error["message"] == "no money"
     await complete(client, order, Receipt("p"))
     assert await status_of(client, order) == "completed"
 
@@ -135,7 +135,7 @@ async def test_retry_is_all_or_nothing(client: Client[Any], world: World) -> Non
     before = world.snapshot()
     async with client.transaction() as tx:
         with pytest.raises(ChainNotRetryable) as caught:
-            await client.retry(tx, failed, pending)
+            await client.retry(tx, [failed, pending])
     assert (caught.value.chain_id, caught.value.status) == (pending.id, "pending")
     assert (world.snapshot(), world.heard) == (before, [])
 
@@ -179,8 +179,8 @@ async def test_cancel_passes_over_what_has_ended(client: Client[Any], world: Wor
     await complete(client, done, "hi")
     world.heard.clear()
     async with client.transaction() as tx:
-        assert [chain.id for chain in await client.cancel(tx, done, pending)] == [pending.id]
-        assert await client.cancel(tx, done, pending) == []
+        assert [chain.id for chain in await client.cancel(tx, [done, pending])] == [pending.id]
+        assert await client.cancel(tx, [done, pending]) == []
     assert await status_of(client, done) == "completed"
     assert world.heard == [("chain_completed", pending.id)]
 
@@ -259,7 +259,7 @@ async def test_delete_removes_a_chain_with_all_its_jobs(client: Client[Any], wor
     world.heard.clear()
     async with client.transaction() as tx:
         (deleted,) = await client.delete(tx, order)
-        assert (deleted.id, deleted.status, deleted.current_type_name) == (order.id, "pending", "charge")
+        assert (deleted.id, deleted.status, deleted.current_job_type) == (order.id, "pending", "charge")
     assert world.heard == [("chain_completed", order.id)]
     assert world.count() == 0
     assert world.snapshot() == empty
@@ -269,7 +269,7 @@ async def test_delete_removes_a_chain_with_all_its_jobs(client: Client[Any], wor
 async def test_delete_passes_over_what_is_not_there(client: Client[Any], world: World) -> None:
     chain = await start(client, Greet())
     async with client.transaction() as tx:
-        assert [each.id for each in await client.delete(tx, "nobody", chain)] == [chain.id]
+        assert [each.id for each in await client.delete(tx, ["nobody", chain])] == [chain.id]
         assert await client.delete(tx, chain) == []
     assert world.count() == 0
 
@@ -290,7 +290,7 @@ async def test_delete_refuses_what_others_wait_for_and_says_who(client: Client[A
     before = world.snapshot()
     async with client.transaction() as tx:
         with pytest.raises(ChainInUse, match="nothing was deleted") as caught:
-            await client.delete(tx, alone, greeting)
+            await client.delete(tx, [alone, greeting])
     assert {chain: list(jobs) for chain, jobs in caught.value.waiting.items()} == {
         greeting.id: [chain.id for chain in waiting]
     }
@@ -303,7 +303,7 @@ async def test_deleting_both_sides_at_once_works(client: Client[Any], world: Wor
     greeting = await start(client, Greet())
     after = await start(client, After(greeting=greeting))
     async with client.transaction() as tx:
-        deleted = await client.delete(tx, greeting, after)
+        deleted = await client.delete(tx, [greeting, after])
     assert [chain.id for chain in deleted] == [greeting.id, after.id]
     assert world.count() == 0
 
@@ -383,6 +383,6 @@ async def test_everything_at_once_in_one_transaction(client: Client[Any], world:
         second: Chain[Any] = await client.start(tx, After(greeting=first))
         await client.trigger(tx, first)
         await client.cancel(tx, first, cascade=True)
-        await client.delete(tx, second, first)
+        await client.delete(tx, [second, first])
         third = await client.start(tx, Greet(), id=first.id)
     assert (third.id, world.count()) == (first.id, 1)

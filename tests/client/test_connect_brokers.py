@@ -13,12 +13,12 @@ from tests.support.jobs import Greet
 from tests.support.redis import redis_url
 
 import queuert
-from queuert import InvalidArgument
+from queuert import DriverMissing, InvalidArgument
 from queuert.adapters.postgres.notify.adapter import PostgresNotify
 from queuert.adapters.postgres.notify.sync import SyncPostgresNotify
 from queuert.adapters.redis.notify import RedisNotify
 from queuert.adapters.redis.notify_sync import SyncRedisNotify
-from queuert.wiring import brokers
+from queuert.wiring import options
 
 
 @pytest.fixture(params=["connect", "connect_sync"])
@@ -68,9 +68,11 @@ def test_a_missing_package_is_named(connect: Any, monkeypatch: pytest.MonkeyPatc
             raise ModuleNotFoundError("No module named 'redis'")
         return importlib.import_module(name)
 
-    monkeypatch.setattr(brokers, "import_module", import_module)
-    with pytest.raises(InvalidArgument, match=r"pip install 'queuert\[redis\]'"):
+    monkeypatch.setattr(options, "import_module", import_module)
+    with pytest.raises(DriverMissing, match=r'pip install "queuert\[redis\]"') as caught:
         connect("memory://", jobs=[Greet], notify="redis://host")
+    assert isinstance(caught.value, ImportError)
+    assert isinstance(caught.value.__cause__, ModuleNotFoundError)
 
 
 def test_brokers_are_imported_only_when_they_are_used() -> None:

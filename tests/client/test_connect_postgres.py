@@ -181,7 +181,7 @@ def run_without(missing: list[str], code: str) -> str:
         for name in {missing!r}:
             sys.modules[name] = None  # importing it raises ImportError
         import queuert
-        from queuert import EntryJob, InvalidArgument
+        from queuert import DriverMissing, EntryJob
 
         class Greet(EntryJob[str], name="greet"):
             who: str = ""
@@ -189,7 +189,8 @@ def run_without(missing: list[str], code: str) -> str:
         def refused(connect, url):
             try:
                 connect(url, jobs=[Greet])
-            except InvalidArgument as error:
+            except DriverMissing as error:
+                assert isinstance(error, ImportError)
                 return str(error)
             raise SystemExit(f"{{url}} was accepted")
     """

@@ -86,7 +86,7 @@ async def test_pages_are_stable_while_others_insert_and_delete(
     late = await start(client, Greet())
     async with client.transaction() as tx:
         # The very items that the cursors point at.
-        await client.delete(tx, ids[2], ids[4])
+        await client.delete(tx, [ids[2], ids[4]])
 
     up = await client.list_chains(limit=1000, cursor=ascending.next_cursor)
     down = await client.list_chains(limit=1000, order="desc", cursor=descending.next_cursor)
@@ -407,3 +407,75 @@ async def test_list_blocked_jobs(client: Client[Any]) -> None:
     page = await client.list_blocked_jobs(greeting)
     assert {job.status for job in page.items} == {"pending"}
     assert flat(await pages(client.list_blocked_jobs, waiting[0])) == []
+
+
+# iter_chains and iter_jobs
+
+
+@pytest.mark.parametrize("name", ["iter_jobs", "iter_chains"])
+@pytest.mark.parametrize("page_size", [1, 3, 7, 1000])
+async def test_iterating_gives_everything_once(
+    client: Client[Any], greetings: list[Chain[Greet]], name: str, page_size: int
+) -> None:
+    ids = [chain.id for chain in greetings]
+    iterate = getattr(client, name)
+    assert [each.id async for each in iterate(page_size=page_size)] == ids
+    assert [each.id async for each in iterate(page_size=page_size, order="desc")] == ids[::-1]
+    assert [each.id async for each in iterate(Greet, page_size=page_size, ids=ids[2:5])] == ids[2:5]
+    assert [each.id async for each in iterate("rate", page_size=page_size)] == []
+
+
+async def test_iterating_takes_the_filters_of_the_listing(client: Client[Any], greetings: list[Chain[Greet]]) -> None:
+    ids = [chain.id for chain in greetings]
+    await complete(client, greetings[1], "hi")
+    await start(client, After(greeting=greetings[3]))
+    later = START + timedelta(seconds=2.5)
+
+    assert [each.id async for each in client.iter_chains(status="completed")] == [ids[1]]
+    assert [each.id async for each in client.iter_jobs(Greet, status="completed")] == [ids[1]]
+    assert [each.id async for each in client.iter_chains(Greet, created_after=later, page_size=2)] == ids[3:]
+    assert [each.id async for each in client.iter_jobs(Greet, created_before=later, page_size=2)] == ids[:3]
+    roots = [each.id async for each in client.iter_chains(Greet, root_only=True, page_size=2)]
+    assert roots == [*ids[:3], *ids[4:]]
+
+
+async def test_what_was_received_may_be_deleted_while_iterating(
+    client: Client[Any], greetings: list[Chain[Greet]]
+) -> None:
+    seen = []
+    async for chain in client.iter_chains(page_size=2):
+        seen.append(chain.id)
+        async with client.transaction() as tx:
+            await client.delete(tx, chain)
+
+    assert seen == [chain.id for chain in greetings]
+    assert (await client.list_chains()).items == []
+
+
+async def test_iterating_inside_a_transaction_sees_its_changes(client: Client[Any]) -> None:
+    async with client.transaction() as tx:
+        chains = await client.start_many(tx, [Greet() for _ in range(5)])
+        assert [each.id async for each in client.iter_chains(tx=tx, page_size=2)] == [each.id for each in chains]
+        assert [each.id async for each in client.iter_jobs(tx=tx, page_size=2)] == [each.id for each in chains]
+        assert [each async for each in client.iter_chains()] == []
+
+
+async def test_leaving_an_iteration_early_keeps_nothing_open(
+    client: Client[Any], greetings: list[Chain[Greet]]
+) -> None:
+    async for chain in client.iter_chains(page_size=2):
+        assert chain == greetings[0]
+        break
+    async with client.transaction() as tx:
+        await client.cancel(tx, greetings)
+
+
+@pytest.mark.parametrize("name", ["iter_jobs", "iter_chains"])
+async def test_wrong_arguments_of_an_iteration(client: Client[Any], name: str) -> None:
+    iterate = getattr(client, name)
+    for wrong in ({"stauts": "failed"}, {"cursor": None}, {"limit": 5}):
+        with pytest.raises(InvalidArgument, match=rf"{name}\(\) has no keyword"):
+            iterate(**wrong)
+    for wrong in ({"status": "done"}, {"order": "up"}, {"page_size": 0}):
+        with pytest.raises(InvalidArgument):
+            [each async for each in iterate(**wrong)]

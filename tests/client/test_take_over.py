@@ -39,12 +39,12 @@ async def test_a_typed_take_over_finishes_a_chain(client: Client[Any], world: Wo
         await current.settle("hello")
         assert current.status == "completed"
     assert world.heard == [("chain_completed", chain.id)]
-    done = await client.get_chain(Greet, chain)
+    done = await client.get_chain(chain, Greet)
     assert done is not None
     assert (done.status, done.output, done.completed_at) == ("completed", "hello", START)
     job = await client.get_job(chain.id)
     assert job is not None
-    assert (job.completed_by, job.attempt) == (None, 0)
+    assert (job.completed_by, job.attempt_number) == (None, 0)
 
 
 async def test_a_continuation_becomes_the_current_job(client: Client[Any], world: World) -> None:
@@ -55,7 +55,7 @@ async def test_a_continuation_becomes_the_current_job(client: Client[Any], world
         assert current.status == "pending"
     assert world.heard == [("job_scheduled", "charge")]
     page = await client.list_chain_jobs(order)
-    assert [job.type_name for job in page.items] == ["reserve", "charge"]
+    assert [job.job_type for job in page.items] == ["reserve", "charge"]
     assert page.items[0].continued_to == page.items[1].id
     assert (page.items[1].priority, (page.items[1].scheduled_at - START).total_seconds()) == (3, 60)
     assert await claim(client, "charge") == []
@@ -77,7 +77,7 @@ async def test_several_steps_in_one_transaction(client: Client[Any], world: Worl
             await anything.settle(Receipt("p"))
             assert anything.status == "completed"
     assert [job.status for job in (await client.list_chain_jobs(order)).items] == ["completed"] * 4
-    done = await client.get_chain(Reserve, order)
+    done = await client.get_chain(order, Reserve)
     assert done is not None
     assert done.output == Receipt("p")
     assert ("chain_completed", order.id) in world.heard
@@ -111,7 +111,7 @@ async def test_settling_twice_is_refused(client: Client[Any]) -> None:
         with pytest.raises(ChainEnded) as caught:
             await current.settle("twice")
     assert (caught.value.chain_id, caught.value.status) == (chain.id, "completed")
-    done = await client.get_chain(Greet, chain)
+    done = await client.get_chain(chain, Greet)
     assert done is not None
     assert done.output == "once"
 
@@ -259,7 +259,7 @@ async def test_taking_a_job_from_a_running_worker(client: Client[Any], world: Wo
         await current.settle("mine")
     assert world.heard == [("ownership_lost", chain.id), ("chain_completed", chain.id)]
     assert not await try_to_end(client, claimed.job, "completed", output=b'"late"')
-    done = await client.get_chain(Greet, chain)
+    done = await client.get_chain(chain, Greet)
     assert done is not None
     assert done.output == "mine"
 
@@ -287,7 +287,7 @@ async def test_an_invalid_result_leaves_nothing_half_written(
     async with client.transaction() as tx, client.take_over(tx, chain, Greet) as current:
         with pytest.raises(JobTypeValidationError) as caught:
             await current.settle(result)
-        assert (caught.value.code, caught.value.type_name) == (code, "greet")
+        assert (caught.value.code, caught.value.job_type) == (code, "greet")
         assert current.status == "pending"
     assert (world.snapshot(), world.heard) == (before, [])
     await complete(client, chain, "a better one")
@@ -334,7 +334,7 @@ async def test_a_continuation_may_wait_for_others(client: Client[Any], world: Wo
     async with client.transaction() as tx, client.take_over(tx, books, Report) as current:
         assert current.job.rate.output == 2.5
         await current.settle(3)
-    done = await client.get_chain(Close, books)
+    done = await client.get_chain(books, Close)
     assert done is not None
     assert done.output == 3
 

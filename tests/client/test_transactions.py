@@ -94,7 +94,7 @@ async def test_uncommitted_work_is_seen_inside_only(client: Client[Any]) -> None
         assert [job.id for job in (await client.list_jobs(tx=tx)).items] == [chain.id]
         assert [each.id for each in (await client.list_chains(tx=tx)).items] == [chain.id]
         assert [job.id for job in (await client.list_chain_jobs(chain, tx=tx)).items] == [chain.id]
-        assert [stats.type_name for stats in await client.stats(tx=tx)] == ["greet"]
+        assert [stats.job_type for stats in await client.stats(tx=tx)] == ["greet"]
         assert await client.get_job(chain.id, tx=tx) is not None
         assert await client.get_chain(chain) is None
         assert (await client.list_jobs()).items == []

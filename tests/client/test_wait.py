@@ -25,9 +25,11 @@ from queuert.errors import (
     ChainNotFound,
     ClientClosed,
     InvalidArgument,
+    JobTypeMismatch,
+    UnknownJobType,
     WaitTimeout,
 )
-from queuert.jobs import Chain
+from queuert.jobs import Chain, EntryJob
 from queuert.ports.notify import Callback, Dispose
 
 NEVER = 3600.0
@@ -159,8 +161,8 @@ async def test_every_other_end_is_an_error(world: World, ending: str, already: b
             await waiting
         assert caught.value.chain_id == chain.id
         if isinstance(caught.value, ChainFailed):
-            assert caught.value.error is not None
-            assert caught.value.error["message"] == "no luck"
+            assert caught.value.last_error is not None
+            assert caught.value.last_error["message"] == "no luck"
             assert "UNHANDLED_ERROR: no luck" in str(caught.value)
         assert waiters(client) == []
 
@@ -326,7 +328,7 @@ async def test_one_poll_finds_the_ends_of_more_chains_than_fit_into_one_read(tas
         waiting = [asyncio.create_task(client.wait(chain, timeout=60)) for chain in chains]
         await until_waiting(client, *chains)
         async with client.transaction() as tx:
-            await client.cancel(tx, *chains)
+            await client.cancel(tx, chains)
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert {type(result) for result in results} == {ChainCancelled}
 
@@ -414,3 +416,37 @@ async def test_threads_wait_side_by_side(world: World) -> None:
             await asyncio.to_thread(thread.join)
         assert outputs == {chain.id: f"for {chain.id}" for chain in chains}
         assert waiters(client) == []
+
+
+# By id
+
+
+async def test_waiting_by_id(never: Client[Any]) -> None:
+    async with never as client:
+        chain = await start(client, Reserve(order_id=1))
+        by_id = asyncio.create_task(client.wait(chain.id, timeout=30))
+        by_class = asyncio.create_task(client.wait(chain.id, Reserve, timeout=30))
+        by_name = asyncio.create_task(client.wait(chain, "reserve", timeout=30))
+        await until_waiting(client, chain)
+        await complete(client, chain, Receipt("p"))
+        assert [await by_id, await by_class, await by_name] == [Receipt("p")] * 3
+        assert waiters(client) == []
+
+
+async def test_waiting_for_another_type_ends_at_once(never: Client[Any]) -> None:
+    async with never as client:
+        chain = await start(client, Greet())
+        with pytest.raises(JobTypeMismatch) as caught:
+            await client.wait(chain.id, Reserve)
+        assert (caught.value.job_id, caught.value.expected, caught.value.actual) == (chain.id, "reserve", "greet")
+        with pytest.raises(ChainNotFound):
+            await client.wait(str(uuid4()), Greet)
+        with pytest.raises(InvalidArgument, match="expected a Chain or a chain id"):
+            await client.wait(7)  # type: ignore[call-overload]
+        with pytest.raises(UnknownJobType):
+            await client.wait(chain.id, Unregistered)
+        assert waiters(client) == []
+
+
+class Unregistered(EntryJob[None], name="unregistered"):
+    pass

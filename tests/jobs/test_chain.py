@@ -56,10 +56,10 @@ class TestChain:
     def test_just_started(self, registry: Registry) -> None:
         chain = registry.new_chain("a", "reserve-stock", "blocked")
 
-        assert (chain.id, chain.type_name, chain.status) == ("a", "reserve-stock", "blocked")
-        assert (chain.current_job_id, chain.current_type_name) == ("a", "reserve-stock")
+        assert (chain.id, chain.chain_type, chain.status) == ("a", "reserve-stock", "blocked")
+        assert (chain.current_job_id, chain.current_job_type) == ("a", "reserve-stock")
         assert chain.deduplicated is False
-        assert chain.error is None
+        assert chain.last_error is None
         assert repr(chain) == "<Chain reserve-stock a: blocked>"
 
     def test_from_storage(self, registry: Registry) -> None:
@@ -70,11 +70,11 @@ class TestChain:
 
         chain = registry.chain_from_row(ChainRow(first, current), deduplicated=True)
 
-        assert (chain.id, chain.type_name, chain.status) == ("a", "reserve-stock", "failed")
-        assert (chain.current_job_id, chain.current_type_name) == ("b", "charge-card")
+        assert (chain.id, chain.chain_type, chain.status) == ("a", "reserve-stock", "failed")
+        assert (chain.current_job_id, chain.current_job_type) == ("b", "charge-card")
         assert (chain.created_at, chain.completed_at) == (MOMENT, MOMENT)
         assert chain.deduplicated
-        assert chain.error == {"code": "TIMEOUT", "message": "too slow"}
+        assert chain.last_error == {"code": "TIMEOUT", "message": "too slow"}
         assert repr(chain) == "<Chain reserve-stock a: failed, deduplicated>"
 
     def test_the_output_is_typed_and_read_once(self, registry: Registry) -> None:
@@ -112,7 +112,7 @@ class TestChain:
 
         assert registry.chain_from_row(ChainRow(row, row)).output == {"payment_id": "p"}
         assert registry.chain_from_blocker(BlockerRow("x", "gone", "completed", b"[1]")).output == [1]
-        assert registry.new_chain("x", "gone", "pending").type_name == "gone"
+        assert registry.new_chain("x", "gone", "pending").chain_type == "gone"
 
     def test_a_completed_chain_without_stored_output_resolved_to_none(self) -> None:
         assert Chain[Any]("a", "gone", "completed").output is None
@@ -142,11 +142,13 @@ class TestJobRecord:
         record: JobRecord[ReserveStock] = registry.record(row)
 
         shown = set(JobRow.__struct_fields__) - {
-            *("input", "output", "last_error", "token", "blockers_left", "trace_context", "chain_trace_context")
+            *("input", "output", "last_error", "token", "blockers_left", "trace_context", "chain_trace_context"),
+            *("type_name", "attempt"),
         }
         for name in shown:
             assert getattr(record, name) == getattr(row, name)
-        assert record.error == {"code": "TIMEOUT", "message": "too slow"}
+        assert (record.job_type, record.attempt_number) == (row.type_name, row.attempt)
+        assert record.last_error == {"code": "TIMEOUT", "message": "too slow"}
         assert record.input == {"order_id": 7}
         assert record.job == ReserveStock(order_id=7)
         assert record.output is None
@@ -158,7 +160,7 @@ class TestJobRecord:
         )
 
         assert record.output == Receipt("p")
-        assert record.error is None
+        assert record.last_error is None
 
     def test_of_an_unregistered_type_can_be_read_but_for_the_job(self, registry: Registry) -> None:
         record = registry.record(stored(type_name="gone", input=b"[1]", output=b'{"a":null}'))
@@ -167,7 +169,7 @@ class TestJobRecord:
         assert record.output == {"a": None}
         with pytest.raises(UnknownJobType) as caught:
             _ = record.job
-        assert caught.value.type_name == "gone"
+        assert caught.value.job_type == "gone"
 
     def test_whose_input_does_not_fit_can_be_read_but_for_the_job(self, registry: Registry) -> None:
         record = registry.record(stored(type_name="charge-card", input=b'{"order_id":"x"}'))

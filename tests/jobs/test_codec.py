@@ -234,7 +234,7 @@ class TestRefused:
             result_type(hint, CelsiusCodec()).encode_output(value)
 
         assert caught.value.code == "invalid_output"
-        assert caught.value.type_name == "returning"
+        assert caught.value.job_type == "returning"
 
     def test_as_input_the_error_names_the_field(self, hint: Any, value: Any, says: str) -> None:
         cls, job_type = input_type(hint, CelsiusCodec())
@@ -243,7 +243,7 @@ class TestRefused:
             job_type.encode_input(cls(value=value))
 
         assert caught.value.code == "invalid_input"
-        assert caught.value.type_name == "taking"
+        assert caught.value.job_type == "taking"
         assert caught.value.details["field"] == "value"
         assert str(caught.value.details["path"]).startswith("$.value")
 
@@ -343,7 +343,7 @@ class TestTypesThatCannotBeStored:
         with pytest.raises(InvalidJobType, match="field 'value' cannot be stored as JSON") as caught:
             input_type(hint)
 
-        assert caught.value.type_name == "taking"
+        assert caught.value.job_type == "taking"
 
     @pytest.mark.parametrize("hint", [Celsius, Celsius | None, dict[str, complex]])
     def test_as_a_result(self, hint: Any) -> None:

@@ -172,7 +172,7 @@ class TestRefusedClasses:
                     return 1
 
     def test_without_a_result(self) -> None:
-        with pytest.raises(InvalidJobType, match="resolves to"):
+        with pytest.raises(InvalidJobType, match="declare the output"):
 
             class Bad(EntryJob, name="bad"):  # type: ignore[type-arg]
                 pass

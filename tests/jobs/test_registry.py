@@ -64,7 +64,7 @@ class TestContents:
         with pytest.raises(DuplicateJobType) as caught:
             Registry([Impostor, ReserveStock])
 
-        assert caught.value.type_name == "send-receipt"
+        assert caught.value.job_type == "send-receipt"
         assert set(caught.value.classes) == {Impostor, SendReceipt}
 
     @pytest.mark.parametrize("item", ["greet", int, Job, EntryJob, Job[int], None, Unrelated(), [Unrelated]])
@@ -98,7 +98,7 @@ class TestLookup:
                 registry.require(wanted)
         with pytest.raises(UnknownJobType) as caught:
             registry.of(Unrelated())
-        assert caught.value.type_name == "unrelated"
+        assert caught.value.job_type == "unrelated"
 
     @pytest.mark.parametrize("wanted", [int, EntryJob, None, 7])
     def test_what_cannot_be_a_type_is_refused(self, registry: Registry, wanted: Any) -> None:
@@ -239,7 +239,7 @@ class TestEntryPoints:
             registry.require(ChargeCard).check_entry()
 
         assert caught.value.code == "not_entry_point"
-        assert caught.value.type_name == "charge-card"
+        assert caught.value.job_type == "charge-card"
 
 
 @dataclass
@@ -292,7 +292,7 @@ class TestBlockers:
 
         bare = job_type.decode_input(data)
         assert isinstance(bare, CloseBooks)
-        assert (bare.order.id, bare.order.type_name, bare.order.status) == ("o", "reserve-stock", None)
+        assert (bare.order.id, bare.order.chain_type, bare.order.status) == ("o", "reserve-stock", None)
 
     def test_stored_as_something_else_are_refused(self, registry: Registry) -> None:
         with pytest.raises(JobTypeValidationError, match="id of a chain") as caught:

@@ -417,7 +417,7 @@ def fail_once(target: Any, name: str, error: Exception, *, is_async: bool = Fals
 async def test_what_cannot_be_done_is_no_fault_of_the_database(setting: Setting, recorder: Recorder) -> None:
     async with setting.connect(JOBS, observers=[recorder]) as client:
         chain = await begin(client, Greet())
-        with pytest.raises(Exception, match="exists already"):
+        with pytest.raises(Exception, match="already exists"):
             await begin(client, Greet(), id=chain.id)
 
     assert recorder.names() == ["chain_created", "job_created"]

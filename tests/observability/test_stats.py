@@ -53,7 +53,7 @@ def test_sqlite_does_the_same_steps_with_and_without_history(tmp_path: Path) -> 
         before = _steps(client)
         complete(client, HISTORY)
         assert _steps(client) == before
-        assert [(each.type_name, each.pending) for each in client.stats()] == [("greet", 50)]
+        assert [(each.job_type, each.pending) for each in client.stats()] == [("greet", 50)]
 
 
 def _steps(client: SyncClient[Any]) -> int:
@@ -91,4 +91,4 @@ def test_postgres_touches_the_same_pages_with_and_without_history(tmp_path: Path
         connection.execute("VACUUM ANALYZE queuert_job")
         after = pages(explain(connection, command.text, command.values))
         assert after <= before + 5
-        assert [(each.type_name, each.pending) for each in client.stats()] == [("greet", 50)]
+        assert [(each.job_type, each.pending) for each in client.stats()] == [("greet", 50)]

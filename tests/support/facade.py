@@ -7,7 +7,7 @@ done before anybody else runs. Only `wait` goes to a thread of its own, for it w
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, cast
 
@@ -35,6 +35,8 @@ class _Awaited:
             return value
         if name in _BLOCKS:
             return _block(cast("Any", value))
+        if name.startswith("iter_"):
+            return _iterate(cast("Any", value))
         return _call(value)
 
     async def wait(self, *args: Any, **options: Any) -> Any:
@@ -66,6 +68,18 @@ def _call(method: Callable[..., Any]) -> Callable[..., Any]:
         return method(*args, **options)
 
     return call
+
+
+def _iterate(method: Callable[..., Iterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+    def iterate(*args: Any, **options: Any) -> AsyncIterator[Any]:
+        return _each(method(*args, **options))
+
+    return iterate
+
+
+async def _each(items: Iterator[Any]) -> AsyncIterator[Any]:
+    for item in items:
+        yield item
 
 
 def _block(method: Callable[..., AbstractContextManager[Any]]) -> Callable[..., Any]:

@@ -199,8 +199,8 @@ async def fail(client: Client[Any], chain: Chain[Any], message: str = "boom") ->
     """Let a worker claim the chain's current job (it must be the next in line of its type) and fail it for good."""
     found = await client.get_chain(chain.id)
     assert found is not None
-    assert found.current_type_name is not None
-    (claimed,) = await claim(client, found.current_type_name)
+    assert found.current_job_type is not None
+    (claimed,) = await claim(client, found.current_job_type)
     assert claimed.job.chain_id == chain.id
     error = msgspec.json.encode({"code": "UNHANDLED_ERROR", "type": "ValueError", "message": message})
     await end(client, claimed.job, "failed", error=error)

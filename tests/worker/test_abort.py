@@ -41,7 +41,7 @@ async def test_a_waiter_that_gives_up_leaves_nothing_behind() -> None:
         await task
     assert signal.wait_in_thread(0.001) is None
     assert signal._waiting == []
-    signal.abort("error")
+    signal.abort("lease_lost")
 
 
 def row(status: str, token: int | None = None) -> Any:

@@ -66,7 +66,7 @@ def test_a_handler_for_a_type_that_the_client_does_not_know(client: Client[Any])
 
 def test_two_handlers_for_one_type(client: Client[Any]) -> None:
     handlers = of(One)
-    with pytest.raises(InvalidArgument, match="'one' has a handler already"):
+    with pytest.raises(InvalidArgument, match="'one' already has a handler"):
         handlers.handles(One)(handler)
     with pytest.raises(InvalidArgument, match="'one' has two handlers"):
         Worker(client, [of(One), of(Two), of(One)])

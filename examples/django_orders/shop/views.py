@@ -52,7 +52,7 @@ def show_order(request: HttpRequest, order_id: int) -> JsonResponse:
 
 def wait_for_parcel(request: HttpRequest, chain_id: str) -> JsonResponse:
     client = get_client()
-    chain = client.get_chain(ReserveStock, chain_id)
+    chain = client.get_chain(chain_id, ReserveStock)
     if chain is None:
         return JsonResponse({"error": "no such order"}, status=404)
     return JsonResponse({"parcel": client.wait(chain, timeout=30)})

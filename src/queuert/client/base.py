@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Awaitable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, TypeAlias, TypedDict, cast
 
 from typing_extensions import TypeVar
 
+from queuert.contexts import context
 from queuert.errors import (
     ClientClosed,
     InvalidArgument,
@@ -39,6 +40,7 @@ T = TypeVar("T")
 ChainOrId = Chain[Any] | str
 JobOrId = JobRecord[Any] | str
 TypeOrName = type[Job[Any, Any]] | str
+OneOrMore: TypeAlias = T | Sequence[T]
 
 Tx: TypeAlias = Transaction[Conn] | Conn
 """A transaction, or, where the provider can tell when that ends, the connection or session that it is open on."""
@@ -59,20 +61,28 @@ class StartOptions(TypedDict, total=False):
 
 
 class PageOptions(TypedDict, total=False):
-    """The keywords of every listing: 50 items from the start in ascending order, unless said otherwise."""
+    """The keywords of every listing: 50 items from the start in ascending order by default."""
 
     limit: int
     cursor: str | None
     order: Order
 
 
-class ListOptions(PageOptions, total=False):
-    """The keywords of `list_jobs` and `list_chains`."""
+class IterOptions(TypedDict, total=False):
+    """The keywords of `iter_jobs` and `iter_chains`."""
 
     status: Status | None
     ids: Sequence[str] | None
     created_after: datetime | None
     created_before: datetime | None
+    order: Order
+
+
+class ListOptions(IterOptions, total=False):
+    """The keywords of `list_jobs` and `list_chains`."""
+
+    limit: int
+    cursor: str | None
 
 
 class BaseClient(Generic[Conn]):
@@ -177,48 +187,50 @@ class BaseClient(Generic[Conn]):
     ) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing(operation, tx)
         if not isinstance(jobs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidArgument(f"start_many() takes a list of jobs, got {jobs!r}")
-        _check_keywords(operation, options, StartOptions)
+            raise InvalidArgument(f"{operation}() takes a list of jobs, got {jobs!r}")
+        check_keywords(operation, options, StartOptions)
         extra = make_options(**options) if options else None
         return create.start(self.engine, tx.hooks, jobs, extra), tx.connection
 
     # Reading
 
-    def _get_chain(self, which: Any, chain: Any, tx: Tx[Conn] | None) -> Plan[Chain[Any] | None, Conn]:
-        type_name, wanted = (None, which) if chain is None else (self._type_name(which), chain)
-        return queries.get_chain(self.engine, chain_id(wanted), type_name), self._reading(tx)
+    def _get_chain(
+        self, chain: ChainOrId, chain_type: TypeOrName | None, tx: Tx[Conn] | None
+    ) -> Plan[Chain[Any] | None, Conn]:
+        return queries.get_chain(self.engine, chain_id(chain), self._type_name(chain_type)), self._reading(tx)
 
-    def _get_job(self, which: Any, job: Any, tx: Tx[Conn] | None) -> Plan[JobRecord[Any] | None, Conn]:
-        type_name, wanted = (None, which) if job is None else (self._type_name(which), job)
-        return queries.get_job(self.engine, job_id(wanted), type_name), self._reading(tx)
+    def _get_job(
+        self, job: JobOrId, job_type: TypeOrName | None, tx: Tx[Conn] | None
+    ) -> Plan[JobRecord[Any] | None, Conn]:
+        return queries.get_job(self.engine, job_id(job), self._type_name(job_type)), self._reading(tx)
 
     def _list_chains(
-        self, job_type: TypeOrName | None, root_only: bool, options: ListOptions, tx: Tx[Conn] | None
+        self, chain_type: TypeOrName | None, root_only: bool, options: ListOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[Chain[Any]], Conn]:
-        _check_keywords("list_chains", options, ListOptions)
-        where = queries.chain_filter(self._type_name(job_type), root_only=root_only, **_filters(options))
+        check_keywords("list_chains", options, ListOptions)
+        where = queries.chain_filter(self._type_name(chain_type), root_only=root_only, **_filters(options))
         return queries.list_chains(self.engine, where, _page(options)), self._reading(tx)
 
     def _list_jobs(
         self, job_type: TypeOrName | None, options: ListOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
-        _check_keywords("list_jobs", options, ListOptions)
+        check_keywords("list_jobs", options, ListOptions)
         where = queries.job_filter(self._type_name(job_type), **_filters(options))
         return queries.list_jobs(self.engine, where, _page(options)), self._reading(tx)
 
     def _list_chain_jobs(
         self, chain: ChainOrId, options: PageOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
-        _check_keywords("list_chain_jobs", options, PageOptions)
+        check_keywords("list_chain_jobs", options, PageOptions)
         return queries.list_chain_jobs(self.engine, chain_id(chain), _page(options)), self._reading(tx)
 
     def _list_blocked_jobs(
         self, chain: ChainOrId, options: PageOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
-        _check_keywords("list_blocked_jobs", options, PageOptions)
+        check_keywords("list_blocked_jobs", options, PageOptions)
         return queries.list_blocked_jobs(self.engine, chain_id(chain), _page(options)), self._reading(tx)
 
-    def _get_blockers(self, job: JobOrId, tx: Tx[Conn] | None) -> Plan[list[Chain[Any]], Conn]:
+    def _get_blockers(self, job: JobOrId, tx: Tx[Conn] | None) -> Plan[list[Chain[Any]] | None, Conn]:
         return queries.get_blockers(self.engine, job_id(job)), self._reading(tx)
 
     def _stats(self, tx: Tx[Conn] | None) -> Plan[list[TypeStats], Conn]:
@@ -226,19 +238,19 @@ class BaseClient(Generic[Conn]):
 
     # Changing
 
-    def _trigger(self, tx: Tx[Conn], which: Sequence[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
+    def _trigger(self, tx: Tx[Conn], which: OneOrMore[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing("trigger", tx)
         return chains.trigger(self.engine, tx.hooks, chain_ids(which)), tx.connection
 
-    def _retry(self, tx: Tx[Conn], which: Sequence[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
+    def _retry(self, tx: Tx[Conn], which: OneOrMore[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing("retry", tx)
         return chains.retry(self.engine, tx.hooks, chain_ids(which)), tx.connection
 
-    def _cancel(self, tx: Tx[Conn], which: Sequence[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
+    def _cancel(self, tx: Tx[Conn], which: OneOrMore[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing("cancel", tx)
         return chains.cancel(self.engine, tx.hooks, chain_ids(which), cascade=cascade), tx.connection
 
-    def _delete(self, tx: Tx[Conn], which: Sequence[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
+    def _delete(self, tx: Tx[Conn], which: OneOrMore[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing("delete", tx)
         return chains.delete(self.engine, tx.hooks, chain_ids(which), cascade=cascade), tx.connection
 
@@ -282,6 +294,18 @@ class Nesting:
         return self._blocks.get(holder)
 
 
+@context
+def in_own_transaction(operation: str) -> Iterator[None]:
+    """Around the transaction of a call that opens one by itself: tells what to call inside an open one."""
+    try:
+        yield
+    except TransactionNested as error:
+        raise TransactionNested(
+            f"{operation}() opens a transaction of its own, but this task or thread already has one open: "
+            f"call client.{operation.replace('submit', 'start')}(tx, …) with the open one"
+        ) from error
+
+
 class OpenBlock:
     """The block of a transaction, so that whoever ran the code that has forgotten it can end it."""
 
@@ -307,7 +331,11 @@ def chain_id(chain: ChainOrId) -> str:
     raise InvalidArgument(f"expected a Chain or a chain id, got {type(chain).__name__}")
 
 
-def chain_ids(which: Sequence[ChainOrId]) -> list[str]:
+def chain_ids(which: OneOrMore[ChainOrId]) -> list[str]:
+    if isinstance(which, Chain | str):
+        return [chain_id(which)]
+    if not isinstance(which, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgument(f"expected a Chain, a chain id or a list of them, got {type(which).__name__}")
     return [chain_id(chain) for chain in which]
 
 
@@ -319,7 +347,7 @@ def job_id(job: JobOrId) -> str:
     raise InvalidArgument(f"expected a JobRecord or a job id, got {type(job).__name__}")
 
 
-def _check_keywords(operation: str, given: Mapping[str, Any], known: Any) -> None:
+def check_keywords(operation: str, given: Mapping[str, Any], known: Any) -> None:
     """A keyword that is not known must not pass in silence: a misspelt filter would list everything."""
     unknown = given.keys() - (known.__required_keys__ | known.__optional_keys__)
     if unknown:

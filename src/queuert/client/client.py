@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any, Generic, Self, overload
 
@@ -13,8 +13,10 @@ from queuert.client.base import (
     BaseClient,
     ChainOrId,
     Conn,
+    IterOptions,
     JobOrId,
     ListOptions,
+    OneOrMore,
     OpenBlock,
     PageOptions,
     Plan,
@@ -22,14 +24,17 @@ from queuert.client.base import (
     Tx,
     TypeOrName,
     chain_id,
+    check_keywords,
+    in_own_transaction,
 )
 from queuert.client.waiting import ChainWaiting
 from queuert.contexts import async_context
 from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.jobs.chain import Chain
+from queuert.jobs.codec import Codec
 from queuert.jobs.job import EntryJob, Job
 from queuert.jobs.record import JobRecord
-from queuert.jobs.registry import Registry
+from queuert.jobs.registry import JobsItem, Registry
 from queuert.model import Duration, Page, Status, TypeStats
 from queuert.operations import queries
 from queuert.operations.notifications import Publisher
@@ -52,19 +57,37 @@ T = TypeVar("T")
 
 
 class Client(BaseClient[Conn]):
-    """Starts, reads, changes and awaits job chains. Made by `queuert.connect`; use it in an `async with` block.
+    """Starts, reads, changes and awaits job chains.
 
-    Mutations take a `Transaction` first: what they do commits with everything else in it, or not at all. Reads
-    take one as `tx=` to see its uncommitted work, else they use a connection of their own. Where the connection or
-    session tells when its transaction has ended (Django's, SQLAlchemy's), it can itself be given as the transaction.
+    Made by `queuert.connect`; use it in an `async with` block.
+
+    Methods that change something take a transaction first: the change commits with everything else
+    in it, or not at all. Methods that read take one as `tx=`. With Django and SQLAlchemy, you may
+    pass the connection or session itself as the transaction.
+
+    You need this constructor only with adapters of your own.
+
+    Args:
+        state: The storage adapter. The client closes it.
+        notify: The notification adapter. The client closes it.
+        jobs: Job classes, `JobTypes` or modules that define job classes.
+        codecs: Codecs for types that msgspec does not know (default: none).
+        generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
+            listings are sorted by id.
+        validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
+        poll_interval: How often `wait` reads the chain if no notification arrives, in seconds
+            (default: 1).
+        migrate: Create or update the tables when the `with` block begins (default: True).
+        observers: Objects that are told about events: see `Observer` (default: none).
     """
 
     def __init__(
         self,
         state: StateAdapter[Conn],
         notify: NotifyAdapter,
-        jobs: Registry,
+        jobs: Registry | Iterable[JobsItem],
         *,
+        codecs: Sequence[Codec] = (),
         generate_id: GenerateId = generate_uuid7,
         validate_id: ValidateId = validate_uuid,
         poll_interval: float = 1.0,
@@ -76,13 +99,14 @@ class Client(BaseClient[Conn]):
         publisher: Publisher = self._publisher
         if told is not None:
             state, notify, publisher = watched(state, notify, publisher, told)
-        super().__init__(state.operations, state.provider, publisher, jobs, generate_id, validate_id, told)
+        registry = jobs if isinstance(jobs, Registry) else Registry(jobs, codecs=codecs)
+        super().__init__(state.operations, state.provider, publisher, registry, generate_id, validate_id, told)
         self.state = state
         self.notify = notify
         self._provider = state.provider
         self._migrate_on_open = migrate
         self._flushes: set[asyncio.Task[None]] = set()
-        self._waiting = ChainWaiting(notify, self.get_chain, self._ended_chains, poll_interval)
+        self._waiting = ChainWaiting(notify, self._read_chain, self._ended_chains, poll_interval)
 
     async def __aenter__(self) -> Self:
         self._check_open()
@@ -98,7 +122,9 @@ class Client(BaseClient[Conn]):
         await self.close()
 
     async def close(self) -> None:
-        """Release everything the client opened itself. A second call does nothing."""
+        """Close everything that the client has opened. The `with` block does this. A second call
+        does nothing.
+        """
         if self._closed:
             return
         self._closed = True
@@ -112,17 +138,26 @@ class Client(BaseClient[Conn]):
                 await asyncio.wait(self._flushes)
 
     async def migrate(self) -> list[int]:
-        """Bring the schema up to date; returns the versions that were applied."""
+        """Create or update the tables. Returns the schema versions that were applied."""
         return await self._run((self.engine.state.migrate(), None))
 
     async def vacuum(self) -> None:
-        """Give free space back to the file system, as far as that is possible while others work."""
+        """Return free space to the file system, as far as that is possible while the database is in
+        use.
+        """
         await self._run((self.engine.state.vacuum(), None))
 
     # Transactions
 
     def transaction(self) -> AbstractAsyncContextManager[Transaction[Conn], None]:
-        """Open a transaction; it commits at the end of the block, and is rolled back by an error."""
+        """Open a transaction. It commits at the end of the block, and an error in the block rolls
+        it back.
+
+            async with client.transaction() as tx:
+                await client.start(tx, Greet(who="you"))
+
+        A task or thread can have one open at a time; a second one raises `TransactionNested`.
+        """
         return self._begin(None)
 
     def _begin(self, block: AsyncBlock[Conn] | None) -> AbstractAsyncContextManager[Transaction[Conn], None]:
@@ -148,10 +183,16 @@ class Client(BaseClient[Conn]):
         await self.flush(tx.hooks)
 
     def after_commit(self, connection: Conn) -> AbstractAsyncContextManager[Transaction[Conn], None]:
-        """Join a transaction that is yours to commit. Stand this block outside of the one that commits.
+        """Use a transaction that you commit yourself. Put this block around the block that commits.
 
-        Entering does no I/O. When the block ends without error, what the jobs have to announce is sent; if the
-        connection is then still inside a transaction, that is a `TransactionMisused` error.
+            async with client.after_commit(connection) as tx, connection.transaction():
+                await client.start(tx, Greet(who="you"))
+
+        Entering does no I/O. When the block ends without an error, workers are notified. If the
+        connection is still inside a transaction then, that is a `TransactionMisused` error.
+
+        Args:
+            connection: A connection of the driver that the client uses.
         """
         return self._after_commit(connection)
 
@@ -166,7 +207,12 @@ class Client(BaseClient[Conn]):
         await self._flush_joined(tx.hooks)
 
     def savepoint(self, tx: Tx[Conn]) -> AbstractAsyncContextManager[None, None]:
-        """A part of the transaction that may fail on its own: an error rolls back this block, and no more."""
+        """A part of a transaction that can fail on its own: an error in the block rolls back this
+        block only.
+
+        Args:
+            tx: The open transaction.
+        """
         return self._savepoint(tx)
 
     @async_context
@@ -203,42 +249,131 @@ class Client(BaseClient[Conn]):
     # Starting
 
     async def start(self, tx: Tx[Conn], job: E, **options: Unpack[StartOptions]) -> Chain[E]:
-        """Start a chain with its first job. The keywords go over those of `job.set(…)`."""
+        """Start a chain with its first job. The options replace those of `job.set(…)`.
+
+        Args:
+            tx: The open transaction that starts the chain.
+            job: The first job.
+            dedup: A deduplication key or a `Dedup`: return the chain that has this key and start no
+                new one.
+            at: When the job may run, as a datetime with a time zone (default: now).
+            after: How long to wait before the job may run, as a timedelta or in seconds. Give this
+                or `at`.
+            priority: The lowest number runs first (default: 100).
+            id: The id of the job and of the chain (default: a new UUIDv7).
+            deadline: The job expires if its handler has not begun by then: a datetime, or a
+                timedelta or seconds from now.
+        """
         (chain,) = await self._run(self._start(tx, [job], options, "start"))
         return chain
 
     async def start_many(self, tx: Tx[Conn], jobs: Sequence[E]) -> list[Chain[E]]:
-        """Start a chain for each job, of any types, in one round trip: all or none."""
+        """Start a chain for each job, of any types, in one round trip. All of them start, or none.
+
+        Args:
+            tx: The open transaction that starts the chains.
+            jobs: The first job of each chain. `job.set(…)` gives a job its options.
+        """
         return await self._run(self._start(tx, jobs, {}, "start_many"))
+
+    async def submit(self, job: E, **options: Unpack[StartOptions]) -> Chain[E]:
+        """Start a chain in a transaction of its own, which is committed when this returns.
+
+        Use `start` if the chain must commit with other changes. If this task has a transaction
+        open, that is a `TransactionNested` error. The options replace those of `job.set(…)`.
+
+        Args:
+            job: The first job.
+            dedup: A deduplication key or a `Dedup`: return the chain that has this key and start no
+                new one.
+            at: When the job may run, as a datetime with a time zone (default: now).
+            after: How long to wait before the job may run, as a timedelta or in seconds. Give this
+                or `at`.
+            priority: The lowest number runs first (default: 100).
+            id: The id of the job and of the chain (default: a new UUIDv7).
+            deadline: The job expires if its handler has not begun by then: a datetime, or a
+                timedelta or seconds from now.
+        """
+        (chain,) = await self._submit([job], options, "submit")
+        return chain
+
+    async def submit_many(self, jobs: Sequence[E]) -> list[Chain[E]]:
+        """Start a chain for each job, of any types, in a transaction of their own. All of them
+        start, or none.
+
+        Args:
+            jobs: The first job of each chain. `job.set(…)` gives a job its options.
+        """
+        return await self._submit(jobs, {}, "submit_many")
+
+    async def _submit(self, jobs: Sequence[E], options: StartOptions, operation: str) -> list[Chain[E]]:
+        with in_own_transaction(operation):
+            async with self.transaction() as tx:
+                return await self._run(self._start(tx, jobs, options, operation))
 
     # Reading
 
     @overload
     async def get_chain(
-        self, which: type[J], chain: ChainOrId, /, *, tx: Tx[Conn] | None = None
+        self, chain: ChainOrId, chain_type: type[J], *, tx: Tx[Conn] | None = None
     ) -> Chain[J] | None: ...
     @overload
-    async def get_chain(self, which: Chain[J], /, *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
+    async def get_chain(self, chain: Chain[J], *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
-    async def get_chain(self, which: str, /, *, tx: Tx[Conn] | None = None) -> Chain[Any] | None: ...
-    async def get_chain(self, which: Any, chain: Any = None, /, *, tx: Tx[Conn] | None = None) -> Any:
-        """A chain as it is now, or None. With its type first, the result is typed and the type is checked."""
-        return await self._run(self._get_chain(which, chain, tx))
+    async def get_chain(
+        self, chain: ChainOrId, chain_type: str | None = None, *, tx: Tx[Conn] | None = None
+    ) -> Chain[Any] | None: ...
+    async def get_chain(
+        self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, tx: Tx[Conn] | None = None
+    ) -> Chain[Any] | None:
+        """A chain as it is now, or None if it does not exist.
+
+        Args:
+            chain: A `Chain` or a chain id.
+            chain_type: The type that the chain started with, as a class or its name. A class types
+                the result. Any other type raises `JobTypeMismatch`.
+            tx: Read in this transaction, and see its uncommitted changes (default: on a connection
+                of the client's own).
+        """
+        return await self._run(self._get_chain(chain, chain_type, tx))
 
     @overload
-    async def get_job(self, which: type[J], job: JobOrId, /, *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
+    async def get_job(self, job: JobOrId, job_type: type[J], *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
     @overload
-    async def get_job(self, which: JobRecord[J], /, *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
+    async def get_job(self, job: JobRecord[J], *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
     @overload
-    async def get_job(self, which: str, /, *, tx: Tx[Conn] | None = None) -> JobRecord[Any] | None: ...
-    async def get_job(self, which: Any, job: Any = None, /, *, tx: Tx[Conn] | None = None) -> Any:
-        """A stored job as it is now, or None. With its type first, the result is typed and the type is checked."""
-        return await self._run(self._get_job(which, job, tx))
+    async def get_job(
+        self, job: JobOrId, job_type: str | None = None, *, tx: Tx[Conn] | None = None
+    ) -> JobRecord[Any] | None: ...
+    async def get_job(
+        self, job: JobOrId, job_type: TypeOrName | None = None, *, tx: Tx[Conn] | None = None
+    ) -> JobRecord[Any] | None:
+        """A stored job as it is now, or None if it does not exist.
+
+        Args:
+            job: A `JobRecord` or a job id.
+            job_type: The type of the job, as a class or its name. A class types the result. Any
+                other type raises `JobTypeMismatch`.
+            tx: Read in this transaction, and see its uncommitted changes (default: on a connection
+                of the client's own).
+        """
+        return await self._run(self._get_job(job, job_type, tx))
+
+    async def get_blockers(self, job: JobOrId, *, tx: Tx[Conn] | None = None) -> list[Chain[Any]] | None:
+        """The chains that a job waits or waited for, in the order of its fields. None if the job
+        does not exist.
+
+        Args:
+            job: A `JobRecord` or a job id.
+            tx: Read in this transaction, and see its uncommitted changes (default: on a connection
+                of the client's own).
+        """
+        return await self._run(self._get_blockers(job, tx))
 
     @overload
     async def list_chains(
         self,
-        job_type: type[J],
+        chain_type: type[J],
         *,
         root_only: bool = False,
         tx: Tx[Conn] | None = None,
@@ -247,7 +382,7 @@ class Client(BaseClient[Conn]):
     @overload
     async def list_chains(
         self,
-        job_type: str | None = None,
+        chain_type: str | None = None,
         *,
         root_only: bool = False,
         tx: Tx[Conn] | None = None,
@@ -255,17 +390,83 @@ class Client(BaseClient[Conn]):
     ) -> Page[Chain[Any]]: ...
     async def list_chains(
         self,
-        job_type: TypeOrName | None = None,
+        chain_type: TypeOrName | None = None,
         *,
         root_only: bool = False,
         tx: Tx[Conn] | None = None,
         **options: Unpack[ListOptions],
     ) -> Page[Chain[Any]]:
-        """A page of chains in the order of their creation. `root_only`: those that no job has as a blocker.
+        """One page of chains, in the order of their creation. `iter_chains` goes through all pages.
 
-        With a `status`, in the order in which their current jobs were created.
+        With `status`, the order is that in which the current jobs of the chains were created.
+
+        Args:
+            chain_type: Only chains that started with this type, a class or its name (default: all
+                types).
+            root_only: Only chains that no job has as a blocker (default: False).
+            tx: Read in this transaction, and see its uncommitted changes (default: on a connection
+                of the client's own).
+            status: Only chains whose current job has this status.
+            ids: Only chains with these ids.
+            created_after: Only chains created after this datetime.
+            created_before: Only chains created before this datetime.
+            order: "asc" (oldest first, the default) or "desc".
+            limit: The size of the page, 1 to 1,000 (default: 50).
+            cursor: The `next_cursor` of the page before (default: start at the beginning).
         """
-        return await self._run(self._list_chains(job_type, root_only, options, tx))
+        return await self._run(self._list_chains(chain_type, root_only, options, tx))
+
+    @overload
+    def iter_chains(
+        self,
+        chain_type: type[J],
+        *,
+        root_only: bool = False,
+        page_size: int = 100,
+        tx: Tx[Conn] | None = None,
+        **filters: Unpack[IterOptions],
+    ) -> AsyncIterator[Chain[J]]: ...
+    @overload
+    def iter_chains(
+        self,
+        chain_type: str | None = None,
+        *,
+        root_only: bool = False,
+        page_size: int = 100,
+        tx: Tx[Conn] | None = None,
+        **filters: Unpack[IterOptions],
+    ) -> AsyncIterator[Chain[Any]]: ...
+    def iter_chains(
+        self,
+        chain_type: TypeOrName | None = None,
+        *,
+        root_only: bool = False,
+        page_size: int = 100,
+        tx: Tx[Conn] | None = None,
+        **filters: Unpack[IterOptions],
+    ) -> AsyncIterator[Chain[Any]]:
+        """All chains that `list_chains` would list, page by page: `async for chain in
+        client.iter_chains():`.
+
+        Each page is read when it is needed, so chains may change in between. With `status`, a chain
+        that moves on to another job meanwhile may come twice. You may change or delete the chains
+        that you have received.
+
+        Args:
+            chain_type: Only chains that started with this type, a class or its name (default: all
+                types).
+            root_only: Only chains that no job has as a blocker (default: False).
+            page_size: How many to read at a time, 1 to 1,000 (default: 100).
+            tx: Read in this transaction, and see its uncommitted changes (default: on a connection
+                of the client's own).
+            status: Only chains whose current job has this status.
+            ids: Only chains with these ids.
+            created_after: Only chains created after this datetime.
+            created_before: Only chains created before this datetime.
+            order: "asc" (oldest first, the default) or "desc".
+        """
+        check_keywords("iter_chains", filters, IterOptions)
+        return self._each(lambda options: self._list_chains(chain_type, root_only, options, tx), filters, page_size)
 
     @overload
     async def list_jobs(
@@ -282,50 +483,167 @@ class Client(BaseClient[Conn]):
         tx: Tx[Conn] | None = None,
         **options: Unpack[ListOptions],
     ) -> Page[JobRecord[Any]]:
-        """A page of jobs in the order of their creation."""
+        """One page of jobs, in the order of their creation. `iter_jobs` goes through all pages.
+
+        Args:
+            job_type: Only jobs of this type, a class or its name (default: all types).
+            tx: Read in this transaction, and see its uncommitted changes (default: on a connection
+                of the client's own).
+            status: Only jobs with this status.
+            ids: Only jobs with these ids.
+            created_after: Only jobs created after this datetime.
+            created_before: Only jobs created before this datetime.
+            order: "asc" (oldest first, the default) or "desc".
+            limit: The size of the page, 1 to 1,000 (default: 50).
+            cursor: The `next_cursor` of the page before (default: start at the beginning).
+        """
         return await self._run(self._list_jobs(job_type, options, tx))
+
+    @overload
+    def iter_jobs(
+        self,
+        job_type: type[J],
+        *,
+        page_size: int = 100,
+        tx: Tx[Conn] | None = None,
+        **filters: Unpack[IterOptions],
+    ) -> AsyncIterator[JobRecord[J]]: ...
+    @overload
+    def iter_jobs(
+        self,
+        job_type: str | None = None,
+        *,
+        page_size: int = 100,
+        tx: Tx[Conn] | None = None,
+        **filters: Unpack[IterOptions],
+    ) -> AsyncIterator[JobRecord[Any]]: ...
+    def iter_jobs(
+        self,
+        job_type: TypeOrName | None = None,
+        *,
+        page_size: int = 100,
+        tx: Tx[Conn] | None = None,
+        **filters: Unpack[IterOptions],
+    ) -> AsyncIterator[JobRecord[Any]]:
+        """All jobs that `list_jobs` would list, page by page: `async for job in
+        client.iter_jobs():`.
+
+        Each page is read when it is needed, so jobs may change in between.
+
+        Args:
+            job_type: Only jobs of this type, a class or its name (default: all types).
+            page_size: How many to read at a time, 1 to 1,000 (default: 100).
+            tx: Read in this transaction, and see its uncommitted changes (default: on a connection
+                of the client's own).
+            status: Only jobs with this status.
+            ids: Only jobs with these ids.
+            created_after: Only jobs created after this datetime.
+            created_before: Only jobs created before this datetime.
+            order: "asc" (oldest first, the default) or "desc".
+        """
+        check_keywords("iter_jobs", filters, IterOptions)
+        return self._each(lambda options: self._list_jobs(job_type, options, tx), filters, page_size)
+
+    async def _each(
+        self, list_page: Callable[[ListOptions], Plan[Page[T], Conn]], filters: IterOptions, page_size: int
+    ) -> AsyncIterator[T]:
+        options: ListOptions = {**filters, "limit": page_size, "cursor": None}
+        while True:
+            page = await self._run(list_page(options))
+            for item in page.items:
+                yield item
+            if page.next_cursor is None:
+                return
+            options["cursor"] = page.next_cursor
 
     async def list_chain_jobs(
         self, chain: ChainOrId, *, tx: Tx[Conn] | None = None, **options: Unpack[PageOptions]
     ) -> Page[JobRecord[Any]]:
-        """The jobs of a chain, first to last."""
+        """One page of the jobs of a chain, from first to last.
+
+        Args:
+            chain: A `Chain` or a chain id.
+            tx: Read in this transaction, and see its uncommitted changes (default: on a connection
+                of the client's own).
+            limit: The size of the page, 1 to 1,000 (default: 50).
+            cursor: The `next_cursor` of the page before (default: start at the beginning).
+            order: "asc" (first to last, the default) or "desc".
+        """
         return await self._run(self._list_chain_jobs(chain, options, tx))
 
     async def list_blocked_jobs(
         self, chain: ChainOrId, *, tx: Tx[Conn] | None = None, **options: Unpack[PageOptions]
     ) -> Page[JobRecord[Any]]:
-        """The jobs that have this chain as a blocker (also those that no longer wait)."""
+        """One page of the jobs that have this chain as a blocker, also those that no longer wait
+        for it.
+
+        Args:
+            chain: A `Chain` or a chain id.
+            tx: Read in this transaction, and see its uncommitted changes (default: on a connection
+                of the client's own).
+            limit: The size of the page, 1 to 1,000 (default: 50).
+            cursor: The `next_cursor` of the page before (default: start at the beginning).
+            order: "asc" (oldest first, the default) or "desc".
+        """
         return await self._run(self._list_blocked_jobs(chain, options, tx))
 
-    async def get_blockers(self, job: JobOrId, *, tx: Tx[Conn] | None = None) -> list[Chain[Any]]:
-        """The chains that a job waits (or waited) for, in the order they were named."""
-        return await self._run(self._get_blockers(job, tx))
-
     async def stats(self, *, tx: Tx[Conn] | None = None) -> list[TypeStats]:
-        """Open and failed jobs by type. Cheap: completed jobs are not looked at."""
+        """How many open and failed jobs there are of each type. Completed jobs are not counted, so
+        it is cheap.
+
+        Args:
+            tx: Read in this transaction, and see its uncommitted changes (default: on a connection
+                of the client's own).
+        """
         return await self._run(self._stats(tx))
 
     # Changing
 
-    async def trigger(self, tx: Tx[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
-        """Make chains that wait for their time due now: all of them, or `ChainNotTriggerable` and none."""
+    async def trigger(self, tx: Tx[Conn], chains: OneOrMore[ChainOrId]) -> list[Chain[Any]]:
+        """Make chains that wait for their time due now. Raises `ChainNotTriggerable` if one cannot
+        be: none is then.
+
+        Args:
+            tx: The open transaction that makes the change.
+            chains: One chain or a list of them, each a `Chain` or a chain id.
+        """
         return await self._run(self._trigger(tx, chains))
 
-    async def cancel(self, tx: Tx[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
-        """Cancel chains that have not ended; with `cascade` also those that wait for them. Returns the cancelled.
+    async def cancel(self, tx: Tx[Conn], chains: OneOrMore[ChainOrId], *, cascade: bool = False) -> list[Chain[Any]]:
+        """Cancel chains that have not ended. Returns those that were cancelled; the others are left
+        as they are.
 
-        A worker that is running such a job is told to stop, and whatever it still does has no effect.
+        A worker that is running such a job tells its handler to stop. Nothing that the handler
+        still does has an effect.
+
+        Args:
+            tx: The open transaction that makes the change.
+            chains: One chain or a list of them, each a `Chain` or a chain id.
+            cascade: Also cancel the chains that wait for these (default: False).
         """
         return await self._run(self._cancel(tx, chains, cascade))
 
-    async def retry(self, tx: Tx[Conn], *chains: ChainOrId) -> list[Chain[Any]]:
-        """Give failed chains new attempts from where they stopped: all of them, or `ChainNotRetryable` and none."""
+    async def retry(self, tx: Tx[Conn], chains: OneOrMore[ChainOrId]) -> list[Chain[Any]]:
+        """Give failed chains new attempts at the job that failed. Raises `ChainNotRetryable` if one
+        has not failed.
+
+        Args:
+            tx: The open transaction that makes the change.
+            chains: One chain or a list of them, each a `Chain` or a chain id.
+        """
         return await self._run(self._retry(tx, chains))
 
-    async def delete(self, tx: Tx[Conn], *chains: ChainOrId, cascade: bool = False) -> list[Chain[Any]]:
-        """Delete chains; with `cascade` also the chains they wait (or waited) for. Returns them as they were.
+    async def delete(self, tx: Tx[Conn], chains: OneOrMore[ChainOrId], *, cascade: bool = False) -> list[Chain[Any]]:
+        """Delete chains with all their jobs. Returns them as they were; those that do not exist are
+        left out.
 
-        `ChainInUse`, and nothing is deleted, if a job outside still needs one of them.
+        Raises `ChainInUse`, and deletes nothing, if a job of another chain waits or waited for one
+        of them.
+
+        Args:
+            tx: The open transaction that makes the change.
+            chains: One chain or a list of them, each a `Chain` or a chain id.
+            cascade: Also delete the chains that these wait or waited for (default: False).
         """
         return await self._run(self._delete(tx, chains, cascade))
 
@@ -334,12 +652,23 @@ class Client(BaseClient[Conn]):
         self, tx: Tx[Conn], chain: ChainOrId, job_type: type[J]
     ) -> AbstractAsyncContextManager[Completion[J], None]: ...
     @overload
-    def take_over(self, tx: Tx[Conn], chain: ChainOrId) -> AbstractAsyncContextManager[Completion[Any], None]: ...
+    def take_over(
+        self, tx: Tx[Conn], chain: ChainOrId, job_type: str | None = None
+    ) -> AbstractAsyncContextManager[Completion[Any], None]: ...
     def take_over(self, tx: Any, chain: Any, job_type: Any = None) -> Any:
-        """Settle the chain's current job yourself, without a worker; it is locked until the transaction ends.
+        """Complete the chain's current job yourself, without a worker.
 
-        With a type: `JobTypeMismatch` if the chain has come to another job. Leaving the block without `settle`
-        changes nothing.
+            async with client.take_over(tx, chain, Approve) as current:
+                await current.settle(True)
+
+        The job is locked until the transaction ends. Leaving the block without `settle` changes
+        nothing.
+
+        Args:
+            tx: The open transaction that locks and completes the job.
+            chain: A `Chain` or a chain id.
+            job_type: The type of the current job, as a class or its name. A class types the result.
+                Any other type raises `JobTypeMismatch`.
         """
         return self._take_over(tx, chain, job_type)
 
@@ -351,15 +680,34 @@ class Client(BaseClient[Conn]):
 
     # Waiting
 
-    async def wait(self, chain: Chain[Job[R, Any]], *, timeout: Duration | None = None) -> R:
-        """The chain's output, once it has one.
+    @overload
+    async def wait(self, chain: ChainOrId, chain_type: type[Job[R, Any]], *, timeout: Duration | None = None) -> R: ...
+    @overload
+    async def wait(self, chain: Chain[Job[R, Any]], *, timeout: Duration | None = None) -> R: ...
+    @overload
+    async def wait(
+        self, chain: ChainOrId, chain_type: str | None = None, *, timeout: Duration | None = None
+    ) -> Any: ...
+    async def wait(
+        self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, timeout: Duration | None = None
+    ) -> Any:
+        """Wait until the chain has an output, and return it.
 
-        Raises `ChainFailed`, `ChainCancelled`, `ChainExpired` or `ChainNotFound` if it ends in another way, and
-        `WaitTimeout` if it does not end in time. Do not call it inside the transaction that starts the chain.
+        Raises `ChainFailed`, `ChainCancelled`, `ChainExpired` or `ChainNotFound` if the chain ends
+        without one, and `WaitTimeout` if it does not end in time. Do not call it inside the
+        transaction that starts the chain: no worker sees the chain before the commit.
+
+        Args:
+            chain: A `Chain` or a chain id.
+            chain_type: The type that the chain started with, as a class or its name. A class types
+                the result. Any other type raises `JobTypeMismatch`.
+            timeout: How long to wait, as a timedelta or in seconds (default: no limit).
         """
         self._check_open()
-        output: R = await self._waiting.wait(chain_id(chain), timeout)
-        return output
+        return await self._waiting.wait(chain_id(chain), self._type_name(chain_type), timeout)
+
+    async def _read_chain(self, chain: str, chain_type: str | None) -> Chain[Any] | None:
+        return await self._run(self._get_chain(chain, chain_type, None))
 
     async def _ended_chains(self, ids: list[str]) -> list[str]:
         return await self._run((queries.ended_chains(self.engine, ids), None))
@@ -371,7 +719,7 @@ class Client(BaseClient[Conn]):
 
 
 class Completion(Generic[J_co]):
-    """A job taken over: `job` is its typed input, `status` what it was (it may be blocked or running)."""
+    """The job that `take_over` has locked: complete it with `settle`."""
 
     def __init__(self, client: Client[Any], tx: Tx[Any], taken: TakenOver) -> None:
         self._client = client
@@ -380,13 +728,20 @@ class Completion(Generic[J_co]):
 
     @property
     def job(self) -> J_co:
+        """The job, with the outputs of its blockers."""
         job: Any = self._taken.job
         return job  # type: ignore[no-any-return]
 
     @property
     def status(self) -> Status:
+        """The status that the job had when it was locked. It may be "blocked" or "running"."""
         return self._taken.row.status
 
     async def settle(self: Completion[Job[R, N]], result: R | N) -> None:
-        """Finish the job with a value, or continue its chain with another job, which then is the current one."""
+        """End the chain with a value, or continue it with another job. That job is then the current
+        one.
+
+        Args:
+            result: The chain's output, or the next job.
+        """
         await self._client._run(self._client._settle_taken(self._tx, self._taken, result))

@@ -32,7 +32,7 @@ def outcome(chain_id: str, chain: Chain[Any] | None) -> tuple[bool, Any]:
     if chain.status == "completed":
         return True, chain.output
     if chain.status == "failed":
-        raise ChainFailed(chain_id, chain.error)
+        raise ChainFailed(chain_id, chain.last_error)
     if chain.status == "cancelled":
         raise ChainCancelled(chain_id)
     if chain.status == "expired":
@@ -100,7 +100,7 @@ class ChainWaiting:
     def __init__(
         self,
         notify: NotifyAdapter,
-        read: Callable[[str], Awaitable[Chain[Any] | None]],
+        read: Callable[[str, str | None], Awaitable[Chain[Any] | None]],
         read_ended: Callable[[list[str]], Awaitable[list[str]]],
         poll_interval: float,
     ) -> None:
@@ -114,7 +114,7 @@ class ChainWaiting:
         self._poller: asyncio.Task[None] | None = None
         self._poll_now = asyncio.Event()
 
-    async def wait(self, chain_id: str, timeout: Duration | None) -> Any:
+    async def wait(self, chain_id: str, chain_type: str | None, timeout: Duration | None) -> Any:
         deadline = Deadline(chain_id, timeout)
         loop = self._loop = asyncio.get_running_loop()
         woken = asyncio.Event()
@@ -127,7 +127,7 @@ class ChainWaiting:
             await self._listen()
             while True:
                 woken.clear()
-                done, output = outcome(chain_id, await self._read(chain_id))
+                done, output = outcome(chain_id, await self._read(chain_id, chain_type))
                 if done:
                     return output
                 self._keep_polling()
@@ -207,7 +207,7 @@ class SyncChainWaiting:
     """`wait` of the sync client."""
 
     def __init__(
-        self, notify: SyncNotifyAdapter, read: Callable[[str], Chain[Any] | None], poll_interval: float
+        self, notify: SyncNotifyAdapter, read: Callable[[str, str | None], Chain[Any] | None], poll_interval: float
     ) -> None:
         self._notify = notify
         self._read = read
@@ -216,7 +216,7 @@ class SyncChainWaiting:
         self._listening = threading.Lock()
         self._dispose: SyncDispose | None = None
 
-    def wait(self, chain_id: str, timeout: Duration | None) -> Any:
+    def wait(self, chain_id: str, chain_type: str | None, timeout: Duration | None) -> Any:
         deadline = Deadline(chain_id, timeout)
         woken = threading.Event()
         # A bound method is a new object each time it is named: removal needs the very same one.
@@ -226,7 +226,7 @@ class SyncChainWaiting:
             self._listen()
             while True:
                 woken.clear()
-                done, output = outcome(chain_id, self._read(chain_id))
+                done, output = outcome(chain_id, self._read(chain_id, chain_type))
                 if done:
                     return output
                 left = deadline.left()

@@ -1,4 +1,4 @@
-"""A chain as users hold it: an id, what is known of its state, and its typed output."""
+"""A chain as users see it: its id, what is known of its state, and its typed output."""
 
 from __future__ import annotations
 
@@ -29,85 +29,92 @@ def error_record(data: bytes | None) -> Mapping[str, Any] | None:
 
 
 class Chain(Generic[J_co]):
-    """A chain of jobs, known by the id of its first one.
+    """A chain of jobs, known by the id of its first job.
 
-    `client.start` and `client.get_chain` return one, and a job's blocker fields hold them. It shows what was known
-    when it was made and does not change by itself. Two of them are equal if they are the same chain.
-
-    `status` is None only if nothing is known but the id: in a blocker field of a job that is read, not run.
+    `client.start` and `client.get_chain` return chains, and the blocker fields of a job hold them.
+    A chain shows what was known when it was read. It does not change by itself:
+    `client.get_chain(chain)` reads it again. Two chains are equal if they have the same id.
     """
 
     __slots__ = (
         "_decode",
-        "_error",
+        "_last_error",
         "_output",
         "_value",
+        "chain_type",
         "completed_at",
         "created_at",
         "current_job_id",
-        "current_type_name",
+        "current_job_type",
         "deduplicated",
         "id",
         "status",
-        "type_name",
     )
 
     id: str
-    """The id of the chain, which is that of its first job."""
-    type_name: str
-    """The name of the job type that the chain started with."""
+    """The id of the chain. It is also the id of its first job."""
+    chain_type: str
+    """The name of the chain's type: the job type that it started with."""
     status: Status | None
+    """The status of the chain's current job. None if only the id is known: in the blocker fields of
+    a stored job.
+    """
     deduplicated: bool
-    """Whether `start` found this chain under the deduplication key, instead of starting a new one."""
+    """True if `start` found this chain under the deduplication key and started no new one."""
     created_at: datetime | None
+    """When the chain was started, or None if that is not known."""
     completed_at: datetime | None
+    """When the chain ended, or None if it has not ended or if that is not known."""
     current_job_id: str | None
-    """The job that the chain has come to, if that is known."""
-    current_type_name: str | None
+    """The id of the job that the chain has reached, or None if that is not known."""
+    current_job_type: str | None
+    """The name of that job's type, or None if that is not known."""
 
     def __init__(
         self,
         id: str,
-        type_name: str,
+        chain_type: str,
         status: Status | None = None,
         *,
         deduplicated: bool = False,
         created_at: datetime | None = None,
         completed_at: datetime | None = None,
         current_job_id: str | None = None,
-        current_type_name: str | None = None,
+        current_job_type: str | None = None,
         output: bytes | None = None,
-        error: bytes | None = None,
+        last_error: bytes | None = None,
         decode: Callable[[bytes], Any] = plain_json,
     ) -> None:
         self.id = id
-        self.type_name = type_name
+        self.chain_type = chain_type
         self.status = status
         self.deduplicated = deduplicated
         self.created_at = created_at
         self.completed_at = completed_at
         self.current_job_id = current_job_id
-        self.current_type_name = current_type_name
+        self.current_job_type = current_job_type
         self._output = output
-        self._error = error
+        self._last_error = last_error
         self._decode = decode
         self._value: Any = _UNREAD
 
     @property
     def output(self: Chain[Job[R, Any]]) -> R:
-        """What the chain resolved to; `ChainNotCompleted` unless its status is "completed"."""
+        """What the chain resolved to. Raises `ChainNotCompleted` unless the status is "completed"."""
         if self._value is _UNREAD:
             if self.status != "completed":
                 raise ChainNotCompleted(self.id, self.status or "unknown")
-            # Most outputs are never read: they are decoded when somebody asks, and once.
+            # Most outputs are never read, so they are decoded on first use.
             self._value = self._decode(self._output or b"null")
         value: R = self._value
         return value
 
     @property
-    def error(self) -> Mapping[str, Any] | None:
-        """What went wrong in the last failed attempt of the current job, if any did."""
-        return error_record(self._error)
+    def last_error(self) -> Mapping[str, Any] | None:
+        """The error of the current job's last failed attempt: `code`, `type`, `message`,
+        `traceback`. Or None.
+        """
+        return error_record(self._last_error)
 
     def __eq__(self, other: object) -> bool:
         return self.id == other.id if isinstance(other, Chain) else NotImplemented
@@ -117,4 +124,4 @@ class Chain(Generic[J_co]):
 
     def __repr__(self) -> str:
         more = ", deduplicated" if self.deduplicated else ""
-        return f"<Chain {self.type_name} {self.id}: {self.status or 'status unknown'}{more}>"
+        return f"<Chain {self.chain_type} {self.id}: {self.status or 'status unknown'}{more}>"

@@ -1,7 +1,7 @@
 """Types that msgspec does not know.
 
-Dataclasses, attrs classes, Structs, TypedDicts, enums, datetimes, UUIDs and Decimals need nothing of this. A `Codec`
-adds other types; the one for pydantic models is built in.
+Dataclasses, attrs classes, Structs, TypedDicts, enums, datetimes, UUIDs and Decimals need no codec.
+A `Codec` adds other types. The codec for pydantic models is built in.
 """
 
 from __future__ import annotations
@@ -19,26 +19,39 @@ from queuert.jobs.values import non_finite
 
 @runtime_checkable
 class Codec(Protocol):
-    """Types that msgspec does not know, as fields or results. Pass yours in `codecs=[…]`."""
+    """Stores types that msgspec does not know, as fields or results. Pass yours in `codecs=[…]`."""
 
     def supports(self, type_: type[Any], /) -> bool:
-        """Whether this codec handles the type. Asked once per type."""
+        """Whether this codec handles the type. It is called once for each type.
+
+        Args:
+            type_: The class, or the origin of a generic type.
+        """
         raise NotImplementedError
 
     def encode(self, value: Any, /) -> Any:
-        """The value as what JSON knows: dict, list, str, int, float, bool, None."""
+        """The value in types that JSON knows: dict, list, str, int, float, bool, None.
+
+        Args:
+            value: A value of a type that the codec supports.
+        """
         raise NotImplementedError
 
     def decode(self, type_: type[Any], data: Any, /) -> Any:
-        """The value again, from what `encode` returned. Raise ValueError if it does not fit."""
+        """The value that `encode` was given. Raise ValueError if the data does not fit the type.
+
+        Args:
+            type_: The type to make a value of.
+            data: What `encode` returned.
+        """
         raise NotImplementedError
 
 
 class PydanticCodec:
-    """Pydantic (v2) models. Without pydantic installed it supports nothing."""
+    """Pydantic (v2) models. It supports nothing if pydantic is not installed."""
 
     def supports(self, type_: type[Any], /) -> bool:
-        # Who has a model has imported pydantic; nobody else shall pay for it.
+        # Code with models has imported pydantic. Other code shall not pay for the import.
         if "pydantic" not in sys.modules:
             return False
         from pydantic import BaseModel
@@ -49,12 +62,12 @@ class PydanticCodec:
         return value.model_dump(mode="json", by_alias=True, round_trip=True)
 
     def decode(self, type_: type[Any], data: Any, /) -> Any:
-        # As JSON, so that strict models still take a datetime or a UUID from its text.
+        # As JSON, so that strict models accept the text of a datetime or a UUID.
         return type_.model_validate_json(msgspec.json.encode(data))
 
 
 class Hooks:
-    """What msgspec asks for types it does not know: chains (stored as their id), and the types of codecs."""
+    """What msgspec calls for types that it does not know: chains, and the types of codecs."""
 
     def __init__(self, codecs: Sequence[Codec], chain: Callable[[str, str], Chain[Any]]) -> None:
         self._codecs = (*codecs, PydanticCodec())

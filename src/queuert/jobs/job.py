@@ -27,13 +27,18 @@ class Job(Generic[Returns_co, Next_co]):
         class ChargeCard(Job[Receipt, "ChargeCard | SendReceipt"], name="charge-card"):
             order_id: int
 
-    `Job[Returns, Next]` says what the whole chain finally resolves to, and which jobs this one may continue with
-    (none, if left out). `name` is what the database knows the type by, so the class may be renamed; `queue`
-    groups types for the workers. A field of type `Chain[X]` or `list[Chain[X]]` is a blocker: the job
-    waits until that chain is complete.
+    `Job[Returns, Next]` declares the output of the whole chain, and the jobs that this one may
+    continue with (none by default). A field of type `Chain[X]` or `list[Chain[X]]` is a blocker: the
+    job waits until that chain is complete. Use `EntryJob` for a job that starts a chain.
 
-    Fields share their namespace with this class, so `set` is the only public name here.
+    The class statement takes these keywords:
+
+    Args:
+        name: The name that is stored with each job. It stays the same when the class is renamed.
+        queue: The queue that the type belongs to (default: "default").
     """
+
+    # Fields share their namespace with this class, so `set` is the only public name here.
 
     __queuert_name__: ClassVar[str]
     __queuert_queue__: ClassVar[str]
@@ -69,11 +74,19 @@ class Job(Generic[Returns_co, Next_co]):
         deadline: datetime | Duration | None = None,
         dedup: Dedup | str | None = None,
     ) -> Self:
-        """A copy of this job with options; the job itself stays as it is, and a later call wins.
+        """A copy of this job with options. A later call replaces options of an earlier one.
 
-        `at` (an aware datetime) or `after` (a timedelta or seconds) says when it may run, `priority` how urgent it is
-        (lower first), `deadline` until when it must have begun (a datetime, or a time from now), `id` its id.
-        `dedup` is for the first job of a chain. Equality, hash and repr know nothing of options.
+        Options are no part of equality, hash and repr.
+
+        Args:
+            at: When the job may run, as a datetime with a time zone (default: now).
+            after: How long to wait before the job may run, as a timedelta or in seconds. Give this
+                or `at`.
+            priority: The lowest number runs first (default: 100).
+            id: The id of the job (default: a new UUIDv7).
+            deadline: The job expires if its handler has not begun by then: a datetime, or a
+                timedelta or seconds from now.
+            dedup: A deduplication key or a `Dedup`. Only for the first job of a chain.
         """
         options = make_options(at=at, after=after, priority=priority, id=id, deadline=deadline, dedup=dedup)
         copy = object.__new__(type(self))
@@ -82,7 +95,7 @@ class Job(Generic[Returns_co, Next_co]):
         copy.__dict__[_OPTIONS] = options_of(self).merged(options)
         return copy
 
-    # Nobody calls these two: they show type checkers where the parameters stand.
+    # Nobody calls these two: they show type checkers the variance of the parameters.
     def _resolves_to(self) -> Returns_co:
         raise NotImplementedError
 
@@ -91,7 +104,17 @@ class Job(Generic[Returns_co, Next_co]):
 
 
 class EntryJob(Job[Returns_co, Next_co], name=""):
-    """A job that may start a chain, and whose chain other jobs may wait for."""
+    """A job type that may start a chain. Other jobs may wait for such a chain.
+
+        class Greet(EntryJob[str], name="greet"):
+            who: str
+
+    The class statement takes the keywords of `Job`:
+
+    Args:
+        name: The name that is stored with each job. It stays the same when the class is renamed.
+        queue: The queue that the type belongs to (default: "default").
+    """
 
 
 JobClass = type[Job[Any, Any]]
@@ -106,17 +129,17 @@ def options_of(job: Job[Any, Any]) -> JobOptions:
 
 
 def name_of(cls: type) -> str:
-    """The name a job class is stored under; for any other class, its own."""
+    """The name that is stored for a job class. For any other class, its own name."""
     return str(vars(cls).get("__queuert_name__", cls.__qualname__))
 
 
 def is_job_class(value: object) -> TypeGuard[JobClass]:
-    """Whether it is a job type of its own: a subclass of Job that has a name, not one of the bases."""
+    """Whether it is a job type: a subclass of Job that has a name, not one of the bases."""
     return isinstance(value, type) and "__queuert_name__" in vars(value)
 
 
 def arguments_of(cls: type) -> tuple[Any, ...]:
-    """What stands in the brackets of `Job[...]` or `EntryJob[...]`, as written."""
+    """The arguments of `Job[...]` or `EntryJob[...]`, as written."""
     for base in vars(cls).get("__orig_bases__", ()):
         if get_origin(base) in (Job, EntryJob):
             return get_args(base)
@@ -128,11 +151,11 @@ def _check_bases(cls: type, name: str) -> None:
         if is_job_class(base):
             raise InvalidJobType(
                 name,
-                f"a job class cannot extend another one ({base.__qualname__}): where that one is expected, this "
-                "one would not do; share fields through a frozen dataclass that both inherit from",
+                f"a job class cannot extend another job class ({base.__qualname__}): "
+                "share fields through a frozen dataclass that both inherit from",
             )
     if not arguments_of(cls):
-        raise InvalidJobType(name, "say what the chain resolves to, as in EntryJob[int] or Job[None]")
+        raise InvalidJobType(name, "declare the output of the chain, as in EntryJob[int] or Job[None]")
 
 
 def _check_fields(cls: type, name: str) -> None:

@@ -73,7 +73,9 @@ class JobType:
         self._warned = False
 
     def encode_input(self, job: Job[Any, Any]) -> bytes:
-        """The input as JSON, checked: `JobTypeValidationError` ("invalid_input"). `blockers_of` checks chains."""
+        """The input as JSON, checked: `JobTypeValidationError` ("invalid_input"). `blockers_of`
+        checks chains.
+        """
         try:
             data = self._input.encode(job)
         except CodecError as error:
@@ -121,7 +123,9 @@ class JobType:
             raise self._refused("invalid_output", "stored output", error) from error
 
     def blockers_of(self, job: Job[Any, Any]) -> tuple[BlockerRef, ...]:
-        """The chains that `job` waits for, each once: `JobTypeValidationError` ("invalid_blockers") if one is wrong."""
+        """The chains that `job` waits for, each once: `JobTypeValidationError` ("invalid_blockers")
+        if one is wrong.
+        """
         if not self.blocker_fields:
             return ()
         found: dict[str, BlockerRef] = {}
@@ -129,9 +133,9 @@ class JobType:
             for chain in self._chains_in(job, field, many):
                 if not isinstance(chain, Chain):
                     raise self._wrong_blocker(field, f"a Chain is expected, not {type(chain).__name__}")
-                if chain.type_name != chain_type:
+                if chain.chain_type != chain_type:
                     raise self._wrong_blocker(
-                        field, f"a chain of {chain_type!r} is expected, {chain.id} is one of {chain.type_name!r}"
+                        field, f"a chain of {chain_type!r} is expected, {chain.id} is one of {chain.chain_type!r}"
                     )
                 found.setdefault(chain.id, BlockerRef(chain.id, chain_type))
         return tuple(found.values())
@@ -144,7 +148,9 @@ class JobType:
             )
 
     def check_continuation(self, following: Job[Any, Any]) -> None:
-        """`JobTypeValidationError` ("invalid_continuation") if a job of this type may not continue with that one."""
+        """`JobTypeValidationError` ("invalid_continuation") if a job of this type may not continue
+        with that one.
+        """
         if type(following) not in self._allowed:
             allowed = sorted(self.continuations)
             given = name_of(type(following))

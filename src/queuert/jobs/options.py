@@ -1,4 +1,4 @@
-"""What a job may be told besides its input: when, how urgent, until when, under which id and key."""
+"""The options of a job besides its input: time, priority, deadline, id and deduplication key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from queuert.model import PRIORITY_RANGE, Dedup, Duration, When, aware, seconds
 
 
 class JobOptions(msgspec.Struct, frozen=True):
-    """Options of one job. None means that nothing was said, and the default holds."""
+    """Options of one job. None means that the default applies."""
 
     schedule: When | None = None
     priority: int | None = None
@@ -20,7 +20,7 @@ class JobOptions(msgspec.Struct, frozen=True):
     dedup: Dedup | None = None
 
     def merged(self, over: JobOptions) -> JobOptions:
-        """These options with those of `over` on top: what `over` says wins."""
+        """These options, replaced by those that `over` sets."""
         if over is NO_OPTIONS:
             return self
         if self is NO_OPTIONS:
@@ -46,7 +46,7 @@ def make_options(
     deadline: datetime | Duration | None = None,
     dedup: Dedup | str | None = None,
 ) -> JobOptions:
-    """Check the options of `job.set(...)` and `client.start(...)`. Ids are checked later, by the client's rule."""
+    """Check the options of `job.set(...)` and `client.start(...)`. The client checks ids later."""
     if at is None and after is None and priority is None and id is None and deadline is None and dedup is None:
         return NO_OPTIONS
     if id is not None and not isinstance(id, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -16,11 +16,15 @@ from queuert.jobs.record import JobRecord
 from queuert.model import BlockerRow, ChainRow, JobRow, Status
 
 JobsItem = Union[JobClass, "JobTypes", ModuleType]
-"""What `jobs=[…]` takes: job classes, slices, and modules (all job classes defined in them)."""
+"""What `jobs=[…]` takes: job classes, `JobTypes`, and modules (all job classes that they define)."""
 
 
 class JobTypes:
-    """A slice of job types, to be merged with others: `jobs=[billing.JOBS, shipping.JOBS, Greet]`."""
+    """A group of job types that can be combined: `jobs=[billing.JOBS, shipping.JOBS, Greet]`.
+
+    Args:
+        items: Job classes, other `JobTypes`, or modules (all job classes that they define).
+    """
 
     def __init__(self, items: Iterable[JobsItem]) -> None:
         if isinstance(items, str | type) or not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -31,7 +35,7 @@ class JobTypes:
                 raise InvalidArgument(f"jobs takes job classes (with a name=), JobTypes and modules, not {item!r}")
 
     def __iter__(self) -> Iterator[JobClass]:
-        """The classes, in order. A module is read only now, when all its classes are defined."""
+        """The classes, in order. Modules are read only now, when all their classes are defined."""
         for item in self._items:
             if isinstance(item, JobTypes):
                 yield from item
@@ -42,7 +46,8 @@ class JobTypes:
 
 
 class Registry:
-    """Every job type that can be reached from `jobs` by continuation or blocker, checked and ready for use.
+    """Every job type that can be reached from `jobs` by continuation or blocker, checked and ready
+    for use.
 
     `codecs` are asked before the built-in one, for types that msgspec does not know.
     """
@@ -100,7 +105,7 @@ class Registry:
             type_name,
             status,
             current_job_id=chain_id,
-            current_type_name=type_name,
+            current_job_type=type_name,
             decode=self._output_decoder(type_name),
         )
 
@@ -119,9 +124,9 @@ class Registry:
             created_at=first.created_at,
             completed_at=current.completed_at,
             current_job_id=current.id,
-            current_type_name=current.type_name,
+            current_job_type=current.type_name,
             output=current.output,
-            error=current.last_error,
+            last_error=current.last_error,
             decode=self._output_decoder(first.type_name),
         )
 

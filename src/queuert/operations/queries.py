@@ -11,7 +11,7 @@ from typing import Any, TypedDict, TypeVar
 
 from typing_extensions import Unpack
 
-from queuert.errors import InvalidArgument, InvalidCursor, JobNotFound, JobTypeMismatch
+from queuert.errors import InvalidArgument, InvalidCursor, JobTypeMismatch
 from queuert.jobs.chain import Chain
 from queuert.jobs.record import JobRecord
 from queuert.model import (
@@ -57,10 +57,10 @@ def get_job(engine: Engine, job_id: str, type_name: str | None) -> Program[JobRe
     return engine.jobs.record(row)
 
 
-def get_blockers(engine: Engine, job_id: str) -> Program[list[Chain[Any]]]:
+def get_blockers(engine: Engine, job_id: str) -> Program[list[Chain[Any]] | None]:
     (row,) = yield from engine.state.get_jobs([job_id])
     if row is None:
-        raise JobNotFound(job_id)
+        return None
     (blockers,) = yield from engine.state.job_blockers([job_id])
     return [engine.jobs.chain_from_blocker(blocker) for blocker in blockers]
 

@@ -20,17 +20,43 @@ __all__ = ["ClientOptions", "connect", "connect_sync"]
 def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptions]) -> Client[Any]:
     """A client for the database at `url`. Use it in an `async with` block.
 
-    - `postgresql://user@host/database`: PostgreSQL through psycopg, or through asyncpg if psycopg
-      is not installed. `postgresql+psycopg://` and `postgresql+asyncpg://` choose the driver.
-    - `sqlite:///jobs.db`: a file in the current directory.
-    - `sqlite:////var/lib/app/jobs.db`: a file with an absolute path.
-    - `sqlite+aiosqlite:///jobs.db`: the same, with connections of aiosqlite.
-    - `memory://`: a new database in memory. `memory://name`: one that all clients of this process
-      with that name share.
+    Raises `DriverMissing` if the driver for the URL is not installed.
 
-    `jobs` takes job classes, `JobTypes` and modules. The types that they continue with or wait for
-    are added automatically. `notify="redis://host"` wakes workers and `wait` calls through Redis,
-    with any database. See `ClientOptions` for the other keywords.
+    Args:
+        url: The database.
+            "postgresql://user@host/database" is PostgreSQL, through psycopg or, if that is not
+            installed, asyncpg. "postgresql+psycopg://…" and "postgresql+asyncpg://…" choose one.
+            "sqlite:///jobs.db" is a file in the current directory, "sqlite:////srv/jobs.db" an
+            absolute path, "sqlite+aiosqlite:///jobs.db" a file through aiosqlite.
+            "memory://" is a new database in memory. "memory://name" is shared by all clients of
+            this process that use the name.
+        jobs: Job classes, `JobTypes`, or modules that define job classes. The types that these
+            continue with or wait for are included.
+        codecs: Codecs for types that msgspec does not know (default: none).
+        notify: How workers and waiters are woken early. "postgres" or "sqlite" uses that database
+            (the default there). "in-process" reaches only this process (the default for memory://).
+            A URL uses a broker: redis://host, nats://host or postgresql://host/database. None turns
+            notifications off: everything polls.
+        notify_prefix: Brokers: the prefix of channels and keys (default: "queuert"). Databases that
+            share a broker need different prefixes.
+        notify_bucket: NATS: the JetStream key-value bucket for wake hints. It is created if it does
+            not exist (default: no wake hints).
+        poll_interval: How often `wait` reads the chain if no notification arrives, as a timedelta
+            or in seconds (default: 1).
+        migrate: Create or update the tables when the `with` block begins (default: True).
+        table_prefix: The prefix of table names (default: "queuert_").
+        busy_timeout: SQLite: how long to wait for the write lock, as a timedelta or in seconds
+            (default: 5).
+        schema: PostgreSQL: the schema of the tables (default: "public").
+        listen_url: PostgreSQL: a direct URL for LISTEN, if `url` leads to PgBouncer.
+        prepare: PostgreSQL: use prepared statements (default: True). Set it to False for PgBouncer
+            in transaction mode.
+        pool_size: PostgreSQL: how many connections the client's pool may open (default: 10). Set it
+            to the number of handlers that use the database at once, plus 2.
+        observers: Objects that are told about events: see `Observer` (default: none).
+        generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
+            listings are sorted by id.
+        validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
     """
     scheme = _scheme(url, options)
     database = postgres if scheme in postgres.SCHEMES else embedded
@@ -42,9 +68,44 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
 
 
 def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptions]) -> SyncClient[Any]:
-    """`connect` for code without an event loop. Use the client in a `with` block.
+    """A client for code without an event loop. Use it in a `with` block. Threads may share it.
 
-    Threads may share the client.
+    Raises `DriverMissing` if the driver for the URL is not installed.
+
+    Args:
+        url: The database.
+            "postgresql://user@host/database" is PostgreSQL, through psycopg.
+            "sqlite:///jobs.db" is a file in the current directory, "sqlite:////srv/jobs.db" an
+            absolute path.
+            "memory://" is a new database in memory. "memory://name" is shared by all clients of
+            this process that use the name.
+        jobs: Job classes, `JobTypes`, or modules that define job classes. The types that these
+            continue with or wait for are included.
+        codecs: Codecs for types that msgspec does not know (default: none).
+        notify: How workers and waiters are woken early. "postgres" or "sqlite" uses that database
+            (the default there). "in-process" reaches only this process (the default for memory://).
+            A URL uses a broker: redis://host, nats://host or postgresql://host/database. None turns
+            notifications off: everything polls.
+        notify_prefix: Brokers: the prefix of channels and keys (default: "queuert"). Databases that
+            share a broker need different prefixes.
+        notify_bucket: NATS: the JetStream key-value bucket for wake hints. It is created if it does
+            not exist (default: no wake hints).
+        poll_interval: How often `wait` reads the chain if no notification arrives, as a timedelta
+            or in seconds (default: 1).
+        migrate: Create or update the tables when the `with` block begins (default: True).
+        table_prefix: The prefix of table names (default: "queuert_").
+        busy_timeout: SQLite: how long to wait for the write lock, as a timedelta or in seconds
+            (default: 5).
+        schema: PostgreSQL: the schema of the tables (default: "public").
+        listen_url: PostgreSQL: a direct URL for LISTEN, if `url` leads to PgBouncer.
+        prepare: PostgreSQL: use prepared statements (default: True). Set it to False for PgBouncer
+            in transaction mode.
+        pool_size: PostgreSQL: how many connections the client's pool may open (default: 10). Set it
+            to the number of handlers that use the database at once, plus 2.
+        observers: Objects that are told about events: see `Observer` (default: none).
+        generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
+            listings are sorted by id.
+        validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
     """
     scheme = _scheme(url, options)
     database = postgres if scheme in postgres.SCHEMES else embedded

@@ -14,7 +14,7 @@ from queuert.adapters.sqlite.store import migrations_for as sqlite_migrations
 from queuert.errors import InvalidArgument
 from queuert.ports.provider import run
 from queuert.sql.migrate import undone
-from queuert.wiring.options import ClientOptions
+from queuert.wiring.options import TableOptions
 from queuert.wiring.sqlalchemy import Target
 
 _OFFLINE = (
@@ -23,11 +23,15 @@ _OFFLINE = (
 )
 
 
-def upgrade(connection: Connection, **tables: Unpack[ClientOptions]) -> list[int]:
-    """Create or update the tables in a revision's transaction: `upgrade(op.get_bind())`.
+def upgrade(connection: Connection, **tables: Unpack[TableOptions]) -> list[int]:
+    """Create or update queuert's tables in an Alembic revision: `upgrade(op.get_bind())`.
 
-    Pass `schema` and `table_prefix` if your client has them. Returns the versions that were
-    applied. Then make clients with `migrate=False`.
+    Make clients with `migrate=False` then. Returns the schema versions that were applied.
+
+    Args:
+        connection: What `op.get_bind()` returns. Its transaction is used.
+        schema: PostgreSQL: the client's `schema` (default: "public").
+        table_prefix: The client's `table_prefix` (default: "queuert_").
     """
     target = _target(connection, tables)
     provider = target.sync_provider(connection.engine)
@@ -38,8 +42,14 @@ def upgrade(connection: Connection, **tables: Unpack[ClientOptions]) -> list[int
         provider.close()
 
 
-def downgrade(connection: Connection, **tables: Unpack[ClientOptions]) -> None:
-    """Drop the tables with all jobs: `downgrade(op.get_bind())` in a revision with `upgrade`."""
+def downgrade(connection: Connection, **tables: Unpack[TableOptions]) -> None:
+    """Drop queuert's tables, with all jobs in them, in an Alembic revision.
+
+    Args:
+        connection: What `op.get_bind()` returns. Its transaction is used.
+        schema: PostgreSQL: the client's `schema` (default: "public").
+        table_prefix: The client's `table_prefix` (default: "queuert_").
+    """
     target = _target(connection, tables)
     if target.is_postgres:
         installation = Installation(target.schema, target.prefix)
@@ -53,7 +63,7 @@ def downgrade(connection: Connection, **tables: Unpack[ClientOptions]) -> None:
         connection.execute(text(statement))
 
 
-def _target(connection: object, tables: ClientOptions) -> Target:
+def _target(connection: object, tables: TableOptions) -> Target:
     if isinstance(connection, MockConnection):
         raise InvalidArgument(_OFFLINE)
     if not isinstance(connection, Connection):
@@ -61,4 +71,5 @@ def _target(connection: object, tables: ClientOptions) -> Target:
     unknown = sorted(tables.keys() - {"schema", "table_prefix"})
     if unknown:
         raise InvalidArgument(f"only schema and table_prefix are options here, got {', '.join(unknown)}")
-    return Target(connection.engine, {**tables, "notify": None})
+    options: Any = {**tables, "notify": None}
+    return Target(connection.engine, options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import NamedTuple
 
 from queuert.adapters.nats import nats_notify, sync_nats_notify
@@ -11,7 +10,7 @@ from queuert.adapters.redis import redis_notify, sync_redis_notify
 from queuert.errors import InvalidArgument
 from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
 from queuert.wiring import postgres
-from queuert.wiring.options import ClientOptions, refuse
+from queuert.wiring.options import ClientOptions, need, refuse
 
 
 class _Broker(NamedTuple):
@@ -67,12 +66,7 @@ def _find(options: ClientOptions) -> _Broker | None:
     if found is not _NATS:
         refuse(options, ("notify_bucket",), "is for NATS")
     if found.package is not None:
-        try:
-            import_module(found.package)
-        except ImportError as error:
-            raise InvalidArgument(
-                f"cannot import {found.package} ({error}): pip install 'queuert[{found.package}]'"
-            ) from error
+        need(found.package, found.package)
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -19,6 +18,7 @@ from queuert.wiring.options import (
     POSTGRES_ONLY,
     ClientOptions,
     hub_for,
+    need,
     refuse,
     shared,
     sync_within_process,
@@ -36,7 +36,9 @@ def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAd
     if target.path is None:
         state: Any = memory_state(target.store)
     else:
-        make: Any = _require_aiosqlite() if target.aiosqlite else sqlite_state
+        if target.aiosqlite:
+            need("aiosqlite", "aiosqlite")
+        make: Any = aiosqlite_state if target.aiosqlite else sqlite_state
         state = make(target.path, **target.tables)
     return state, within_process(target.hub)
 
@@ -105,11 +107,3 @@ def _sqlite_path(url: str) -> Path:
             f"{url!r} has options: pass them as keywords of connect(). (In a file name, write ? as %3F and # as %23.)"
         )
     return Path(unquote(path))
-
-
-def _require_aiosqlite() -> Any:
-    try:
-        import_module("aiosqlite")
-    except ImportError as error:
-        raise InvalidArgument(f"cannot import aiosqlite ({error}): pip install 'queuert[aiosqlite]'") from error
-    return aiosqlite_state

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from threading import Lock
 from typing import Any, TypedDict, TypeVar
 from weakref import WeakValueDictionary
 
 from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify, SyncInProcessNotify, SyncNoNotify
-from queuert.errors import InvalidArgument
+from queuert.errors import DriverMissing, InvalidArgument
 from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.jobs.codec import Codec
 from queuert.model import Duration, seconds
@@ -18,59 +19,56 @@ from queuert.ports.observer import Observer
 T = TypeVar("T")
 
 
-class ClientOptions(TypedDict, total=False):
-    """The keywords of `connect` and `connect_sync`."""
+class TableOptions(TypedDict, total=False):
+    """Where the tables are."""
+
+    schema: str
+    table_prefix: str
+
+
+class EngineOptions(TableOptions, total=False):
+    """The keywords of `queuert.sqlalchemy.connect`, which explains them."""
 
     codecs: Sequence[Codec]
-    """For types that msgspec does not support (see `Codec`)."""
     notify: str | None
-    """How workers and `wait` calls are woken. `"postgres"` is the default on PostgreSQL, `"sqlite"`
-    on SQLite, and `"in-process"` in memory. The URL of a broker also works: `redis://host`,
-    `nats://host`, `postgresql://host/database`. None: they only poll."""
     notify_prefix: str
-    """Brokers: the beginning of all channel and key names (default: `queuert`). Databases that
-    share a broker need different prefixes."""
     notify_bucket: str
-    """NATS: the JetStream key-value bucket for wake hints. It is created if it does not exist.
-    Without a bucket there are no wake hints."""
     poll_interval: Duration
-    """How often `wait` reads the database, in case a notification was lost (default: 1 s)."""
     migrate: bool
-    """Create or update the tables when the client is entered (default: True)."""
-    table_prefix: str
-    """The beginning of all table names (default: `queuert_`)."""
     busy_timeout: Duration
-    """SQLite: how long to wait for the write lock (default: 5 s)."""
-    schema: str
-    """PostgreSQL: the schema of the tables (default: `public`)."""
     listen_url: str
-    """PostgreSQL: the URL of a direct connection for LISTEN, if the main URL leads to PgBouncer."""
-    prepare: bool
-    """PostgreSQL: use prepared statements (default: True). Set it to False for PgBouncer in
-    transaction mode."""
-    pool_size: int
-    """PostgreSQL: how many connections the client's pool may open (default: 10). Set it to the
-    number of handlers that use the database at once, plus 2."""
     observers: Sequence[Observer]
-    """Objects that receive events (see `Observer`)."""
     generate_id: GenerateId
-    """Makes the ids of new jobs (default: UUIDv7). Ids should increase over time, because listings
-    are sorted by id."""
     validate_id: ValidateId
-    """Raises `InvalidJobId` for an id that is not allowed (default: any UUID in lower case)."""
+
+
+class ClientOptions(EngineOptions, total=False):
+    """The keywords of `queuert.connect`, which explains them."""
+
+    prepare: bool
+    pool_size: int
 
 
 POSTGRES_ONLY = ("schema", "listen_url", "prepare", "pool_size")
 
 
-def check_names(options: ClientOptions) -> None:
+def need(extra: str, *modules: str) -> None:
+    """`DriverMissing` unless these can be imported. `extra`: the extra of ours that installs them."""
+    for module in modules:
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise DriverMissing(extra, [extra], error) from error
+
+
+def check_names(options: EngineOptions) -> None:
     unknown = sorted(set(options) - ClientOptions.__annotations__.keys())
     if unknown:
         raise InvalidArgument(f"connect() has no option {', '.join(unknown)}: check the spelling")
 
 
 def refuse(options: ClientOptions, names: Sequence[str], where: str) -> None:
-    """Reject options that do not apply to this database."""
+    """Raise an error for options that have no meaning for this database."""
     found = [name for name in names if name in options]
     if found:
         raise InvalidArgument(f"{', '.join(found)} {where}")

@@ -5,15 +5,14 @@ Drivers are imported when they are used, not before.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from queuert.adapters.postgres import adapter
-from queuert.errors import InvalidArgument
+from queuert.errors import DriverMissing, InvalidArgument
 from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
 from queuert.ports.state import StateAdapter, SyncStateAdapter
-from queuert.wiring.options import ClientOptions, hub_for, refuse, sync_within_process, within_process
+from queuert.wiring.options import ClientOptions, hub_for, need, refuse, sync_within_process, within_process
 
 Driver = Literal["psycopg", "asyncpg"]
 
@@ -123,26 +122,16 @@ def _has_good_port(url: str) -> bool:
 
 def _installed_driver() -> Driver:
     try:
-        _import("psycopg")
-    except ImportError as no_psycopg:
+        require("psycopg")
+    except DriverMissing as no_psycopg:
         try:
-            _import("asyncpg")
-        except ImportError:
-            raise InvalidArgument(
-                f"no PostgreSQL driver is installed ({no_psycopg}): "
-                "pip install 'queuert[psycopg]' or 'queuert[asyncpg]'"
-            ) from no_psycopg
+            require("asyncpg")
+        except DriverMissing as no_asyncpg:
+            neither = ImportError(f"{no_psycopg.__cause__}; {no_asyncpg.__cause__}")
+            raise DriverMissing("a driver for PostgreSQL", ["psycopg", "asyncpg"], neither) from no_psycopg
         return "asyncpg"
     return "psycopg"
 
 
 def require(driver: Driver) -> None:
-    try:
-        _import(driver)
-    except ImportError as error:
-        raise InvalidArgument(f"cannot import {driver} ({error}): pip install 'queuert[{driver}]'") from error
-
-
-def _import(driver: Driver) -> None:
-    for module in _MODULES[driver]:
-        import_module(module)
+    need(driver, *_MODULES[driver])

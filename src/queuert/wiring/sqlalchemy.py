@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
 
 from sqlalchemy import URL, Connection, Engine
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
@@ -34,6 +34,7 @@ from queuert.wiring.embedded import sqlite_hub
 from queuert.wiring.options import (
     POSTGRES_ONLY,
     ClientOptions,
+    EngineOptions,
     check_names,
     client_options,
     hub_for,
@@ -56,50 +57,107 @@ def connect(
     *,
     jobs: Iterable[JobsItem],
     sync: sessionmaker[Any] | None = None,
-    **options: Unpack[ClientOptions],
+    **options: Unpack[EngineOptions],
 ) -> Client[AS]: ...
 @overload
 def connect(
-    source: AsyncEngine, *, jobs: Iterable[JobsItem], sync: Engine | None = None, **options: Unpack[ClientOptions]
+    source: AsyncEngine, *, jobs: Iterable[JobsItem], sync: Engine | None = None, **options: Unpack[EngineOptions]
 ) -> Client[AsyncConnection]: ...
 def connect(
-    source: Any, *, jobs: Iterable[JobsItem], sync: Any = None, **options: Unpack[ClientOptions]
+    source: Any, *, jobs: Iterable[JobsItem], sync: Any = None, **options: Unpack[EngineOptions]
 ) -> Client[Any]:
     """A client whose transactions run on SQLAlchemy's async sessions or connections.
 
-    With an `async_sessionmaker`, transactions run on its sessions: call `client.start(session, …)`.
-    In handlers `tx.connection` is a session. With an `AsyncEngine`, they run on its connections.
-    The client does not dispose of the engine. `sync` is a sync `sessionmaker` or `Engine` for the
-    same database, for the transactions of plain `def` handlers. The keywords are those of
-    `queuert.connect`, without `prepare`, which you set on the engine.
+    You may pass a session or connection itself as the transaction: `client.start(session, …)`. The
+    client does not close the engine.
+
+    Args:
+        source: An `async_sessionmaker`: transactions run on its sessions, and `tx.connection` is a
+            session. Or an `AsyncEngine`: transactions run on its connections.
+        jobs: Job classes, `JobTypes`, or modules that define job classes. The types that these
+            continue with or wait for are included.
+        sync: A sync `sessionmaker` or `Engine` for the same database, for the transactions of plain
+            `def` handlers (default: they cannot open any).
+        codecs: Codecs for types that msgspec does not know (default: none).
+        notify: How workers and waiters are woken early. "postgres" or "sqlite" uses that database
+            (the default there). "in-process" reaches only this process. A URL uses a broker:
+            redis://host, nats://host or postgresql://host/database. None turns notifications off:
+            everything polls.
+        notify_prefix: Brokers: the prefix of channels and keys (default: "queuert"). Databases that
+            share a broker need different prefixes.
+        notify_bucket: NATS: the JetStream key-value bucket for wake hints. It is created if it does
+            not exist (default: no wake hints).
+        poll_interval: How often `wait` reads the chain if no notification arrives, as a timedelta
+            or in seconds (default: 1).
+        migrate: Create or update the tables when the `with` block begins (default: True).
+        table_prefix: The prefix of table names (default: "queuert_").
+        busy_timeout: SQLite: how long to wait for the write lock, as a timedelta or in seconds
+            (default: 5).
+        schema: PostgreSQL: the schema of the tables (default: "public").
+        listen_url: PostgreSQL: a direct URL for LISTEN, if the engine leads to PgBouncer.
+        observers: Objects that are told about events: see `Observer` (default: none).
+        generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
+            listings are sorted by id.
+        validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
     """
-    settings = _settings(options)
+    given = _checked(options)
     engine = async_engine_of(source)
     registry = Registry(jobs, codecs=options.get("codecs", ()))
-    channel = brokers.broker(options)
-    left = brokers.without(channel, options)
+    channel = brokers.broker(given)
+    left = brokers.without(channel, given)
     target = Target(engine.sync_engine, left)
     state = StateAdapter(target.operations(), target.async_provider(source, engine), _sync_provider(sync, left))
-    return Client(state, channel or target.notify(state), registry, **settings)
+    return Client(state, channel or target.notify(state), registry, **client_options(given))
 
 
 @overload
 def connect_sync(
-    source: sessionmaker[S], *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptions]
+    source: sessionmaker[S], *, jobs: Iterable[JobsItem], **options: Unpack[EngineOptions]
 ) -> SyncClient[S]: ...
 @overload
 def connect_sync(
-    source: Engine, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptions]
+    source: Engine, *, jobs: Iterable[JobsItem], **options: Unpack[EngineOptions]
 ) -> SyncClient[Connection]: ...
-def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptions]) -> SyncClient[Any]:
-    """`connect` for sync sessions (given a `sessionmaker`) or connections (given an `Engine`)."""
-    settings = _settings(options)
+def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[EngineOptions]) -> SyncClient[Any]:
+    """A sync client whose transactions are those of SQLAlchemy's sessions or connections.
+
+    You may pass a session or connection itself as the transaction: `client.start(session, …)`. The
+    client does not close the engine.
+
+    Args:
+        source: A `sessionmaker`: transactions run on its sessions, and `tx.connection` is a session.
+            Or an `Engine`: transactions run on its connections.
+        jobs: Job classes, `JobTypes`, or modules that define job classes. The types that these
+            continue with or wait for are included.
+        codecs: Codecs for types that msgspec does not know (default: none).
+        notify: How workers and waiters are woken early. "postgres" or "sqlite" uses that database
+            (the default there). "in-process" reaches only this process. A URL uses a broker:
+            redis://host, nats://host or postgresql://host/database. None turns notifications off:
+            everything polls.
+        notify_prefix: Brokers: the prefix of channels and keys (default: "queuert"). Databases that
+            share a broker need different prefixes.
+        notify_bucket: NATS: the JetStream key-value bucket for wake hints. It is created if it does
+            not exist (default: no wake hints).
+        poll_interval: How often `wait` reads the chain if no notification arrives, as a timedelta
+            or in seconds (default: 1).
+        migrate: Create or update the tables when the `with` block begins (default: True).
+        table_prefix: The prefix of table names (default: "queuert_").
+        busy_timeout: SQLite: how long to wait for the write lock, as a timedelta or in seconds
+            (default: 5).
+        schema: PostgreSQL: the schema of the tables (default: "public").
+        listen_url: PostgreSQL: a direct URL for LISTEN, if the engine leads to PgBouncer.
+        observers: Objects that are told about events: see `Observer` (default: none).
+        generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
+            listings are sorted by id.
+        validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
+    """
+    given = _checked(options)
     engine = engine_of(source)
     registry = Registry(jobs, codecs=options.get("codecs", ()))
-    channel = brokers.sync_broker(options)
-    target = Target(engine, brokers.without(channel, options))
+    channel = brokers.sync_broker(given)
+    target = Target(engine, brokers.without(channel, given))
     state = SyncStateAdapter(target.operations(), target.sync_provider(source))
-    return SyncClient(state, channel or target.sync_notify(), registry, **settings)
+    return SyncClient(state, channel or target.sync_notify(), registry, **client_options(given))
 
 
 class Target:
@@ -119,7 +177,7 @@ class Target:
         self._listen_url = options.get("listen_url", _plain(engine.url))
         if self.is_postgres:
             refuse(options, ("busy_timeout",), "is for SQLite")
-            refuse(options, ("prepare",), "must be set on the engine, in its connect_args")
+            refuse(options, ("prepare", "pool_size"), "must be set on the engine")
             self.schema = options.get("schema", DEFAULT_SCHEMA)
             self._hub = hub_for(f"{self._listen_url}#{self.schema}.{self.prefix}")
         else:
@@ -218,9 +276,9 @@ def _sync_provider(source: Any, options: ClientOptions) -> SyncProvider[Any] | N
     return None if source is None else Target(engine_of(source), options).sync_provider(source)
 
 
-def _settings(options: ClientOptions) -> dict[str, Any]:
+def _checked(options: EngineOptions) -> ClientOptions:
     check_names(options)
-    return client_options(options)
+    return cast("ClientOptions", options)
 
 
 def _not_a_source(source: Any, wanted: str, hint: str = "") -> InvalidArgument:

@@ -10,7 +10,7 @@ from typing import Literal
 from queuert.model import JobRow
 
 AbortReason = Literal[
-    "taken_by_another_worker", "not_found", "already_completed", "cancelled", "error", "timeout", "shutdown"
+    "taken_by_another_worker", "not_found", "already_completed", "cancelled", "lease_lost", "timeout", "shutdown"
 ]
 
 # One lock for all signals: it is taken only to wait for one and to set one, never on the ordinary path of a job.
@@ -18,7 +18,18 @@ _lock = threading.Lock()
 
 
 class AbortSignal:
-    """Says whether the attempt should stop, and why. May be looked at and waited for in any thread."""
+    """Tells a handler that its attempt should stop, and why. It can be used from any thread.
+
+    The reasons, which make up the type `AbortReason`, are:
+
+    - "taken_by_another_worker": the lease ended and the job was taken back.
+    - "not_found": the job was deleted.
+    - "already_completed": the job ended without this attempt, for example by `take_over`.
+    - "cancelled": the chain was cancelled.
+    - "lease_lost": the lease ended before it could be renewed. The job may be taken back.
+    - "timeout": the attempt took longer than the handler's `timeout`.
+    - "shutdown": the worker stops, and its `shutdown_timeout` has passed.
+    """
 
     __slots__ = ("_reason", "_waiting")
 
@@ -28,15 +39,16 @@ class AbortSignal:
 
     @property
     def reason(self) -> AbortReason | None:
-        """Why, or None as long as all is well."""
+        """Why the attempt should stop. None: it should go on."""
         return self._reason
 
     @property
     def aborted(self) -> bool:
+        """Whether the attempt should stop."""
         return self._reason is not None
 
     async def wait(self) -> AbortReason:
-        """Wait until the attempt should stop."""
+        """Wait until the attempt should stop, and return the reason. For `async def` handlers."""
         loop = asyncio.get_running_loop()
         event = asyncio.Event()
 
@@ -49,7 +61,12 @@ class AbortSignal:
             return self._reason
 
     def wait_in_thread(self, timeout: float | None = None) -> AbortReason | None:
-        """Block until the attempt should stop, or until the time is up; for plain `def` handlers."""
+        """Block until the attempt should stop, and return the reason. For plain `def` handlers.
+
+        Args:
+            timeout: The longest time to wait, in seconds (default: no limit). After it, the result
+                is None if the attempt should go on.
+        """
         event = threading.Event()
         with self._watching(event.set):
             if self._reason is None:

@@ -24,7 +24,7 @@ J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
 
 
 class BaseAttempt(Generic[J_co, Conn]):
-    """What async and plain handlers see alike."""
+    """What `Attempt` and `SyncAttempt` have in common. Middleware is given one of them."""
 
     __slots__ = ("_held", "_values", "_worker_id")
 
@@ -35,54 +35,63 @@ class BaseAttempt(Generic[J_co, Conn]):
 
     @property
     def job(self) -> J_co:
-        """The job; its blocker fields have their outputs."""
+        """The job. Its blocker fields have their outputs."""
         job: Any = self._held.job
         return job  # type: ignore[no-any-return]
 
     @property
     def number(self) -> int:
-        """Which attempt this is, from 1."""
+        """The number of this attempt, counted from 1."""
         return self._held.row.attempt
 
     @property
     def signal(self) -> AbortSignal:
-        """Set when the attempt should stop: the job is no longer its own, its time is up, or the worker stops."""
+        """Tells when the attempt should stop: the job is no longer its own, it timed out, or the
+        worker stops.
+        """
         return self._held.signal
 
     @property
     def values(self) -> Values:
-        """What middleware has provided."""
+        """The values that middleware has set for this attempt."""
         if self._values is None:
             self._values = Values()
         return self._values
 
     @property
     def job_id(self) -> str:
+        """The id of the job."""
         return self._held.row.id
 
     @property
     def chain_id(self) -> str:
+        """The id of the job's chain."""
         return self._held.row.chain_id
 
     @property
-    def type_name(self) -> str:
+    def job_type(self) -> str:
+        """The name of the job's type."""
         return self._held.row.type_name
 
     @property
     def worker_id(self) -> str:
+        """The id of the worker that runs the attempt."""
         return self._worker_id
 
     @property
     def created_at(self) -> datetime:
+        """When the job was created."""
         return self._held.row.created_at
 
     @property
     def last_error(self) -> Mapping[str, Any] | None:
-        """The record of the attempt before, if it failed: code, type, message, traceback."""
+        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`. None if there
+        is none.
+        """
         return error_record(self._held.row.last_error)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.number} of {self.type_name} {self.job_id}>"
+        return f"<{type(self).__name__} {self.number} of {self.job_type} {self.job_id}>"
 
 
 class Attempt(BaseAttempt[J_co, Conn]):
@@ -96,23 +105,25 @@ class Attempt(BaseAttempt[J_co, Conn]):
 
     @property
     def client(self) -> Client[Conn]:
-        """The worker's client, to start further chains in `prepare()` and `complete()`."""
+        """The worker's client. Use it to start further chains in `prepare()` and `complete()`."""
         return self._client
 
     def prepare(
         self, mode: Literal["atomic", "staged"] = "staged"
     ) -> AbstractAsyncContextManager[Transaction[Conn], None]:
-        """A transaction to read in, before anything else.
+        """Open a transaction to read in. It must be the first thing that the handler does.
 
-        "staged": it commits at the end of the block, long work may follow, and `complete()` opens another one.
-        "atomic": `complete()` shares it, and it is held until the handler returns.
+        Args:
+            mode: "staged" (the default): it commits at the end of the block. Long work may follow,
+                and `complete()` opens another transaction. "atomic": `complete()` uses the same
+                transaction, which stays open until the handler returns.
         """
         return self._phases().prepare(mode)
 
     def complete(self) -> AbstractAsyncContextManager[Transaction[Conn], None]:
-        """The transaction that completes the job: what you write in it takes effect exactly once.
+        """Open the transaction that completes the job. What you write in it takes effect once.
 
-        It commits when the handler returns. An error, in the block or after it, rolls everything back.
+        It commits when the handler returns. An error in the block or after it rolls back everything.
         """
         return self._phases().complete()
 
@@ -134,13 +145,22 @@ class SyncAttempt(BaseAttempt[J_co, Conn]):
 
     @property
     def client(self) -> SyncClient[Conn]:
-        """A client for this thread, to start further chains in `prepare()` and `complete()`."""
+        """A client for this thread. Use it to start further chains in `prepare()` and `complete()`."""
         return self._phases.client
 
     def prepare(self, mode: Literal["atomic", "staged"] = "staged") -> AbstractContextManager[Transaction[Conn], None]:
-        """See `Attempt.prepare`."""
+        """Open a transaction to read in. It must come before `complete()`.
+
+        Args:
+            mode: "staged" (the default): it commits at the end of the block. Long work may follow,
+                and `complete()` opens another transaction. "atomic": `complete()` uses the same
+                transaction, which stays open until the handler returns.
+        """
         return self._phases.prepare(mode, self)
 
     def complete(self) -> AbstractContextManager[Transaction[Conn], None]:
-        """See `Attempt.complete`."""
+        """Open the transaction that completes the job. What you write in it takes effect once.
+
+        It commits when the handler returns. An error in the block or after it rolls back everything.
+        """
         return self._phases.complete(self)

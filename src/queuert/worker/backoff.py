@@ -14,7 +14,18 @@ LONGEST = 100 * 365 * 86400.0
 
 @dataclass(frozen=True)
 class Backoff:
-    """`min(initial * multiplier ** (attempt - 1), maximum)`, spread by up to `jitter` (0 to 1) of itself."""
+    """How long to wait after a failed attempt: longer after each one, up to a maximum.
+
+    The delay after attempt n is `min(initial * multiplier ** (n - 1), maximum)`. Jitter then
+    shortens it by a random part.
+
+    Args:
+        initial: The delay after the first attempt, as a timedelta or in seconds (default: 10).
+        multiplier: The factor by which each delay is longer than the one before, 1 or more
+            (default: 2).
+        maximum: The longest delay, as a timedelta or in seconds (default: 300).
+        jitter: The largest part of a delay that is left out at random, from 0 to 1 (default: 0).
+    """
 
     initial: Duration = 10.0
     multiplier: float = 2.0
@@ -30,11 +41,15 @@ class Backoff:
         if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
             raise InvalidArgument(f"the backoff's jitter must be between 0 and 1, got {self.jitter!r}")
 
-    def delay(self, attempt: int) -> float:
-        """Seconds to wait after this attempt, counted from 1."""
+    def delay(self, attempt_number: int) -> float:
+        """The delay in seconds after an attempt.
+
+        Args:
+            attempt_number: The number of the attempt, counted from 1.
+        """
         initial, maximum = seconds(self.initial, "initial"), seconds(self.maximum, "maximum")
         try:
-            delay = min(initial * float(self.multiplier) ** (attempt - 1), maximum)
+            delay = min(initial * float(self.multiplier) ** (attempt_number - 1), maximum)
         except OverflowError:
             delay = maximum if initial else 0.0
         return delay * (1 - self.jitter * random.random())

@@ -22,10 +22,13 @@ from queuert.worker.held import Held
 
 @dataclass(frozen=True)
 class Queue:
-    """A named group of job types, as a worker treats it.
+    """A named group of job types, and how a worker serves it: `Worker(…, queues=[Queue("mail")])`.
 
-    `priority`: lower is served first. `max_concurrency`: how many of its jobs may run at a time in the whole
-    cluster, exactly; 0 pauses the queue, None means no limit.
+    Args:
+        name: The queue's name, as in `class SendMail(…, queue="mail")` or `handles(…, queue="mail")`.
+        priority: The queue with the lowest number is served first (default: 100).
+        max_concurrency: How many jobs of this queue may run at once in all workers together. 0
+            pauses the queue, None means no limit (default: None).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Registries of handlers, and the settings that each handler ends up with."""
+"""Registries of handlers, and the settings of each handler."""
 
 from __future__ import annotations
 
@@ -53,7 +53,21 @@ class Handler:
 class Handlers(Generic[Conn]):
     """A registry of handlers. A worker takes one or several.
 
-    `lease`, `renew_interval` and `backoff` are this registry's defaults; a handler may have its own.
+        handlers = Handlers()
+
+        @handlers.handles(Greet)
+        async def greet(attempt: Attempt[Greet]) -> str:
+            return f"Hello, {attempt.job.who}"
+
+    A setting of a handler comes before that of its registry, and that before the worker's.
+
+    Args:
+        middleware: Code to run around every attempt; the first one is the outermost (default: none).
+        lease: How long a worker owns a job without renewing its lease, as a timedelta or in seconds
+            (default: the worker's).
+        renew_interval: How often the lease is renewed, as a timedelta or in seconds (default: half
+            of the lease).
+        backoff: How long to wait after a failed attempt (default: the worker's).
     """
 
     def __init__(
@@ -80,11 +94,25 @@ class Handlers(Generic[Conn]):
         timeout: Duration | None = None,
         concurrency: int | None = None,
     ) -> _Handles[J, Conn]:
-        """Register the decorated function for a job type.
+        """Register the decorated function as the handler of a job type.
 
-        An `async def` handler takes an `Attempt`, a plain `def` a `SyncAttempt` (it runs in a thread). It returns a
-        value to finish the chain, or another job to continue it. `concurrency` is how many of this type one worker
-        runs at a time; `timeout` how long one attempt may take.
+        An `async def` function takes an `Attempt`. A plain `def` function takes a `SyncAttempt` and
+        runs in a thread. It returns a value to end the chain, or another job to continue it.
+
+        Args:
+            job_type: The job class.
+            queue: The queue that the type belongs to (default: the one that the class declares).
+            lease: How long a worker owns a job without renewing its lease, as a timedelta or in
+                seconds (default: that of the registry, then of the worker: 60).
+            renew_interval: How often the lease is renewed, as a timedelta or in seconds (default:
+                half of the lease).
+            backoff: How long to wait after a failed attempt (default: that of the registry, then of
+                the worker: 10 s, doubled each time, up to 300 s).
+            max_attempts: The number of attempts after which the job fails (default: no limit).
+            timeout: How long one attempt may take, as a timedelta or in seconds (default: no
+                limit). The job is then retried.
+            concurrency: How many jobs of this type one worker runs at once (default: no limit but
+                the worker's).
         """
         if not is_job_class(job_type):
             raise InvalidArgument(f"handles() takes a job class, got {job_type!r}")
@@ -110,7 +138,7 @@ class Handlers(Generic[Conn]):
     def _register(self, handler: Handler) -> None:
         name = name_of(handler.job_class)
         if name in self.by_name:
-            raise InvalidArgument(f"job type {name!r} has a handler already: {self.by_name[name].function!r}")
+            raise InvalidArgument(f"job type {name!r} already has a handler: {self.by_name[name].function!r}")
         self.by_name[name] = handler
 
 

@@ -66,4 +66,4 @@ class LeaseKeeper:
         now = time.monotonic()
         for held in list(self._held.values()):
             if held.active and now >= held.lease_end:
-                self._abort(held, "error")
+                self._abort(held, "lease_lost")

@@ -19,17 +19,25 @@ T = TypeVar("T")
 
 
 class Key(Generic[T]):
-    """Names a value that middleware hands to handlers: `USER = Key[User]("user")`, `attempt.values[USER]`."""
+    """A typed key for a value that middleware gives to handlers.
+
+        USER = Key[User]("user")
+        attempt.values[USER] = user     # in middleware
+        attempt.values[USER]            # in a handler, typed
+
+    Args:
+        name: A name for error messages. Two keys with the same name are different keys.
+    """
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self._name = name
 
     def __repr__(self) -> str:
-        return f"Key({self.name!r})"
+        return f"Key({self._name!r})"
 
 
 class Values:
-    """What middleware has provided for one attempt, by typed key."""
+    """The values that middleware has set for one attempt, by `Key`."""
 
     __slots__ = ("_by_key",)
 
@@ -50,24 +58,40 @@ class Values:
 
 
 class Middleware:
-    """Subclass it and override what you need. The first middleware of a registry is the outermost.
+    """Code around every attempt of a registry's handlers: subclass it and override what you need.
 
-    All three run in the handler's own task (for a plain `def` handler, on the worker's event loop).
+    The first middleware of a registry is the outermost. All methods run in the handler's own task;
+    for a plain `def` handler, they run on the worker's event loop.
     """
 
-    # The arguments are there for those who override these.
+    # Subclasses use the arguments.
     # ruff: noqa: ARG002
 
     async def wrap_handler(self, attempt: BaseAttempt[Any, Any], call_next: Callable[[], Awaitable[Any]]) -> Any:
-        """Around the whole handler. Return what `call_next()` returns."""
+        """Runs around the whole handler. Return what `call_next()` returns.
+
+        Args:
+            attempt: The attempt that the handler is given.
+            call_next: Calls the next middleware, and at last the handler.
+        """
         return await call_next()
 
     def wrap_prepare(self, attempt: BaseAttempt[Any, Any], tx: Transaction[Any]) -> AbstractAsyncContextManager[Any]:
-        """Around the body of `prepare()`, in its transaction."""
+        """Runs around the body of `prepare()`, in its transaction.
+
+        Args:
+            attempt: The attempt that the handler is given.
+            tx: The transaction.
+        """
         return _nothing()
 
     def wrap_complete(self, attempt: BaseAttempt[Any, Any], tx: Transaction[Any]) -> AbstractAsyncContextManager[Any]:
-        """Around the body of `complete()`, in its transaction."""
+        """Runs around the body of `complete()`, in its transaction.
+
+        Args:
+            attempt: The attempt that the handler is given.
+            tx: The transaction.
+        """
         return _nothing()
 
 

@@ -77,7 +77,7 @@ class ObservedAttempts(Attempts):
             "already_completed": observers.attempt_already_completed,
             "cancelled": observers.attempt_cancelled,
             "not_found": observers.attempt_deleted,
-            "error": observers.attempt_lease_lost,
+            "lease_lost": observers.attempt_lease_lost,
         }
 
     def _on_start(self, held: Held) -> None:
@@ -158,7 +158,7 @@ class ObservedAttempts(Attempts):
     def _tell_lost(self, held: Held, started: Started, reason: AbortReason | None) -> None:
         event = None if reason is None else self._lost_events.get(reason)
         if event is not None:
-            started.told = reason != "error"  # a lease that ended may still be settled, if nobody took the job
+            started.told = reason != "lease_lost"  # a lease that ended may still be settled, if nobody took the job
             started.end["outcome"] = reason
             event(**self._facts(held))
 

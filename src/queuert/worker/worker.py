@@ -31,12 +31,50 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker:
-    """Runs the handlers of jobs, up to `concurrency` at a time, on this event loop.
+    """Runs the handlers of jobs on this event loop.
 
         async with Worker(client, [handlers], concurrency=10):
             ...
 
-    It may be started and stopped any number of times. Several workers, in any number of processes, share the work.
+    You can start and stop it any number of times. All workers of a database share the work, in any
+    number of processes. Durations are a timedelta or seconds.
+
+    Args:
+        client: A client from `queuert.connect`.
+        handlers: One registry of handlers, or a list of them.
+        name: The first part of the worker's id, for logs: letters, digits, ".", "_" and "-"
+            (default: "worker").
+        concurrency: How many handlers run at once (default: 1).
+        prefetch: How many jobs the worker may claim in advance while handlers are quick. 0 turns
+            this off (default: 1000).
+        queues: The queues to serve, as names or `Queue`s (default: all queues of its handlers).
+        max_claim_batch: How many jobs one claim takes at most (default: as many as there is room
+            for).
+        max_claim_per_worker: How many jobs the worker holds at most, including those that have run
+            but are not settled yet (default: no limit).
+        cluster_cap: How many jobs may run at once in the whole database. 0 pauses all work
+            (default: no limit).
+        poll_interval: How often the worker looks for jobs if no notification arrives (default: 5 s).
+        lease: How long the worker owns a job without renewing its lease. If a worker crashes, its
+            jobs wait this long (default: 60 s).
+        renew_interval: How often leases are renewed (default: half of the lease).
+        backoff: How long to wait after a failed attempt (default: 10 s, doubled each time, up to
+            300 s).
+        recovery_backoff: How long to wait after an error of the worker itself, for example when the
+            database is unavailable (default: 0.5 s, doubled each time, up to 30 s, with jitter).
+        shutdown_timeout: How long running handlers may go on when the worker stops. Then they are
+            aborted (default: 30 s).
+        required_middleware: Middleware that every registry must have, in this order. If one is
+            missing, that is an `InvalidArgument` error (default: none).
+        coalesce_notifies: How many notifications the worker reads before it looks for jobs
+            (default: 100).
+        cancel_on_abort: Whether to cancel the task of an `async def` handler that should stop. If
+            not, only `attempt.signal` is set (default: True).
+        loglevel: The level of the logger `queuert.worker`, as a name or a number (default: leave it
+            as it is).
+
+    Attributes:
+        id: The id of the worker: its name and a UUID.
     """
 
     def __init__(
@@ -113,7 +151,7 @@ class Worker:
         self._stop_task: asyncio.Task[bool] | None = None
         self._drains = 0
         self._only_drains = False
-        """It was `drain()` that started the worker: the last one to end stops it again."""
+        """`drain()` started the worker, so the last `drain()` to end stops it."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -123,7 +161,7 @@ class Worker:
         await self.stop()
 
     async def start(self) -> None:
-        """Begin to work. Does nothing if the worker is running; waits for a stop that is under way."""
+        """Start the worker. If it is running, this does nothing. If it is stopping, this waits."""
         await self._start()
         self._only_drains = False
 
@@ -153,9 +191,9 @@ class Worker:
             self._start_task = None
 
     async def stop(self) -> bool:
-        """Stop: no new claims, running handlers finish within `shutdown_timeout`, then they are aborted.
+        """Stop the worker. Running handlers may finish within `shutdown_timeout`, then they are aborted.
 
-        True if everything was settled. May be called any number of times, from several tasks, and during a start.
+        Returns True if every job was settled. You can call it at any time, also twice at once.
         """
         if self._stop_task is None:
             if self._run is None:
@@ -174,12 +212,15 @@ class Worker:
             self._start_task = self._stop_task = None
 
     async def drain(self) -> None:
-        """Work until nothing is runnable any more: for scripts and tests. Starts the worker if it is not running."""
+        """Work until no job can run. For scripts and tests.
+
+        If the worker is not running, it is started, and stopped again at the end.
+        """
         if self._run is None or self._stop_task is not None:
             self._only_drains = True
         await self._start()
         if self._run is None:
-            return  # somebody has stopped it meanwhile
+            return  # it was stopped meanwhile
         self._drains += 1
         try:
             await self._run.drain()
@@ -190,9 +231,9 @@ class Worker:
                 await self.stop()
 
     async def run(self) -> int:
-        """Work until SIGTERM or SIGINT, then stop; a second signal stops at once.
+        """Work until SIGTERM or SIGINT, then stop. A second signal aborts running handlers at once.
 
-        Returns the exit code for the process: 0 if every job was settled, 1 if some had to be aborted.
+        Returns the exit code for the process: 0 if every job was settled, 1 if some were aborted.
         """
         loop = asyncio.get_running_loop()
         told = asyncio.Event()
@@ -217,15 +258,15 @@ class Worker:
                 loop.remove_signal_handler(number)
 
     async def _ensure_schema(self) -> bool:
-        """Whether the schema is up to date. A database that does not answer yet is no reason not to start."""
+        """Whether the schema is up to date. A worker starts even while the database is unavailable."""
         if not self._client._migrate_on_open:
             return True
         try:
             await self._client.migrate()
         except (SchemaTooNew, StorageNotADatabase, StorageReadOnly):
-            raise  # waiting will not mend it
+            raise  # waiting does not help
         except (StorageError, OSError) as error:
-            logger.error("the database does not answer yet, the worker goes on trying: %s", error)
+            logger.error("the database is unavailable, the worker keeps trying: %s", error)
             return False
         return True
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -159,7 +159,7 @@ def test_a_wait_ends_with_the_message(database_url: str) -> None:
     with queuert.connect_sync(database_url, **options) as client, ThreadPoolExecutor(1) as threads:
         with client.transaction() as tx:
             chain = client.start(tx, Greet())
-        waiting = threads.submit(client.wait, chain, timeout=30)
+        waiting: Future[Any] = threads.submit(client.wait, chain, timeout=30)
         while not client._waiting._dispose:
             threading.Event().wait(0.005)
         with client.transaction() as tx, client.take_over(tx, chain) as current:

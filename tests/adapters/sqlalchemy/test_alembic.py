@@ -153,5 +153,5 @@ def test_what_is_no_connection_is_refused(tmp_path: Path) -> None:
         pytest.raises(InvalidArgument, match="only schema and table_prefix are options here, got poll_interval"),
         engine.begin() as connection,
     ):
-        upgrade(connection, poll_interval=1)
+        upgrade(connection, poll_interval=1)  # type: ignore[call-arg]
     engine.dispose()

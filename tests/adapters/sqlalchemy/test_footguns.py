@@ -204,8 +204,12 @@ async def test_async_and_sync_do_not_mix(world: World, tmp_path: Path) -> None:
         (lambda: connect_sync(create_engine("sqlite:///x.db"), jobs=JOBS, notify="postgres"), "notify must be"),
         (lambda: connect_sync(create_engine("sqlite:///x.db"), jobs=JOBS, schema="s"), "schema is for PostgreSQL"),
         (
-            lambda: connect_sync(create_engine("postgresql+psycopg:///x"), jobs=JOBS, prepare=True),
-            "must be set on the engine",
+            lambda: connect_sync(create_engine("postgresql+psycopg:///x"), jobs=JOBS, prepare=True),  # type: ignore[call-overload]
+            "prepare must be set on the engine",
+        ),
+        (
+            lambda: connect_sync(create_engine("postgresql+psycopg:///x"), jobs=JOBS, pool_size=5),  # type: ignore[call-overload]
+            "pool_size must be set on the engine",
         ),
         (lambda: connect_sync(create_engine("postgresql+psycopg:///x"), jobs=JOBS, busy_timeout=1), "is for SQLite"),
     ],

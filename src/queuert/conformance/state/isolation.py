@@ -27,7 +27,7 @@ async def others_see_nothing_before_the_commit(store: Store) -> None:
 
 async def everything(store: Store, *chains: str) -> dict[str, object]:
     """The results of all reading operations for these chains, except for ages."""
-    counts = [(each.type_name, each.blocked, each.pending, each.running, each.failed) for each in await store.stats()]
+    counts = [(each.job_type, each.blocked, each.pending, each.running, each.failed) for each in await store.stats()]
     return {
         "get_jobs": await store.jobs(*chains),
         "get_chains": await store.chains(*chains),

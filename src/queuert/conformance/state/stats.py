@@ -10,12 +10,12 @@ from queuert.model import TypeStats, When
 
 async def counts(store: Store) -> dict[str, tuple[int, int, int, int]]:
     """Blocked, pending, running and failed jobs by type, without types that have none."""
-    found = {each.type_name: (each.blocked, each.pending, each.running, each.failed) for each in await store.stats()}
+    found = {each.job_type: (each.blocked, each.pending, each.running, each.failed) for each in await store.stats()}
     return {name: numbers for name, numbers in found.items() if any(numbers)}
 
 
 async def of_task(store: Store) -> TypeStats:
-    found = [each for each in await store.stats() if each.type_name == "task"]
+    found = [each for each in await store.stats() if each.job_type == "task"]
     equal(len(found), 1, "entries of one type")
     return found[0]
 
@@ -49,7 +49,7 @@ async def types_are_sorted(store: Store) -> None:
     """Each type is returned once, sorted by name."""
     for name in ("delta", "alpha", "charlie", "bravo", "alpha"):
         await store.start(name)
-    names = [each.type_name for each in await store.stats()]
+    names = [each.job_type for each in await store.stats()]
     equal(names, ["alpha", "bravo", "charlie", "delta"], "types")
 
 

@@ -5,8 +5,13 @@ You set up the SDK yourself.
 
 from __future__ import annotations
 
-from opentelemetry.metrics import MeterProvider, get_meter
-from opentelemetry.trace import TracerProvider, get_tracer
+from queuert.errors import DriverMissing
+
+try:
+    from opentelemetry.metrics import MeterProvider, get_meter
+    from opentelemetry.trace import TracerProvider, get_tracer
+except ImportError as error:
+    raise DriverMissing("OpenTelemetry", ["otel"], error) from error
 
 from queuert.observability.otel.metrics import SCOPE, Metrics
 from queuert.observability.otel.stats import StatsGauges
@@ -16,9 +21,11 @@ __all__ = ["OpenTelemetry", "StatsGauges"]
 
 
 class OpenTelemetry(Metrics):
-    """An observer that records metrics and traces. Without arguments it uses the global providers.
+    """An observer that records metrics and traces: `connect(…, observers=[OpenTelemetry()])`.
 
-    connect(…, observers=[OpenTelemetry()])
+    Args:
+        meter_provider: Makes the metrics (default: OpenTelemetry's global provider).
+        tracer_provider: Makes the spans (default: OpenTelemetry's global provider).
     """
 
     def __init__(

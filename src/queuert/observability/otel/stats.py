@@ -33,10 +33,16 @@ class SyncStats(Protocol):
 
 
 class StatsGauges:
-    """Exports `client.stats()` as observable gauges, as long as its `with` block is open.
+    """Exports `client.stats()` as gauges while a block runs.
 
-    Use `async with` for an async client: it reads the database every `interval`, and a collection
-    reads nothing. Use `with` for a sync client: each collection reads the database.
+    Use `async with` for an async client: its figures are read every `interval`. Use `with` for a
+    sync client: its figures are read at each collection.
+
+    Args:
+        client: A `Client` or a `SyncClient`.
+        interval: How often to read the figures of an async client, as a timedelta or in seconds
+            (default: 15).
+        meter_provider: Makes the gauges (default: OpenTelemetry's global provider).
     """
 
     def __init__(
@@ -88,12 +94,12 @@ class StatsGauges:
     def _jobs(self, _options: CallbackOptions) -> Iterable[Observation]:
         for each in self._stats():
             for status in STATUSES:
-                attributes = {names.JOB_TYPE: each.type_name, names.JOB_STATUS: status}
+                attributes = {names.JOB_TYPE: each.job_type, names.JOB_STATUS: status}
                 yield Observation(getattr(each, status), attributes)
 
     def _ages(self, _options: CallbackOptions) -> Iterable[Observation]:
         for each in self._stats():
-            yield Observation(each.oldest_ready_age or 0.0, {names.JOB_TYPE: each.type_name})
+            yield Observation(each.oldest_ready_age or 0.0, {names.JOB_TYPE: each.job_type})
 
     def _stats(self) -> Sequence[TypeStats]:
         return [] if self._read is None else self._read()

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+from typing import Any
+
+from queuert import Chain, Client, SyncClient
+from usage_ok import ChargeCard, FetchRate, Pg, ReserveStock, SendReceipt
+
+
+async def wrong_waits(client: Client[Pg], chain: Chain[ReserveStock]) -> None:
+    await client.wait(FetchRate, "id")  # E: the type comes last
+    await client.wait("id", int)  # E: not a job type
+    await client.wait(7)  # E: neither a chain nor an id
+    print(await client.wait("id", FetchRate) + "x")  # E: wrong result type
+    print(await client.wait(chain, ReserveStock) + 1)  # E: wrong result type
+
+
+async def wrong_reads(client: Client[Pg]) -> None:
+    await client.get_chain(ReserveStock, "id")  # E: the type comes last
+    await client.get_job(ChargeCard, "id")  # E: the type comes last
+    for blocker in await client.get_blockers("id"):  # E: None if there is no such job
+        print(blocker)
+
+
+async def wrong_submits(client: Client[Pg]) -> None:
+    await client.submit(ReserveStock())  # E: missing input field
+    await client.submit(SendReceipt(order_id=7, payment_id="p"))  # E: not an entry job
+    await client.submit(ReserveStock(order_id=7), prio=1)  # E: no such option
+    await client.submit(ReserveStock(order_id=7), ReserveStock(order_id=8))  # E: one job
+    await client.submit_many(FetchRate(currency="EUR"))  # E: not a list
+    await client.submit_many([SendReceipt(order_id=7, payment_id="p")])  # E: not entry jobs
+    wrong: Chain[FetchRate] = await client.submit(ReserveStock(order_id=7))  # E: another type
+    print(wrong)
+
+
+async def wrong_iterations(client: Client[Pg]) -> None:
+    async for chain in client.iter_chains(ReserveStock):
+        chain.output.missing  # E: no such field of the output
+    async for job in client.iter_jobs(ChargeCard):
+        job.job.missing  # E: no such field of the job
+    async for _ in client.iter_chains(status="done"):  # E: no such status
+        pass
+    async for _ in client.iter_chains(cursor="x"):  # E: an iteration has no cursor
+        pass
+    for _ in client.iter_jobs():  # E: needs async for
+        pass
+
+
+async def wrong_changes(client: Client[Pg], tx: Any, chain: Chain[ReserveStock]) -> None:
+    await client.cancel(tx, chain, chain)  # E: several are a list
+    await client.cancel(tx, [chain], True)  # E: cascade is a keyword
+
+
+def wrong_without_a_loop(client: SyncClient[Any]) -> None:
+    async_chain: Chain[FetchRate] = client.submit(ReserveStock(order_id=7))  # E: another type
+    print(async_chain, client.wait("id", FetchRate) + "x")  # E: wrong result type
