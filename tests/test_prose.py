@@ -1,6 +1,8 @@
-"""Prose is wrapped at 100 columns, and avoids words that make readers stop.
+"""Prose is wrapped at 100 columns, and avoids words that make a sentence hard to read.
 
-Only the paths in `CHECKED` are checked. Add a file or a folder to the list when its texts are ready.
+Prose is the text of Markdown pages, the comments of SQL files, and the comments, docstrings, log
+lines and error messages of Python files. Only the paths in `CHECKED` are checked. Add a file or a
+folder to the list when its texts are ready.
 """
 
 from __future__ import annotations
@@ -17,15 +19,31 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 100
 
-CHECKED: tuple[str, ...] = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs")
-"""Files and folders, relative to the root. Markdown and Python files in them are checked."""
+CHECKED: tuple[str, ...] = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "docs",
+    "src/queuert/conformance",
+    "src/queuert/contexts.py",
+    "src/queuert/current.py",
+    "src/queuert/ids.py",
+    "src/queuert/observability",
+    "src/queuert/ports/observer.py",
+    "src/queuert/ports/program.py",
+    "src/queuert/ports/state.py",
+    "src/queuert/ports/tracer.py",
+    "src/queuert/wiring",
+    "src/queuert_django",
+)
+"""Files and folders, relative to the root. Markdown, Python and SQL files in them are checked."""
 
 AVOIDED = ("whoever", "somebody", "nobody", "mends?", "mended", "comes to", "does not take part", "says nothing")
 WORDS = re.compile(rf"\b(?:{'|'.join(AVOIDED)})\b".replace(" ", r"\s+"), re.IGNORECASE)
 
 FENCE = re.compile(r"^ *```")
 NOT_WRAPPED = re.compile(r"^ *(\||#|<!--|!\[|\[[^\]]+\]:)")
-"""Tables, headings, comments, pictures and link targets cannot be wrapped."""
+"""In Markdown, tables, headings, comments, pictures and link targets cannot be wrapped."""
 GENERATED = re.compile(r"<!-- benchmark: begin -->.*?<!-- benchmark: end -->", re.DOTALL)
 CODE_SPAN = re.compile(r"`[^`]*`")
 
@@ -42,72 +60,104 @@ def files(suffix: str) -> list[Path]:
 
 
 def prose(path: Path) -> Iterator[Text]:
-    """The lines of a Markdown page, without code and without what is generated."""
+    """The lines of a Markdown page that can be wrapped: no code, and nothing generated."""
     text = GENERATED.sub(lambda match: "\n" * match.group().count("\n"), path.read_text("utf-8"))
     is_code = False
     for number, line in enumerate(text.splitlines(), 1):
         if FENCE.match(line):
             is_code = not is_code
-        elif not is_code:
+        elif not is_code and not NOT_WRAPPED.match(line):
             yield number, line
 
 
-def can_be_wrapped(line: str) -> bool:
-    """False for tables, headings and the like, and for one long word (a link, a code span)."""
-    words = CODE_SPAN.sub("x", line).split()
-    return not NOT_WRAPPED.match(line) and len(words) > 2
+def has_a_break(line: str) -> bool:
+    """False for a line that is one long word: a link, or a span of code."""
+    return len(CODE_SPAN.sub("x", line).split()) > 2
 
 
-def texts(source: str) -> Iterator[Text]:
-    """The comments and the strings of a Python file: docstrings, log lines and error messages."""
+def comments(source: str) -> Iterator[tuple[int, str, bool]]:
+    """The comments of a Python file: line, text, and whether nothing else is on the line."""
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string
+            yield token.start[0], token.string, not token.line[: token.start[1]].strip()
+
+
+def strings(source: str) -> Iterator[Text]:
+    """All strings of a Python file: docstrings, log lines and error messages."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
 
 
+def docstring_lines(source: str) -> set[int]:
+    """The lines of strings that are statements: docstrings of modules, classes, functions and attributes."""
+    return {
+        line
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
+
+
 def avoided(path: Path, texts: Iterable[Text]) -> list[str]:
     return [
-        f"{path.relative_to(ROOT).as_posix()}:{number + text.count(chr(10), 0, found.start())}: {found.group()!r}"
+        f"{name(path)}:{number + text.count(chr(10), 0, found.start())}: {found.group()!r}"
         for number, text in texts
         for found in WORDS.finditer(text)
     ]
 
 
-@pytest.mark.parametrize("path", files(".md"), ids=lambda path: path.relative_to(ROOT).as_posix())
+def too_long(path: Path, lines: Iterable[Text]) -> list[str]:
+    return [
+        f"{name(path)}:{number}: {len(line)} columns"
+        for number, line in lines
+        if len(line) > WIDTH and has_a_break(line)
+    ]
+
+
+def name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", files(".md"), ids=name)
 class TestPages:
     def test_prose_is_wrapped(self, path: Path) -> None:
-        place = path.relative_to(ROOT).as_posix()
-        long = [
-            f"{place}:{number}: {len(line)} columns"
-            for number, line in prose(path)
-            if len(line) > WIDTH and can_be_wrapped(line)
-        ]
-
+        long = too_long(path, prose(path))
         assert not long, f"wrap at {WIDTH} columns:\n" + "\n".join(long)
 
     def test_words_are_plain(self, path: Path) -> None:
         found = avoided(path, [(1, path.read_text("utf-8"))])
-
         assert not found, "write it plainly:\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("path", files(".py"), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_texts_in_code_are_plain(path: Path) -> None:
-    found = avoided(path, texts(path.read_text("utf-8")))
+@pytest.mark.parametrize("path", files(".py"), ids=name)
+class TestPython:
+    def test_comments_and_docstrings_are_wrapped(self, path: Path) -> None:
+        source = path.read_text("utf-8")
+        own_lines = docstring_lines(source) | {line for line, _, alone in comments(source) if alone}
+        long = too_long(path, [text for text in enumerate(source.splitlines(), 1) if text[0] in own_lines])
+        assert not long, f"wrap at {WIDTH} columns:\n" + "\n".join(long)
 
+    def test_words_are_plain(self, path: Path) -> None:
+        source = path.read_text("utf-8")
+        found = avoided(path, [*strings(source), *((line, text) for line, text, _ in comments(source))])
+        assert not found, "write it plainly:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("path", files(".sql"), ids=name)
+def test_words_in_sql_are_plain(path: Path) -> None:
+    found = avoided(path, [(1, path.read_text("utf-8"))])
     assert not found, "write it plainly:\n" + "\n".join(found)
 
 
-def test_comments_and_strings_of_code_are_read_but_names_are_not() -> None:
+def test_comments_and_strings_are_read_but_names_are_not() -> None:
     source = '"""Nobody."""\n\nwhoever = 1  # somebody\nraise ValueError(f"it says nothing: {whoever}")\n'
 
-    assert [number for number, text in texts(source) if WORDS.search(text)] == [3, 1, 4]
+    assert [line for line, text in strings(source) if WORDS.search(text)] == [1, 4]
+    assert list(comments(source)) == [(3, "# somebody", False)]
+    assert docstring_lines(source) == {1}
 
 
-def test_only_prose_must_be_wrapped() -> None:
-    assert can_be_wrapped("a line of several words")
-    assert not can_be_wrapped("| a | table |")
-    assert not can_be_wrapped("- `one long span of code`")
+def test_a_single_long_word_cannot_be_wrapped() -> None:
+    assert has_a_break("a line of several words")
+    assert not has_a_break("- `one long span of code`")

@@ -63,7 +63,7 @@ generate_uuid7: GenerateId = UuidV7()
 
 
 def validate_uuid(job_id: str) -> None:
-    """Accept any UUID in its canonical lower-case form, so that one job cannot have two spellings."""
+    """Accept any UUID in its canonical lower-case form, so that a job has one spelling only."""
     if not isinstance(job_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidJobId(job_id, f"it must be a string, got {type(job_id).__name__}")
     try:

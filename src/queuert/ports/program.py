@@ -37,7 +37,7 @@ class Pause:
 
 
 def answered(program: Program[T], answer: Any) -> T:
-    """The result of a program with one command, which it has yielded and which was run elsewhere."""
+    """The result of a program whose only command, already yielded, was run elsewhere."""
     try:
         program.send(answer)
     except StopIteration as done:

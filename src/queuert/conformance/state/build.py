@@ -1,4 +1,4 @@
-"""Builders for the arguments of the port, with defaults, so that a case names only what it tests."""
+"""Builders for the arguments of the port, with defaults, so that cases name only what they test."""
 
 from __future__ import annotations
 

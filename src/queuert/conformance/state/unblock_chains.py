@@ -1,4 +1,4 @@
-"""Unblocking along chains: only the end of a chain unblocks, and continuations can be blocked too."""
+"""Unblocking along chains: only the end of a chain unblocks. Continuations can be blocked."""
 
 from __future__ import annotations
 
