@@ -1,4 +1,4 @@
-"""Each client test runs over memory and SQLite, and through the async and the sync client."""
+"""Client tests run over memory and SQLite, and through the async and the sync client."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.matrix import parametrize
 from tests.support.worlds import KINDS, Database, Flavour, World
 
 from queuert.client.client import Client
 
+ALWAYS: list[tuple[Database, Flavour]] = [("memory", "async"), ("sqlite", "sync")]
+"""Each database and each client once. The sync client is generated from the async one: see `tools/make_sync.py`."""
 
-@pytest.fixture(params=KINDS, ids=lambda kind: "-".join(kind))
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    parametrize(metafunc, "kind", always=ALWAYS, drivers=KINDS, ids="-".join)
+
+
+@pytest.fixture
 def kind(request: pytest.FixtureRequest) -> tuple[Database, Flavour]:
     value: tuple[Database, Flavour] = request.param
     return value

@@ -14,6 +14,8 @@ from queuert.adapters.in_process import InProcessNotify, SyncInProcessNotify
 from queuert.client.client import Client
 from queuert.errors import ClientClosed, QueuertError
 
+pytestmark = pytest.mark.drivers
+
 
 async def _enter(block: Any) -> None:
     async with block:

@@ -23,6 +23,8 @@ from queuert.errors import (
 )
 from queuert.transaction import Transaction
 
+pytestmark = pytest.mark.drivers
+
 Mutation = Callable[[Client[Any], Any], Any]
 
 

@@ -32,6 +32,8 @@ from queuert.errors import (
 from queuert.jobs import Chain, EntryJob
 from queuert.ports.notify import Callback, Dispose
 
+pytestmark = pytest.mark.drivers
+
 NEVER = 3600.0
 """A poll interval that no test lives to see."""
 SOON = 0.01

@@ -35,7 +35,7 @@ def parametrize(
     chosen = list(always)
     for marker, more in (("drivers", drivers), ("channels", channels)):
         if metafunc.definition.get_closest_marker(marker):
-            chosen += more
+            chosen += [each for each in more if each not in chosen]
     # Most combinations are soak. They are not even collected where they would only be deselected again.
     deselected = metafunc.config.option.markexpr == "not soak"
     rest = [] if deselected else dict.fromkeys([*drivers, *channels, *soak])

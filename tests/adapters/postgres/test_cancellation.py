@@ -188,8 +188,10 @@ async def test_commit_runs_to_its_end(subject: Any, postgres: Databases, watch: 
 @twice
 async def test_a_slow_commit_runs_to_its_end(subject: Any, watch: Watcher, times: int) -> None:
     watch(
-        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END $$"
+        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN NULL; END $$"
     )
+    watch("SELECT pg_advisory_lock(1)")
     watch(
         "CREATE CONSTRAINT TRIGGER slow AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED "
         "FOR EACH ROW EXECUTE FUNCTION slow()"
@@ -204,6 +206,7 @@ async def test_a_slow_commit_runs_to_its_end(subject: Any, watch: Watcher, times
     for _ in range(times):
         task.cancel()
         await asyncio.sleep(0)
+    watch("SELECT pg_advisory_unlock(1)")
     await ended(task)
     assert watch("SELECT n FROM t") == [1]
 
