@@ -70,7 +70,10 @@ def private_uses(tree: ast.Module) -> Iterator[str]:
                     imported[alias.asname or alias.name] = alias.name
                     if alias.name not in public:
                         yield f"import {alias.name}"
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in ("queuert", "queuert_django"):
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] in (
+            "queuert",
+            "queuert_django",
+        ):
             assert node.module is not None
             yield from (
                 f"from {node.module} import {alias.name}"
@@ -180,7 +183,7 @@ def parameters(function: Callable[..., Any]) -> set[str]:
         if parameter.kind is parameter.VAR_KEYWORD:
             unpacked = re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))
             if unpacked:
-                names |= getattr(inspect.unwrap(function), "__globals__")[unpacked[1]].__annotations__.keys()
+                names |= inspect.unwrap(function).__globals__[unpacked[1]].__annotations__.keys()
         elif name not in ("self", "cls"):
             names.add(name)
     return names
@@ -248,7 +251,12 @@ def attributes(cls: type) -> Iterator[tuple[str, bool]]:
 def test_what_a_class_shows_is_explained_or_private(name: str) -> None:
     cls = classes()[name]
     ours = [base for base in cls.__mro__ if of_the_library(base)]
-    explained = {each for base in ours for section in (ARGS, ATTRIBUTES) for each in items(section, base.__doc__ and inspect.cleandoc(base.__doc__))}
+    explained = {
+        each
+        for base in ours
+        for section in (ARGS, ATTRIBUTES)
+        for each in items(section, base.__doc__ and inspect.cleandoc(base.__doc__))
+    }
     explained |= {each for base in ours for each, has_docstring in attributes(base) if has_docstring}
     shown = {each for base in ours for each, _ in attributes(base) if not each.startswith("_")}
     assert shown - explained == set()
