@@ -67,7 +67,8 @@ class Suite(Generic[S]):
         return body
 
     def select(self, only: str | Iterable[str] | None) -> list[Case[S]]:
-        """The cases that match: an operation ("claim"), a case, a pattern ("*.empty_*") or "@driver".
+        """The cases that match: an operation ("claim"), a case, a pattern ("*.empty_*") or
+        "@driver".
 
         None: all.
         """

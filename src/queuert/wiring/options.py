@@ -53,7 +53,10 @@ POSTGRES_ONLY = ("schema", "listen_url", "prepare", "pool_size")
 
 
 def need(extra: str, *modules: str) -> None:
-    """`DriverMissing` unless these can be imported. `extra`: the extra of ours that installs them."""
+    """`DriverMissing` unless these can be imported.
+
+    `extra`: the extra of queuert that installs them.
+    """
     for module in modules:
         try:
             import_module(module)
