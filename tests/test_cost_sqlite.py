@@ -16,7 +16,7 @@ from queuert import Client, Dedup, EntryJob
 from queuert.client.sync_client import SyncClient
 from queuert.model import STATUSES
 
-MANY = 10_000
+MANY = 2_000
 
 
 def make_type(number: int) -> type[EntryJob[None]]:
@@ -56,7 +56,7 @@ def real(statements: list[str]) -> list[str]:
     return [each for each in statements if not each.upper().startswith(marks)]
 
 
-def test_ten_thousand_jobs_of_twenty_types_are_one_statement(client: SyncClient[sqlite3.Connection]) -> None:
+def test_two_thousand_jobs_of_twenty_types_are_one_statement(client: SyncClient[sqlite3.Connection]) -> None:
     jobs = [TYPES[number % 20](value=number) for number in range(MANY)]
     with client.transaction() as tx:
         with traced(tx.connection) as statements:
@@ -77,7 +77,7 @@ async def test_the_async_client_needs_no_more(tmp_path: Path) -> None:
         assert isinstance(client, Client)
 
 
-def test_keys_and_blockers_of_ten_thousand_jobs_cost_a_statement_each(client: SyncClient[sqlite3.Connection]) -> None:
+def test_keys_and_blockers_of_two_thousand_jobs_cost_a_statement_each(client: SyncClient[sqlite3.Connection]) -> None:
     with client.transaction() as tx:
         greeting = client.start(tx, Greet())
         with traced(tx.connection) as with_keys:

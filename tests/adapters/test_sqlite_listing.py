@@ -53,7 +53,7 @@ def filled(path: Path, rows: int) -> Sqlite:
 @pytest.fixture(scope="module")
 def sizes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sqlite, Sqlite]]:
     folder = tmp_path_factory.mktemp("listing")
-    small, large = filled(folder / "small.db", 2_000), filled(folder / "large.db", 40_000)
+    small, large = filled(folder / "small.db", 2_000), filled(folder / "large.db", 10_000)
     yield small, large
     small.adapter.close()
     large.adapter.close()

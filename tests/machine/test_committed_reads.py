@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.machine.draws import Draws
 from tests.machine.machine import StateMachine
-from tests.machine.test_machine import FACTORIES, SETTINGS, machine_on
+from tests.machine.test_machine import EVERY, FACTORIES, SETTINGS, machine_on
 from tests.machine.world import Step
 
 
@@ -40,9 +40,9 @@ def check_reads_outside(machine: StateMachine, draws: Draws) -> None:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", FACTORIES)
+@pytest.mark.parametrize("name", EVERY)
 def test_reads_outside_a_transaction_see_what_is_committed(name: str) -> None:
-    @settings(SETTINGS, max_examples=20)
+    @settings(SETTINGS, max_examples=10)
     @given(st.data())
     def program(data: st.DataObject) -> None:
         machine = machine_on(FACTORIES[name])()

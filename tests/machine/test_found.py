@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 from tests.machine.machine import StateMachine
-from tests.machine.test_machine import FACTORIES, machine_on
+from tests.machine.test_machine import EVERY, FACTORIES, machine_on
 from tests.machine.world import Step
 
 from queuert.model import BlockerRef, ClaimRequest, Dedup, JobRow, NewJob, QueueLimit, Settlement, TypeLimit
@@ -17,7 +17,7 @@ X, X1, Y, Z, Z1 = (f"00000000-000{number}-7000-8000-000000000000" for number in 
 CLAIM = ClaimRequest("w1", 10, (QueueLimit("q", 0, (TypeLimit("a", 10, 60.0),), ("a",)),))
 
 
-@pytest.fixture(params=FACTORIES)
+@pytest.fixture(params=EVERY)
 def machine(request: pytest.FixtureRequest) -> Iterator[StateMachine]:
     """Both sides, compared after every step."""
     machine = machine_on(FACTORIES[request.param])()

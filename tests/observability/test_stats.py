@@ -14,7 +14,7 @@ from tests.support.jobs import JOBS, Greet
 from queuert import SyncClient
 from queuert.adapters.postgres.operations.operations import PostgresOperations
 
-HISTORY = 20_000
+HISTORY = 5_000
 
 
 def begin(client: SyncClient[Any], number: int) -> None:
@@ -85,7 +85,7 @@ def test_postgres_touches_the_same_pages_with_and_without_history(tmp_path: Path
         psycopg.connect(setting.url, autocommit=True) as connection,
     ):
         begin(client, 50)
-        connection.execute("ANALYZE queuert_job")
+        connection.execute("VACUUM ANALYZE queuert_job")
         before = pages(explain(connection, command.text, command.values))
         complete(client, HISTORY)
         connection.execute("VACUUM ANALYZE queuert_job")
