@@ -86,7 +86,7 @@ class SyncClient(BaseClient[Conn]):
     def __init__(
         self,
         state: SyncStateAdapter[Conn],
-        notify: SyncNotifyAdapter,
+        notify: NotifyAdapter | SyncNotify,
         jobs: Registry | Iterable[JobsItem],
         *,
         codecs: Sequence[Codec] = (),
@@ -99,14 +99,14 @@ class SyncClient(BaseClient[Conn]):
         told = all_of(observers)
         channel = notify if isinstance(notify, SyncNotify) else SyncNotify(BoundedNotify(notify))
         if told is not None:
-            state, notify, publisher = watched(state, notify, publisher, told)
+            state, channel = watched(state, channel, told)
         registry = jobs if isinstance(jobs, Registry) else Registry(jobs, codecs=codecs)
-        super().__init__(state.operations, state.provider, publisher, registry, generate_id, validate_id, told)
+        super().__init__(state.operations, state.provider, channel, registry, generate_id, validate_id, told)
         self.state = state
         self.notify = channel
         self._provider = state.provider
         self._migrate_on_open = migrate
-        self._waiting = SyncChainWaiting(notify, self._read_chain, poll_interval)
+        self._waiting = SyncChainWaiting(channel, self._read_chain, poll_interval)
 
     def __enter__(self) -> Self:
         self._check_open()
