@@ -11,9 +11,10 @@ import pytest
 from tests.support.jobs import Greet
 from tests.support.worlds import KINDS, Database, Flavour, World, start, status_of
 
-from queuert.adapters.in_process import InProcessNotify, SyncInProcessNotify
+from queuert.adapters.in_process import InProcessNotify
 from queuert.errors import TransactionClosed
 from queuert.operations.notifications import Notifications
+from queuert.ports.notify import Topic
 from queuert.transaction import Hooks, Step, Transaction
 
 
@@ -167,45 +168,39 @@ class Published:
     def provide_wake_hints(self, counts: Any) -> None:
         self.calls.append(("hints", dict(counts)))
 
-    def job_scheduled(self, types: Any) -> None:
-        self.calls.append(("scheduled", list(types)))
-
-    def chain_completed(self, chain_ids: Any) -> None:
-        self.calls.append(("completed", list(chain_ids)))
-
-    def ownership_lost(self, job_ids: Any) -> None:
-        self.calls.append(("lost", list(job_ids)))
+    def publish(self, topic: Topic, values: Any) -> None:
+        self.calls.append((topic, list(values)))
 
 
 def test_notifications_are_sent_once_for_each_thing_hints_before_the_wake_up() -> None:
     published, hooks = Published(), Hooks()
     notifications = hooks.use("notifications", lambda: Notifications(published))
     for name in ("b", "a", "b"):
-        notifications.job_scheduled(name)
+        notifications.add("job_scheduled", name)
     for chain in ("2", "1", "2"):
-        notifications.chain_completed(chain)
-    notifications.ownership_lost("j")
-    notifications.ownership_lost("j")
+        notifications.add("chain_ended", chain)
+    notifications.add("ownership_lost", "j")
+    notifications.add("ownership_lost", "j")
     hooks.flush()
     assert published.calls == [
-        ("lost", ["j"]),
-        ("completed", ["2", "1"]),
+        ("ownership_lost", ["j"]),
+        ("chain_ended", ["2", "1"]),
         ("hints", {"b": 2, "a": 1}),
-        ("scheduled", ["b", "a"]),
+        ("job_scheduled", ["b", "a"]),
     ]
 
 
 def test_notifications_that_were_rolled_back_are_not_sent() -> None:
     published, hooks = Published(), Hooks()
     notifications = hooks.use("notifications", lambda: Notifications(published))
-    notifications.job_scheduled("kept")
+    notifications.add("job_scheduled", "kept")
     roll_back = hooks.checkpoint()
-    notifications.job_scheduled("dropped")
-    notifications.chain_completed("dropped")
-    notifications.ownership_lost("dropped")
+    notifications.add("job_scheduled", "dropped")
+    notifications.add("chain_ended", "dropped")
+    notifications.add("ownership_lost", "dropped")
     roll_back()
     hooks.flush()
-    assert published.calls == [("hints", {"kept": 1}), ("scheduled", ["kept"])]
+    assert published.calls == [("hints", {"kept": 1}), ("job_scheduled", ["kept"])]
 
 
 def test_nothing_to_say_is_not_said() -> None:
@@ -222,22 +217,17 @@ def test_without_a_budget_nobody_is_woken() -> None:
 
     published, hooks = NoHints(), Hooks()
     notifications = hooks.use("notifications", lambda: Notifications(published))
-    notifications.job_scheduled("a")
-    notifications.chain_completed("1")
+    notifications.add("job_scheduled", "a")
+    notifications.add("chain_ended", "1")
     hooks.flush()
-    assert (published.calls, hooks.failures) == ([("completed", ["1"])], 1)
+    assert (published.calls, hooks.failures) == ([("chain_ended", ["1"])], 1)
 
 
 # In a client
 
 
 class Failing(InProcessNotify):
-    async def job_scheduled(self, types: Any) -> None:
-        raise ConnectionError("the channel is gone")
-
-
-class SyncFailing(SyncInProcessNotify):
-    def job_scheduled(self, types: Any) -> None:
+    async def publish(self, topic: Topic, values: Any) -> None:
         raise ConnectionError("the channel is gone")
 
 
@@ -248,8 +238,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 
 
 async def test_a_failing_channel_does_not_mask_the_commit(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    notify: Any = Failing(world.hub) if world.is_async else SyncFailing(world.hub)
-    async with world.client(notify=notify) as client:
+    async with world.client(notify=Failing(world.hub)) as client:
         first = await start(client, Greet())
         second = await start(client, Greet())
         own = world.connection()

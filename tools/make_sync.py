@@ -52,8 +52,15 @@ REPLACEMENTS = [
     ("            for item in page.items:\n                yield item\n", "            yield from page.items\n"),
     ("await ", ""),
     ("ChainWaiting", "SyncChainWaiting"),
-    ("NotifyAdapter", "SyncNotifyAdapter"),
-    ("BoundedPublisher", "SyncBoundedPublisher"),
+    (
+        "channel: NotifyAdapter = BoundedNotify(notify)",
+        "channel = notify if isinstance(notify, SyncNotify) else SyncNotify(BoundedNotify(notify))",
+    ),
+    ("notify: NotifyAdapter,", "notify: NotifyAdapter | SyncNotify,"),
+    (
+        "from queuert.ports.state import StateAdapter\n",
+        "from queuert.ports.state import StateAdapter\nfrom queuert.ports.sync_notify import SyncNotify\n",
+    ),
     ("StateAdapter", "SyncStateAdapter"),
     ("AsyncBlock, run_async", "SyncBlock, run"),
     ("AsyncBlock", "SyncBlock"),

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from queuert.adapters.postgres.notify.sync import SyncPostgresNotify
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from queuert.adapters.broadcast import BroadcastNotify
+from queuert.adapters.broadcast.messages import pack
+from queuert.adapters.broadcast.provider import MAX_PAYLOAD
+from queuert.adapters.postgres.notify import channels
+from queuert.ports.notify import Topic
+from queuert.ports.sync_notify import SyncNotify
 
 
-class DjangoNotify(SyncPostgresNotify):
+class DjangoNotify(SyncNotify):
     """Sends notifications on the connection that has just committed, in its thread.
 
-    At that moment the connection is free, and the server is known to be reachable.
+    At that moment the connection is free, and the server is known to be reachable. Only listening
+    needs the event loop thread.
     """
 
-    immediate = True
+    def __init__(self, provider: Any, listening: BroadcastNotify) -> None:
+        super().__init__(listening)
+        self._provider = provider
+        self._channels = listening.channels
+
+    def publish(self, topic: Topic, values: Sequence[str]) -> None:
+        self._check_open()
+        if values:
+            self._provider.execute(None, channels.publish(self._channels[topic], pack(values, MAX_PAYLOAD)))
+
+    def provide_wake_hints(self, counts: Mapping[str, int]) -> None:  # noqa: ARG002
+        self._check_open()

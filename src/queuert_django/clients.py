@@ -10,15 +10,17 @@ from typing import Any, cast
 from django.db import connections
 
 from queuert import Client, SyncClient
+from queuert.adapters.broadcast import BroadcastNotify
 from queuert.adapters.django.connection import DjangoConnection, Wrapper
 from queuert.adapters.django.databases import kind_of
 from queuert.adapters.django.provider import DjangoProvider
 from queuert.adapters.in_process import InProcessHub
 from queuert.errors import InvalidArgument
-from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.notify import NotifyAdapter
 from queuert.ports.state import StateAdapter, StateOperations, SyncStateAdapter
+from queuert.ports.sync_notify import SyncNotify
 from queuert.wiring.embedded import sqlite_hub
-from queuert.wiring.options import hub_for, sync_within_process, within_process
+from queuert.wiring.options import hub_for, within_process
 from queuert_django.discovery import find_jobs
 from queuert_django.options import options_of
 
@@ -59,12 +61,9 @@ def worker_client(using: str) -> Client[Any]:
     notify: NotifyAdapter
     if wrapper.vendor == "postgresql":
         from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
-        from queuert.adapters.postgres.notify.adapter import PostgresNotify
-        from queuert.adapters.postgres.notify.psycopg import psycopg_link
 
         provider = PsycopgProvider(conninfo(wrapper), prepare=options.get("prepare", True))
-        channels = _channels(using)
-        notify = PostgresNotify(provider, psycopg_link(_listen_url(using), channels), channels)
+        notify = _postgres_notify(using, provider)
     else:
         from queuert.adapters.sqlite.async_provider import AsyncSqliteProvider
         from queuert.adapters.sqlite.connecting import Database
@@ -104,19 +103,20 @@ def conninfo(wrapper: Wrapper) -> str:
     return make_conninfo(**parameters)
 
 
-def _sync_notify(using: str, provider: DjangoProvider) -> SyncNotifyAdapter:
+def _sync_notify(using: str, provider: DjangoProvider) -> NotifyAdapter | SyncNotify:
     if _wrapper(using).vendor == "postgresql":
         from queuert_django.announcing import DjangoNotify
 
-        return DjangoNotify(provider, _listen_url(using), _channels(using))
-    return sync_within_process(_hub(using))
+        return DjangoNotify(provider, _postgres_notify(using, provider))
+    return within_process(_hub(using))
 
 
-def _channels(using: str) -> Any:
-    from queuert.adapters.postgres.notify.channels import Channels, default_prefix
+def _postgres_notify(using: str, provider: Any) -> BroadcastNotify:
+    from queuert.adapters.postgres.adapter import psycopg_notify
 
     options = options_of(using)
-    return Channels(default_prefix(options.get("schema", "public"), options.get("table_prefix", "queuert_")))
+    schema, prefix = options.get("schema", "public"), options.get("table_prefix", "queuert_")
+    return psycopg_notify(provider, listen_url=_listen_url(using), schema=schema, table_prefix=prefix)
 
 
 def _listen_url(using: str) -> str:

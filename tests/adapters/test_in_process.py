@@ -9,14 +9,10 @@ from typing import Any
 
 import pytest
 
-from queuert.adapters.in_process import (
-    InProcessHub,
-    InProcessNotify,
-    NoNotify,
-    SyncInProcessNotify,
-    SyncNoNotify,
-)
+from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
 from queuert.errors import ClientClosed
+from queuert.ports.notify import TOPICS
+from queuert.ports.sync_notify import SyncNotify
 
 
 async def test_each_topic_reaches_its_own_listeners_in_order() -> None:
@@ -24,34 +20,34 @@ async def test_each_topic_reaches_its_own_listeners_in_order() -> None:
     jobs: list[str] = []
     chains: list[str] = []
     lost: list[str] = []
-    await notify.listen_job_scheduled(jobs.append)
-    await notify.listen_job_scheduled(jobs.append)
-    await notify.listen_chain_completed(chains.append)
-    await notify.listen_ownership_lost(lost.append)
-    await notify.job_scheduled(["a", "b"])
-    await notify.chain_completed(["c"])
-    await notify.ownership_lost(["d"])
+    await notify.listen("job_scheduled", jobs.append)
+    await notify.listen("job_scheduled", jobs.append)
+    await notify.listen("chain_ended", chains.append)
+    await notify.listen("ownership_lost", lost.append)
+    await notify.publish("job_scheduled", ["a", "b"])
+    await notify.publish("chain_ended", ["c"])
+    await notify.publish("ownership_lost", ["d"])
     assert (jobs, chains, lost) == (["a", "a", "b", "b"], ["c"], ["d"])
 
 
 async def test_disposed_listeners_hear_nothing_more() -> None:
     notify = InProcessNotify()
     heard: list[str] = []
-    first = await notify.listen_chain_completed(heard.append)
-    await notify.listen_chain_completed(heard.append)
+    first = await notify.listen("chain_ended", heard.append)
+    await notify.listen("chain_ended", heard.append)
     await first()
     await first()
-    await notify.chain_completed(["a"])
+    await notify.publish("chain_ended", ["a"])
     assert heard == ["a"]
 
 
 async def test_a_listener_may_end_another_while_it_is_called() -> None:
     hub = InProcessHub()
-    notify = SyncInProcessNotify(hub)
+    notify = SyncNotify(InProcessNotify(hub))
     heard: list[str] = []
-    notify.listen_chain_completed(lambda _: dispose())
-    dispose = notify.listen_chain_completed(heard.append)
-    notify.chain_completed(["a", "b"])
+    notify.listen("chain_ended", lambda _: dispose())
+    dispose = notify.listen("chain_ended", heard.append)
+    notify.publish("chain_ended", ["a", "b"])
     assert heard == []
 
 
@@ -64,17 +60,17 @@ async def test_a_listener_that_raises_is_logged_and_keeps_nobody_from_hearing(
     def broken(value: str) -> None:
         raise ZeroDivisionError
 
-    await notify.listen_job_scheduled(broken)
-    await notify.listen_job_scheduled(heard.append)
+    await notify.listen("job_scheduled", broken)
+    await notify.listen("job_scheduled", heard.append)
     with caplog.at_level(logging.ERROR, logger="queuert.notify"):
-        await notify.job_scheduled(["a", "b"])
+        await notify.publish("job_scheduled", ["a", "b"])
     assert heard == ["a", "b"]
     assert len(caplog.records) == 2
 
 
 async def test_wake_hints_are_a_budget() -> None:
     hub = InProcessHub()
-    notify, other = InProcessNotify(hub), SyncInProcessNotify(hub)
+    notify, other = InProcessNotify(hub), SyncNotify(InProcessNotify(hub))
     assert await notify.consume_wake_hint("t")
     assert await notify.consume_wake_hint("t")  # still nothing known
 
@@ -104,40 +100,40 @@ async def test_wake_hints_are_given_out_once_each() -> None:
 
 async def test_a_sync_client_in_a_thread_wakes_an_async_worker() -> None:
     hub = InProcessHub()
-    worker, client = InProcessNotify(hub), SyncInProcessNotify(hub)
+    worker, client = InProcessNotify(hub), SyncNotify(InProcessNotify(hub))
     loop, woken = asyncio.get_running_loop(), asyncio.Event()
 
     def wake(_: str) -> None:
         loop.call_soon_threadsafe(woken.set)
 
-    await worker.listen_job_scheduled(wake)
-    await asyncio.to_thread(client.job_scheduled, ["t"])
+    await worker.listen("job_scheduled", wake)
+    await asyncio.to_thread(client.publish, "job_scheduled", ["t"])
     await asyncio.wait_for(woken.wait(), 5)
 
     ended: list[str] = []
     lost: list[str] = []
-    dispose = client.listen_chain_completed(ended.append)
-    await worker.listen_ownership_lost(lost.append)
-    await worker.chain_completed(["c"])
-    client.chain_completed(["d"])
-    client.ownership_lost(["e"])
+    dispose = client.listen("chain_ended", ended.append)
+    await worker.listen("ownership_lost", lost.append)
+    await worker.publish("chain_ended", ["c"])
+    client.publish("chain_ended", ["d"])
+    client.publish("ownership_lost", ["e"])
     dispose()
-    await worker.chain_completed(["f"])
+    await worker.publish("chain_ended", ["f"])
     assert (ended, lost) == (["c", "d"], ["e"])
 
 
 async def test_closing_one_adapter_leaves_the_hub_to_the_others() -> None:
     hub = InProcessHub()
-    closed, blocking, other = InProcessNotify(hub), SyncInProcessNotify(hub), InProcessNotify(hub)
+    closed, blocking, other = InProcessNotify(hub), SyncNotify(InProcessNotify(hub)), InProcessNotify(hub)
     mine: list[str] = []
     others: list[str] = []
-    dispose = await closed.listen_chain_completed(mine.append)
-    dispose_blocking = blocking.listen_chain_completed(mine.append)
-    await other.listen_chain_completed(others.append)
+    dispose = await closed.listen("chain_ended", mine.append)
+    dispose_blocking = blocking.listen("chain_ended", mine.append)
+    await other.listen("chain_ended", others.append)
     for _ in "ab":
         await closed.close()
         blocking.close()
-    await other.chain_completed(["c"])
+    await other.publish("chain_ended", ["c"])
     await dispose()
     dispose_blocking()
     assert (mine, others) == ([], ["c"])
@@ -145,7 +141,7 @@ async def test_closing_one_adapter_leaves_the_hub_to_the_others() -> None:
 
 async def test_an_adapter_closed_while_it_begins_to_listen_keeps_no_listener() -> None:
     hub = InProcessHub()
-    notify = SyncInProcessNotify(hub)
+    notify = SyncNotify(InProcessNotify(hub))
     add = hub.subscriptions.add
 
     def close_meanwhile(topic: Any, callback: Any) -> object:
@@ -155,8 +151,8 @@ async def test_an_adapter_closed_while_it_begins_to_listen_keeps_no_listener() -
     hub.subscriptions.add = close_meanwhile  # type: ignore[method-assign]
     heard: list[str] = []
     with pytest.raises(ClientClosed):
-        notify.listen_chain_completed(heard.append)
-    hub.publish("chain_completed", ["a"])
+        notify.listen("chain_ended", heard.append)
+    hub.publish("chain_ended", ["a"])
     assert heard == []
 
 
@@ -167,28 +163,28 @@ async def test_after_close_everything_raises(adapter: type[InProcessNotify | NoN
     for call in (
         notify.provide_wake_hints({"t": 1}),
         notify.consume_wake_hint("t"),
-        notify.job_scheduled(["t"]),
-        notify.chain_completed(["c"]),
-        notify.ownership_lost(["j"]),
-        notify.listen_job_scheduled(print),
-        notify.listen_chain_completed(print),
-        notify.listen_ownership_lost(print),
+        notify.publish("job_scheduled", ["t"]),
+        notify.publish("chain_ended", ["c"]),
+        notify.publish("ownership_lost", ["j"]),
+        notify.listen("job_scheduled", print),
+        notify.listen("chain_ended", print),
+        notify.listen("ownership_lost", print),
     ):
         with pytest.raises(ClientClosed, match="notify adapter"):
             await call
     await notify.close()
 
 
-@pytest.mark.parametrize("adapter", [SyncInProcessNotify, SyncNoNotify])
-def test_after_close_everything_raises_in_sync_adapters(adapter: type[SyncInProcessNotify | SyncNoNotify]) -> None:
-    notify = adapter()
+@pytest.mark.parametrize("adapter", [InProcessNotify, NoNotify])
+def test_after_close_everything_raises_in_sync_clients(adapter: type[InProcessNotify | NoNotify]) -> None:
+    notify = SyncNotify(adapter())
     notify.close()
     for call in (
         lambda: notify.provide_wake_hints({"t": 1}),
-        lambda: notify.job_scheduled(["t"]),
-        lambda: notify.chain_completed(["c"]),
-        lambda: notify.ownership_lost(["j"]),
-        lambda: notify.listen_chain_completed(print),
+        lambda: notify.publish("job_scheduled", ["t"]),
+        lambda: notify.publish("chain_ended", ["c"]),
+        lambda: notify.publish("ownership_lost", ["j"]),
+        lambda: notify.listen("chain_ended", print),
     ):
         with pytest.raises(ClientClosed, match="notify adapter"):
             call()
@@ -196,19 +192,15 @@ def test_after_close_everything_raises_in_sync_adapters(adapter: type[SyncInProc
 
 
 async def test_no_notify_tells_nobody_and_lets_everybody_ask() -> None:
-    notify, blocking = NoNotify(), SyncNoNotify()
+    notify, blocking = NoNotify(), SyncNotify(NoNotify())
     heard: list[str] = []
-    disposes = [
-        await notify.listen_job_scheduled(heard.append),
-        await notify.listen_chain_completed(heard.append),
-        await notify.listen_ownership_lost(heard.append),
-    ]
-    dispose = blocking.listen_chain_completed(heard.append)
-    for each in (notify, blocking):
-        await _settled(each.provide_wake_hints({"t": 1}))
-        await _settled(each.job_scheduled(["t"]))
-        await _settled(each.chain_completed(["c"]))
-        await _settled(each.ownership_lost(["j"]))
+    disposes = [await notify.listen(topic, heard.append) for topic in TOPICS]
+    dispose = blocking.listen("chain_ended", heard.append)
+    await notify.provide_wake_hints({"t": 1})
+    blocking.provide_wake_hints({"t": 1})
+    for topic in TOPICS:
+        await notify.publish(topic, ["t"])
+        blocking.publish(topic, ["t"])
     assert [await notify.consume_wake_hint("t") for _ in range(3)] == [True] * 3
     for async_dispose in disposes:
         await async_dispose()
@@ -216,6 +208,20 @@ async def test_no_notify_tells_nobody_and_lets_everybody_ask() -> None:
     assert heard == []
 
 
-async def _settled(result: object) -> None:
-    if asyncio.iscoroutine(result):
-        await result
+def test_sync_clients_need_no_thread() -> None:
+    notify = SyncNotify(InProcessNotify())
+    heard: list[str] = []
+    notify.listen("chain_ended", heard.append)
+    notify.publish("chain_ended", ["a"])
+    assert heard == ["a"]
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("queuert")]
+    notify.close()
+
+
+def test_an_adapter_that_is_not_immediate_after_all_is_told_so() -> None:
+    class Waits(InProcessNotify):
+        async def publish(self, topic: Any, values: Any) -> None:
+            await asyncio.sleep(0)
+
+    with pytest.raises(RuntimeError, match="immediate"):
+        SyncNotify(Waits()).publish("chain_ended", ["a"])

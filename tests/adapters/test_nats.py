@@ -17,10 +17,10 @@ from tests.support.nats import NatsServer, nats_url
 
 import queuert
 from queuert import ClientClosed, EntryJob, InvalidArgument, NotifyUnavailable
-from queuert.adapters.nats import nats_notify, sync_nats_notify
-from queuert.adapters.nats.names import Names
-from queuert.adapters.nats.notify import NatsNotify
+from queuert.adapters.nats import nats_notify
+from queuert.adapters.nats.names import hint_key
 from queuert.ports.notify import MISSED
+from queuert.ports.sync_notify import SyncNotify
 
 PATIENCE = 30.0
 
@@ -39,7 +39,7 @@ class Ear:
 
 
 def loop_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "queuert-nats"]
+    return [thread for thread in threading.enumerate() if thread.name == "queuert-notify"]
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ ODD = ["a.b", "a b", "a*", "a>", ">", "*", "", "=2E", "naïve", "日本", "a\nb"
 
 
 def test_each_type_has_a_key_of_its_own() -> None:
-    keys = [Names("p").key(name) for name in ODD]
+    keys = [hint_key("p", name) for name in ODD]
     assert len(set(keys)) == len(ODD)
     for key in keys:
         assert key.count(".") == 1
@@ -89,9 +89,9 @@ async def test_budgets_of_types_with_odd_names(prefix: str) -> None:
 
 async def test_odd_names_are_heard_as_they_are(prefix: str) -> None:
     adapter, ear = nats_notify(nats_url(), prefix=prefix), Ear()
-    await adapter.listen_job_scheduled(ear)
+    await adapter.listen("job_scheduled", ear)
     names = [name for name in ODD if name]
-    await adapter.job_scheduled(names)
+    await adapter.publish("job_scheduled", names)
     await ear.hears(names[-1])
     assert ear.heard == names
     await adapter.close()
@@ -106,15 +106,14 @@ def test_prefixes_that_are_no_subject(bad: str) -> None:
 @pytest.mark.parametrize("bad", ["", "a.b", "a b", "*"])
 def test_buckets_that_have_no_name(bad: str) -> None:
     with pytest.raises(InvalidArgument, match="bucket"):
-        sync_nats_notify("nats://host", bucket=bad)
+        nats_notify("nats://host", bucket=bad)
 
 
 @pytest.mark.parametrize("bad", ["nats://", "nats://me:secret@host:port", "http://secret", "nats://a,secret", ""])
 def test_urls_that_are_none(bad: str) -> None:
-    for make in (nats_notify, sync_nats_notify):
-        with pytest.raises(InvalidArgument, match="nats://user") as caught:
-            make(bad)
-        assert "secret" not in str(caught.value)
+    with pytest.raises(InvalidArgument, match="nats://user") as caught:
+        nats_notify(bad)
+    assert "secret" not in str(caught.value)
 
 
 # Connections
@@ -122,9 +121,9 @@ def test_urls_that_are_none(bad: str) -> None:
 
 async def test_the_users_connection_stays_open_and_keeps_only_his_subscriptions(connection: Any, prefix: str) -> None:
     adapter, ear = nats_notify(connection, prefix=prefix, bucket="own"), Ear()
-    await adapter.listen_job_scheduled(ear)
+    await adapter.listen("job_scheduled", ear)
     await adapter.provide_wake_hints({"a": 1})
-    await adapter.job_scheduled(["a"])
+    await adapter.publish("job_scheduled", ["a"])
     await ear.hears("a")
     await adapter.close()
     assert connection.is_connected
@@ -136,11 +135,11 @@ async def test_the_users_connection_that_is_lost_and_comes_back(server: NatsServ
     options: Any = {"reconnect_time_wait": 0.05, "max_reconnect_attempts": -1, "error_cb": _quiet}
     connection = await nats.connect(server.url, **options)
     adapter, ear = nats_notify(connection), Ear()
-    await adapter.listen_chain_completed(ear)
+    await adapter.listen("chain_ended", ear)
     server.stop()
     server.start()
     await ear.hears(MISSED)
-    await adapter.chain_completed(["again"])
+    await adapter.publish("chain_ended", ["again"])
     await ear.hears("again")
     await adapter.close()
     assert connection.is_connected
@@ -150,10 +149,10 @@ async def test_the_users_connection_that_is_lost_and_comes_back(server: NatsServ
 async def test_the_users_connection_that_is_closed(prefix: str) -> None:
     connection = await nats.connect(nats_url())
     adapter = nats_notify(connection, prefix=prefix, bucket="own")
-    dispose = await adapter.listen_chain_completed(Ear())
+    dispose = await adapter.listen("chain_ended", Ear())
     await connection.close()
     with pytest.raises(NotifyUnavailable):
-        await adapter.chain_completed(["a"])
+        await adapter.publish("chain_ended", ["a"])
     with pytest.raises(NotifyUnavailable):
         await adapter.consume_wake_hint("a")
     await dispose()
@@ -165,11 +164,11 @@ async def test_a_server_that_was_away_at_first(server: NatsServer) -> None:
     adapter = nats_notify(server.url)
     for _ in range(2):
         with pytest.raises(NotifyUnavailable):
-            await adapter.job_scheduled(["a"])
+            await adapter.publish("job_scheduled", ["a"])
     server.start()
     ear = Ear()
-    await adapter.listen_job_scheduled(ear)
-    await adapter.job_scheduled(["a"])
+    await adapter.listen("job_scheduled", ear)
+    await adapter.publish("job_scheduled", ["a"])
     await ear.hears("a")
     await adapter.close()
 
@@ -179,19 +178,21 @@ async def test_one_of_several_servers_is_enough(prefix: str) -> None:
     away.stop()
     adapter = nats_notify(f"{away.url},{nats_url()}", prefix=prefix)
     for _ in range(3):
-        await adapter.job_scheduled(["a"])
+        await adapter.publish("job_scheduled", ["a"])
     await adapter.close()
     away.remove()
 
 
 async def test_closing_while_it_connects(server: NatsServer) -> None:
     adapter = nats_notify(server.url)
-    listening = asyncio.create_task(adapter.listen_job_scheduled(Ear()))
+    listening = asyncio.create_task(adapter.listen("job_scheduled", Ear()))
     await asyncio.sleep(0)
+    assert adapter._current is not None
+    provider: Any = adapter._current.provider._provider
     await adapter.close()
     with pytest.raises(ClientClosed):
         await listening
-    assert adapter._connection._client is None
+    assert provider._connection._client is None
 
 
 # Buckets
@@ -269,24 +270,24 @@ async def test_a_server_without_jetstream(prefix: str) -> None:
 
 
 def test_sync_clients_share_one_thread(prefix: str) -> None:
-    one, two = (sync_nats_notify(nats_url(), prefix=prefix, bucket="sync") for _ in range(2))
+    one, two = (SyncNotify(nats_notify(nats_url(), prefix=prefix, bucket="sync")) for _ in range(2))
     assert not loop_threads(), "nothing was done yet"
-    one.job_scheduled(["a"])
+    one.publish("job_scheduled", ["a"])
     two.provide_wake_hints({"a": 1})
     assert len(loop_threads()) == 1
     one.close()
-    two.job_scheduled(["b"])
+    two.publish("job_scheduled", ["b"])
     assert len(loop_threads()) == 1
     two.close()
     assert not loop_threads()
     with pytest.raises(ClientClosed):
-        one.job_scheduled(["c"])
+        one.publish("job_scheduled", ["c"])
     one.close()
 
 
 def test_a_callback_may_end_its_own_subscription_and_more(prefix: str) -> None:
     """It is called in the loop's thread, which cannot wait for itself."""
-    adapter = sync_nats_notify(nats_url(), prefix=prefix)
+    adapter = SyncNotify(nats_notify(nats_url(), prefix=prefix))
     first, second = threading.Event(), threading.Event()
     disposals: list[Any] = []
 
@@ -298,11 +299,11 @@ def test_a_callback_may_end_its_own_subscription_and_more(prefix: str) -> None:
         adapter.close()
         second.set()
 
-    disposals.append(adapter.listen_chain_completed(dispose))
-    adapter.chain_completed(["a"])
+    disposals.append(adapter.listen("chain_ended", dispose))
+    adapter.publish("chain_ended", ["a"])
     assert first.wait(PATIENCE)
-    adapter.listen_chain_completed(close)
-    adapter.chain_completed(["b"])
+    adapter.listen("chain_ended", close)
+    adapter.publish("chain_ended", ["b"])
     assert second.wait(PATIENCE)
     for thread in loop_threads():
         thread.join(PATIENCE)
@@ -311,34 +312,38 @@ def test_a_callback_may_end_its_own_subscription_and_more(prefix: str) -> None:
 
 
 FORKING = """
-import os, sys, warnings
-from queuert import NotifyUnavailable
-from queuert.adapters.nats import sync_nats_notify
+import os, sys, threading, warnings
+from queuert.adapters.nats import nats_notify
+from queuert.ports.sync_notify import SyncNotify
 
-before = sync_nats_notify(sys.argv[1])
-before.job_scheduled(["a"])
+notify, heard = SyncNotify(nats_notify(sys.argv[1])), threading.Event()
+notify.publish("job_scheduled", ["a"])
+notify.listen("chain_ended", lambda value: heard.set() if value == "from the parent" else None)
 warnings.simplefilter("ignore")
+told, tell = os.pipe()
 child = os.fork()
 if child == 0:
-    try:
-        before.job_scheduled(["a"])
-    except NotifyUnavailable:
-        anew = sync_nats_notify(sys.argv[1])
-        anew.job_scheduled(["a"])
-        anew.close()
-        before.close()
-        os._exit(7)
-    os._exit(1)
+    again = threading.Event()
+    notify.publish("job_scheduled", ["a"])
+    notify.listen("chain_ended", lambda value: again.set() if value == "from the parent" else None)
+    os.write(tell, b"!")
+    code = 7 if again.wait(30) and not heard.is_set() else 1
+    notify.close()
+    os._exit(code)
+os.read(told, 1)
+notify.publish("chain_ended", ["from the parent"])
+assert heard.wait(30)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-before.job_scheduled(["a"])
-before.close()
+notify.publish("job_scheduled", ["a"])
+notify.close()
 sys.exit(code)
 """
 
 
-def test_a_forked_child_has_a_thread_of_its_own() -> None:
+def test_a_forked_child_has_a_thread_and_a_connection_of_its_own() -> None:
     """And the parent's connection stays the parent's."""
-    assert subprocess.run([sys.executable, "-c", FORKING, nats_url()], timeout=60).returncode == 7
+    ended = subprocess.run([sys.executable, "-c", FORKING, nats_url()], timeout=60, stderr=subprocess.PIPE)
+    assert (ended.returncode, ended.stderr) == (7, b"")
 
 
 class Greet(EntryJob[str], name="greet"):
@@ -348,7 +353,6 @@ class Greet(EntryJob[str], name="greet"):
 async def test_connect_hands_the_settings_on(connection: Any, prefix: str) -> None:
     options: Any = {"jobs": [Greet], "notify": nats_url(), "notify_prefix": prefix, "notify_bucket": "connected"}
     async with queuert.connect("memory://", **options) as client:
-        assert isinstance(client.notify, NatsNotify)
         async with client.transaction() as tx:
             await client.start(tx, Greet(who="you"))
         bucket = await connection.jetstream().key_value("connected")

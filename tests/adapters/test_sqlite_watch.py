@@ -274,7 +274,7 @@ def test_every_listener_is_told_that_it_may_have_missed_something(path: Path) ->
         ends = [
             hub.subscribe("job_scheduled", ears[0]),
             hub.subscribe("job_scheduled", ears[1]),
-            hub.subscribe("chain_completed", ears[2]),
+            hub.subscribe("chain_ended", ears[2]),
             hub.subscribe("ownership_lost", ears[3]),
         ]
         write(other)
@@ -408,7 +408,7 @@ async def test_the_work_of_the_process_itself_is_no_news(tmp_path: Path) -> None
     with connect(path) as other:
         async with queuert.connect(f"sqlite:///{path}", jobs=[Step], poll_interval=3600) as client:
             ear = Ear()
-            await client.notify.listen_chain_completed(ear)
+            await client.notify.listen("chain_ended", ear)
             async with Worker(client, handlers, poll_interval=3600, concurrency=4):
                 for number in range(20):
                     async with client.transaction() as tx:

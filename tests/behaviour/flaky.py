@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from queuert import StorageError
-from queuert.ports.notify import Callback, Dispose
+from queuert.ports.notify import Callback, Dispose, Topic
 
 
 class Weather:
@@ -53,29 +53,13 @@ class FlakyNotify:
         wanted: bool = await self._notify.consume_wake_hint(type_name)
         return wanted
 
-    async def job_scheduled(self, types: Sequence[str]) -> None:
-        self._weather.step("job_scheduled")
-        await self._notify.job_scheduled(types)
+    async def publish(self, topic: Topic, values: Sequence[str]) -> None:
+        self._weather.step(topic)
+        await self._notify.publish(topic, values)
 
-    async def chain_completed(self, chain_ids: Sequence[str]) -> None:
-        self._weather.step("chain_completed")
-        await self._notify.chain_completed(chain_ids)
-
-    async def ownership_lost(self, job_ids: Sequence[str]) -> None:
-        self._weather.step("ownership_lost")
-        await self._notify.ownership_lost(job_ids)
-
-    async def listen_job_scheduled(self, callback: Callback) -> Dispose:
-        self._weather.step("listen_job_scheduled")
-        return self._flaky_dispose(await self._notify.listen_job_scheduled(callback))
-
-    async def listen_chain_completed(self, callback: Callback) -> Dispose:
-        self._weather.step("listen_chain_completed")
-        return self._flaky_dispose(await self._notify.listen_chain_completed(callback))
-
-    async def listen_ownership_lost(self, callback: Callback) -> Dispose:
-        self._weather.step("listen_ownership_lost")
-        return self._flaky_dispose(await self._notify.listen_ownership_lost(callback))
+    async def listen(self, topic: Topic, callback: Callback) -> Dispose:
+        self._weather.step(f"listen_{topic}")
+        return self._flaky_dispose(await self._notify.listen(topic, callback))
 
     async def close(self) -> None:
         await self._notify.close()

@@ -176,7 +176,7 @@ async def test_failures_do_not_make_a_busy_loop(setting: Setting, caplog: pytest
             await start(client, 3)
             await eventually(lambda: points.counts["claim"] > claims)
             for _ in range(50):
-                await client.notify.job_scheduled(["step"])
+                await client.notify.publish("job_scheduled", ["step"])
                 await asyncio.sleep(0)
             assert points.counts["claim"] == claims + 1
         await draining
@@ -254,7 +254,7 @@ async def test_a_channel_that_cannot_be_listened_to_means_polling_until_it_can(
             async def cancelled() -> bool:
                 async with client.transaction() as tx:
                     await client.cancel(tx, chains[1])
-                await client.notify.ownership_lost([chains[1].id])
+                await client.notify.publish("ownership_lost", [chains[1].id])
                 return bool(reasons)
 
             await eventually(cancelled)
@@ -262,9 +262,7 @@ async def test_a_channel_that_cannot_be_listened_to_means_polling_until_it_can(
 
 
 @pytest.mark.channels
-@pytest.mark.parametrize(
-    "call", ["provide_wake_hints", "job_scheduled", "chain_completed", "consume_wake_hint", "dispose"]
-)
+@pytest.mark.parametrize("call", ["provide_wake_hints", "job_scheduled", "chain_ended", "consume_wake_hint", "dispose"])
 async def test_a_broken_channel_fails_no_job(setting: Setting, call: str) -> None:
     handlers = Handlers[Any]()
 

@@ -103,7 +103,7 @@ async def test_a_hint_that_is_lost_delays_nobody_past_the_poll(setting: Setting)
         await client.notify.provide_wake_hints({"step": 1})
         assert await client.notify.consume_wake_hint("step")
         await start(silent)
-        await client.notify.job_scheduled(["step"])
+        await client.notify.publish("job_scheduled", ["step"])
         await eventually(lambda: done(client, 1))
         assert ran == [0]
 
@@ -123,7 +123,7 @@ async def test_a_hint_that_is_lost_takes_nothing_from_the_next(setting: Setting)
         await client.notify.provide_wake_hints({"step": 1})
         assert await client.notify.consume_wake_hint("step")
         await start(silent)
-        await client.notify.job_scheduled(["step"])
+        await client.notify.publish("job_scheduled", ["step"])
         await start(client)
         await eventually(lambda: done(client, 2))
         assert ran == [0, 0]
@@ -207,7 +207,7 @@ async def test_a_flood_of_messages(setting: Setting, coalesce: int) -> None:
             await eventually(lambda: points.counts["next_available_in.done"])
             claims = points.counts["claim"]
             for _ in range(50):
-                await client.notify.job_scheduled(["step", "unknown-type"])
+                await client.notify.publish("job_scheduled", ["step", "unknown-type"])
             await start(client, 2)
             await eventually(lambda: done(client, 2))
             await patiently(worker.drain())

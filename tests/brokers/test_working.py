@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 from tests.behaviour.steps import SOON, Step, done, eventually, patiently, start
 from tests.support.brokers import PREFIX, Broker
+from tests.support.channels import adapter_of
 from tests.support.proxy import Proxy
 
 import queuert
@@ -150,7 +151,7 @@ async def test_a_worker_that_begins_without_its_broker(broker: Broker, scene: Sc
         await start(client, 3)
         await eventually(lambda: done(client, 6))
         # It listens now: the three pairs are there without a restart.
-        assert client.notify._listener._life is not None  # type: ignore[attr-defined]
+        assert adapter_of(client)._current.listener._task is not None
 
 
 async def test_sync_clients_and_async_workers(broker: Broker, scene: Scene) -> None:

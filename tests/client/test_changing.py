@@ -158,7 +158,7 @@ async def test_cancel_ends_a_chain(client: Client[Any], world: World) -> None:
     async with client.transaction() as tx:
         (cancelled,) = await client.cancel(tx, chain)
         assert (cancelled.status, cancelled.completed_at) == ("cancelled", START + timedelta(seconds=5))
-    assert world.heard == [("chain_completed", chain.id)]
+    assert world.heard == [("chain_ended", chain.id)]
     assert await status_of(client, chain) == "cancelled"
     assert await claim(client, "greet") == []
 
@@ -169,7 +169,7 @@ async def test_cancelling_a_running_job_tells_its_worker(client: Client[Any], wo
     world.heard.clear()
     async with client.transaction() as tx:
         await client.cancel(tx, chain)
-    assert world.heard == [("ownership_lost", chain.id), ("chain_completed", chain.id)]
+    assert world.heard == [("ownership_lost", chain.id), ("chain_ended", chain.id)]
     assert not await try_to_end(client, claimed.job, "completed", output=b'"late"')
     assert await status_of(client, chain) == "cancelled"
 
@@ -182,7 +182,7 @@ async def test_cancel_passes_over_what_has_ended(client: Client[Any], world: Wor
         assert [chain.id for chain in await client.cancel(tx, [done, pending])] == [pending.id]
         assert await client.cancel(tx, [done, pending]) == []
     assert await status_of(client, done) == "completed"
-    assert world.heard == [("chain_completed", pending.id)]
+    assert world.heard == [("chain_ended", pending.id)]
 
 
 async def test_cancel_leaves_those_who_wait_blocked(client: Client[Any]) -> None:
@@ -260,7 +260,7 @@ async def test_delete_removes_a_chain_with_all_its_jobs(client: Client[Any], wor
     async with client.transaction() as tx:
         (deleted,) = await client.delete(tx, order)
         assert (deleted.id, deleted.status, deleted.current_job_type) == (order.id, "pending", "charge")
-    assert world.heard == [("chain_completed", order.id)]
+    assert world.heard == [("chain_ended", order.id)]
     assert world.count() == 0
     assert world.snapshot() == empty
     assert await client.get_chain(order) is None
@@ -280,7 +280,7 @@ async def test_deleting_a_running_job_tells_its_worker(client: Client[Any], worl
     world.heard.clear()
     async with client.transaction() as tx:
         await client.delete(tx, chain)
-    assert world.heard == [("ownership_lost", chain.id), ("chain_completed", chain.id)]
+    assert world.heard == [("ownership_lost", chain.id), ("chain_ended", chain.id)]
 
 
 async def test_delete_refuses_what_others_wait_for_and_says_who(client: Client[Any], world: World) -> None:

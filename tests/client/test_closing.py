@@ -10,7 +10,7 @@ import pytest
 from tests.support.jobs import Greet
 from tests.support.worlds import World, start
 
-from queuert.adapters.in_process import InProcessNotify, SyncInProcessNotify
+from queuert.adapters.in_process import InProcessNotify
 from queuert.client.client import Client
 from queuert.errors import ClientClosed, QueuertError
 
@@ -126,14 +126,8 @@ class Stuck(InProcessNotify):
         raise ConnectionError("the channel does not answer")
 
 
-class SyncStuck(SyncInProcessNotify):
-    def close(self) -> None:
-        raise ConnectionError("the channel does not answer")
-
-
 async def test_a_channel_that_cannot_be_closed_does_not_keep_the_database_open(world: World) -> None:
-    notify: Any = Stuck(world.hub) if world.is_async else SyncStuck(world.hub)
-    client = world.client(notify=notify)
+    client = world.client(notify=Stuck(world.hub))
     with pytest.raises(ConnectionError):
         async with client:
             await start(client, Greet())

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.support import jobs as jobs_module
+from tests.support.channels import adapter_of
 from tests.support.facade import awaited
 from tests.support.jobs import Greet
 from tests.support.naming import short
@@ -28,6 +29,7 @@ from queuert import (
     StorageNotADatabase,
     StorageReadOnly,
 )
+from queuert.adapters.in_process import NoNotify
 from queuert.client.client import Client
 from queuert.jobs import JobTypes
 
@@ -110,9 +112,9 @@ async def test_clients_of_one_file_wake_each_other(connect: Connect, tmp_path: P
     url = url_of(tmp_path / "jobs.db")
     options: Any = {"jobs": [Greet], "poll_interval": 3600}
     async with connect(url, **options) as one, connect(url, **options) as two:
-        assert one.notify.hub is two.notify.hub  # type: ignore[attr-defined]
+        assert adapter_of(one).hub is adapter_of(two).hub
         other = connect(url, table_prefix="other_", **options)
-        assert other.notify.hub is not one.notify.hub  # type: ignore[attr-defined]
+        assert adapter_of(other).hub is not adapter_of(one).hub
         await other.close()
 
 
@@ -198,7 +200,7 @@ def test_jobs_are_checked(connect: Connect, jobs: Any) -> None:
 async def test_without_notifications_clients_only_poll(connect: Connect) -> None:
     async with connect("memory://", jobs=[Greet], notify=None, poll_interval=0.01) as client:
         chain = await start(client, Greet())
-        assert not hasattr(client.notify, "hub")
+        assert type(adapter_of(client)) is NoNotify
         assert await client.get_chain(chain) is not None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 import psycopg
 import pytest
+from tests.support.channels import adapter_of
 from tests.support.facade import awaited
 from tests.support.jobs import Greet
 from tests.support.naming import short
@@ -20,8 +21,8 @@ from tests.support.worlds import start
 
 import queuert
 from queuert import InvalidArgument, StorageError
+from queuert.adapters.broadcast import BroadcastNotify
 from queuert.adapters.in_process import InProcessNotify, NoNotify
-from queuert.adapters.postgres.notify.adapter import PostgresNotify
 from queuert.client.client import Client
 
 __all__ = ["database_url", "postgres"]
@@ -80,10 +81,10 @@ async def test_schema_and_prefix_keep_jobs_apart(connect: Connect, database_url:
 
 
 async def test_notify_can_be_chosen(database_url: str) -> None:
-    kinds: list[tuple[Any, type]] = [("postgres", PostgresNotify), ("in-process", InProcessNotify), (None, NoNotify)]
+    kinds: list[tuple[Any, type]] = [("postgres", BroadcastNotify), ("in-process", InProcessNotify), (None, NoNotify)]
     for notify, kind in kinds:
         async with queuert.connect(database_url, jobs=[Greet], notify=notify) as client:
-            assert type(client.notify) is kind
+            assert type(adapter_of(client)) is kind
             await start(client, Greet())
             assert client.hook_failures == 0
     async with (
@@ -91,8 +92,8 @@ async def test_notify_can_be_chosen(database_url: str) -> None:
         queuert.connect(database_url, jobs=[Greet], notify="in-process") as two,
         queuert.connect(database_url, jobs=[Greet], notify="in-process", schema="other") as other,
     ):
-        assert one.notify.hub is two.notify.hub  # type: ignore[attr-defined]
-        assert one.notify.hub is not other.notify.hub  # type: ignore[attr-defined]
+        assert adapter_of(one).hub is adapter_of(two).hub
+        assert adapter_of(one).hub is not adapter_of(other).hub
 
 
 async def test_without_prepared_statements(connect: Connect, database_url: str) -> None:

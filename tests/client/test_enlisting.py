@@ -11,10 +11,11 @@ import pytest
 from tests.support.jobs import JOBS, Greet, Nothing
 
 from queuert import InvalidArgument, SyncClient, TransactionMisused, TransactionRequired, connect_sync
-from queuert.adapters.in_process import SyncNoNotify
+from queuert.adapters.in_process import NoNotify
 from queuert.adapters.sqlite import SqliteOperations, SqliteProvider
 from queuert.adapters.sqlite.connecting import Database
 from queuert.jobs.registry import Registry
+from queuert.ports.notify import Topic
 from queuert.ports.provider import AfterCommitWork
 from queuert.ports.state import SyncStateAdapter
 
@@ -41,13 +42,14 @@ class Telling(SqliteProvider):
             work.flush()
 
 
-class Recording(SyncNoNotify):
+class Recording(NoNotify):
     def __init__(self, told: list[str]) -> None:
         super().__init__()
         self.told = told
 
-    def job_scheduled(self, types: Sequence[str]) -> None:
-        self.told.extend(types)
+    async def publish(self, topic: Topic, values: Sequence[str]) -> None:
+        if topic == "job_scheduled":
+            self.told.extend(values)
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ async def test_a_typed_take_over_finishes_a_chain(client: Client[Any], world: Wo
         assert (current.job, current.status) == (Greet(who="me"), "pending")
         await current.settle("hello")
         assert current.status == "completed"
-    assert world.heard == [("chain_completed", chain.id)]
+    assert world.heard == [("chain_ended", chain.id)]
     done = await client.get_chain(chain, Greet)
     assert done is not None
     assert (done.status, done.output, done.completed_at) == ("completed", "hello", START)
@@ -80,7 +80,7 @@ async def test_several_steps_in_one_transaction(client: Client[Any], world: Worl
     done = await client.get_chain(order, Reserve)
     assert done is not None
     assert done.output == Receipt("p")
-    assert ("chain_completed", order.id) in world.heard
+    assert ("chain_ended", order.id) in world.heard
 
 
 async def test_the_type_is_checked(client: Client[Any]) -> None:
@@ -236,7 +236,7 @@ async def test_completing_frees_those_who_wait(client: Client[Any], world: World
     world.heard.clear()
     await complete(client, greeting, "hi")
     assert await status_of(client, after) == "pending"
-    assert set(world.heard) == {("chain_completed", greeting.id), ("job_scheduled", "after")}
+    assert set(world.heard) == {("chain_ended", greeting.id), ("job_scheduled", "after")}
     (claimed,) = await claim(client, "after")
     assert [(blocker.chain_id, blocker.output) for blocker in claimed.blockers] == [(greeting.id, b'"hi"')]
 
@@ -257,7 +257,7 @@ async def test_taking_a_job_from_a_running_worker(client: Client[Any], world: Wo
     async with client.transaction() as tx, client.take_over(tx, chain, Greet) as current:
         assert current.status == "running"
         await current.settle("mine")
-    assert world.heard == [("ownership_lost", chain.id), ("chain_completed", chain.id)]
+    assert world.heard == [("ownership_lost", chain.id), ("chain_ended", chain.id)]
     assert not await try_to_end(client, claimed.job, "completed", output=b'"late"')
     done = await client.get_chain(chain, Greet)
     assert done is not None
@@ -354,7 +354,7 @@ async def test_a_chain_started_in_this_transaction_can_be_taken_over(client: Cli
         async with client.take_over(tx, chain, Greet) as current:
             await current.settle("at once")
     assert await client.wait(chain, timeout=5) == "at once"
-    assert ("chain_completed", chain.id) in world.heard
+    assert ("chain_ended", chain.id) in world.heard
 
 
 async def test_the_id_of_a_later_job_is_no_chain(client: Client[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -16,7 +16,7 @@ from tests.support.jobs import Charge, Greet, Receipt, Reserve
 from tests.support.naming import short
 from tests.support.worlds import World, claim, complete, end, fail, start
 
-from queuert.adapters.in_process import InProcessNotify, SyncInProcessNotify
+from queuert.adapters.in_process import InProcessNotify
 from queuert.client.client import Client
 from queuert.errors import (
     ChainCancelled,
@@ -30,7 +30,7 @@ from queuert.errors import (
     WaitTimeout,
 )
 from queuert.jobs import Chain, EntryJob
-from queuert.ports.notify import Callback, Dispose
+from queuert.ports.notify import Callback, Dispose, Topic
 
 pytestmark = pytest.mark.drivers
 
@@ -47,9 +47,9 @@ class Counted(InProcessNotify):
         self.begun = 0
         self.ended = 0
 
-    async def listen_chain_completed(self, callback: Callback) -> Dispose:
+    async def listen(self, topic: Topic, callback: Callback) -> Dispose:
         self.begun += 1
-        dispose = await super().listen_chain_completed(callback)
+        dispose = await super().listen(topic, callback)
 
         async def counted() -> None:
             self.ended += 1
@@ -61,24 +61,15 @@ class Counted(InProcessNotify):
 class Deaf(InProcessNotify):
     """Loses every message: it publishes nothing and hears nothing."""
 
-    async def chain_completed(self, chain_ids: Sequence[str]) -> None:
-        pass
-
-
-class SyncDeaf(SyncInProcessNotify):
-    def chain_completed(self, chain_ids: Sequence[str]) -> None:
-        pass
+    async def publish(self, topic: Topic, values: Sequence[str]) -> None:
+        if topic != "chain_ended":
+            await super().publish(topic, values)
 
 
 class Broken(InProcessNotify):
     """Cannot be listened to."""
 
-    async def listen_chain_completed(self, callback: Callback) -> Dispose:
-        raise ConnectionError("no channel")
-
-
-class SyncBroken(SyncInProcessNotify):
-    def listen_chain_completed(self, callback: Callback) -> Callable[[], None]:
+    async def listen(self, topic: Topic, callback: Callback) -> Dispose:
         raise ConnectionError("no channel")
 
 
@@ -232,9 +223,9 @@ async def test_an_end_that_was_never_announced_is_found_when_time_runs_out(never
 async def test_polling_finds_what_was_not_heard(world: World, channel: str, caplog: pytest.LogCaptureFixture) -> None:
     notify: Any = None
     if channel == "deaf":
-        notify = Deaf(world.hub) if world.is_async else SyncDeaf(world.hub)
+        notify = Deaf(world.hub)
     elif channel == "broken":
-        notify = Broken(world.hub) if world.is_async else SyncBroken(world.hub)
+        notify = Broken(world.hub)
     async with world.client(poll_interval=SOON, notify=notify) as client:
         chains = [await start(client, Greet()) for _ in range(3)]
         waiting = [asyncio.create_task(client.wait(chain, timeout=30)) for chain in chains]
@@ -254,7 +245,7 @@ async def test_a_notification_for_a_chain_that_goes_on_is_no_end(never: Client[A
         waiting = asyncio.create_task(client.wait(chain, timeout=30))
         await until_waiting(client, chain)
         for _ in range(3):
-            world.hub.publish("chain_completed", [chain.id, "somebody else"])
+            world.hub.publish("chain_ended", [chain.id, "somebody else"])
             await asyncio.sleep(0)
         assert not waiting.done()
         await complete(client, chain, "hi")
@@ -390,7 +381,7 @@ async def test_an_end_told_from_another_thread(tasks_only: World) -> None:
         await until_waiting(client, chain)
         (claimed,) = await claim(client, "greet")
         await end(client, claimed.job, "completed", output=b'"hi"')
-        await asyncio.to_thread(tasks_only.hub.publish, "chain_completed", [chain.id])
+        await asyncio.to_thread(tasks_only.hub.publish, "chain_ended", [chain.id])
         assert await waiting == "hi"
 
 

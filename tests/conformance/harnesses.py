@@ -10,18 +10,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from queuert.adapters.in_process import (
-    InProcessHub,
-    InProcessNotify,
-    NoNotify,
-    SyncInProcessNotify,
-    SyncNoNotify,
-)
+from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
 from queuert.adapters.memory import MemoryStore, memory_state, sync_memory_state
 from queuert.adapters.sqlite import SqliteHub, aiosqlite_state, sqlite_state, sync_sqlite_state
 from queuert.conformance import NotifyHarness, StateHarness
 from queuert.conformance.state.driver import AnyStateAdapter
-from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.notify import NotifyAdapter
 
 
 class MemoryHarness(StateHarness):
@@ -102,9 +96,6 @@ class InProcessHarness(NotifyHarness):
     async def second(self) -> NotifyAdapter:
         return InProcessNotify(self.hub)
 
-    async def sync_adapter(self) -> SyncNotifyAdapter:
-        return SyncInProcessNotify(self.hub)
-
 
 class SqliteHubHarness(NotifyHarness):
     """The hub of a process that watches a file."""
@@ -123,9 +114,6 @@ class SqliteHubHarness(NotifyHarness):
     async def second(self) -> NotifyAdapter:
         return InProcessNotify(self.hub)
 
-    async def sync_adapter(self) -> SyncNotifyAdapter:
-        return SyncInProcessNotify(self.hub)
-
 
 class NoNotifyHarness(NotifyHarness):
     delivers = False
@@ -136,6 +124,3 @@ class NoNotifyHarness(NotifyHarness):
 
     async def second(self) -> NotifyAdapter:
         return NoNotify()
-
-    async def sync_adapter(self) -> SyncNotifyAdapter:
-        return SyncNoNotify()

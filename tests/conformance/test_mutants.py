@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from queuert.conformance import (
     run_notify_conformance_sync,
     run_state_conformance_sync,
 )
-from queuert.ports.notify import Callback, Dispose
+from queuert.ports.notify import Callback, Dispose, Topic
 
 
 def assert_only_failure(report: Report, case: str) -> None:
@@ -75,8 +75,10 @@ def test_a_right_state_adapter_passes_the_same_way() -> None:
 
 
 class NeverDisposes(InProcessNotify):
-    async def listen_job_scheduled(self, callback: Callback) -> Dispose:
-        await super().listen_job_scheduled(callback)
+    async def listen(self, topic: Topic, callback: Callback) -> Dispose:
+        dispose_of_it = await super().listen(topic, callback)
+        if topic != "job_scheduled":
+            return dispose_of_it
 
         async def dispose() -> None:
             return
@@ -95,13 +97,14 @@ class NeverCloses(InProcessNotify):
 
 
 class SwallowsTheLast(InProcessNotify):
-    async def chain_completed(self, chain_ids: Any) -> None:
-        await super().chain_completed(chain_ids[:-1] if len(chain_ids) > 1 else chain_ids)
+    async def publish(self, topic: Topic, values: Sequence[str]) -> None:
+        swallows = topic == "chain_ended" and len(values) > 1
+        await super().publish(topic, values[:-1] if swallows else values)
 
 
 class Repeats(InProcessNotify):
-    async def ownership_lost(self, job_ids: Any) -> None:
-        await super().ownership_lost([*job_ids, *job_ids])
+    async def publish(self, topic: Topic, values: Sequence[str]) -> None:
+        await super().publish(topic, [*values, *values] if topic == "ownership_lost" else values)
 
 
 @pytest.mark.parametrize(

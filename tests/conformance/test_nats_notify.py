@@ -8,10 +8,10 @@ from uuid import uuid4
 import nats
 from tests.support.nats import nats_url
 
-from queuert.adapters.nats import nats_notify, sync_nats_notify
+from queuert.adapters.nats import nats_notify
 from queuert.conformance import NotifyHarness
 from queuert.conformance.pytest_plugin import notify_tests
-from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.notify import NotifyAdapter
 
 BUCKET = "conformance"
 
@@ -32,8 +32,8 @@ class PlainHarness(NotifyHarness):
     async def second(self) -> NotifyAdapter:
         return self.make()
 
-    async def sync_adapter(self) -> SyncNotifyAdapter:
-        return sync_nats_notify(nats_url(), prefix=self.prefix, bucket=self.bucket)
+    async def sync_adapter(self) -> NotifyAdapter:
+        return nats_notify(nats_url(), prefix=self.prefix, bucket=self.bucket)
 
 
 class BucketHarness(PlainHarness):

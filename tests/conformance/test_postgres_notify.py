@@ -1,4 +1,4 @@
-"""The notify suite over PostgreSQL with each driver; the sync adapter takes part in each."""
+"""The notify suite over PostgreSQL, with each driver, and through the storage provider of a sync client."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from tests.conformance.postgres_harness import database
 
-from queuert.adapters.postgres.adapter import asyncpg_notify, psycopg_notify, sync_psycopg_notify
+from queuert.adapters.postgres.adapter import asyncpg_notify, psycopg_notify
+from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
 from queuert.conformance import NotifyHarness
 from queuert.conformance.pytest_plugin import notify_tests
-from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.notify import NotifyAdapter
 
 
 class PostgresNotifyHarness(NotifyHarness):
@@ -22,9 +23,21 @@ class PostgresNotifyHarness(NotifyHarness):
     async def second(self) -> NotifyAdapter:
         return self.make(database())
 
-    async def sync_adapter(self) -> SyncNotifyAdapter:
-        return sync_psycopg_notify(database())
+
+class SyncProviderHarness(PostgresNotifyHarness):
+    """The sync adapter publishes through a sync client's own connections."""
+
+    def __init__(self) -> None:
+        super().__init__(psycopg_notify)
+        self.provider = PsycopgSyncProvider(database(), max_size=2)
+
+    async def sync_adapter(self) -> NotifyAdapter:
+        return psycopg_notify(self.provider, listen_url=database())
+
+    async def dispose(self) -> None:
+        self.provider.close()
 
 
 test_psycopg = notify_tests(lambda: PostgresNotifyHarness(psycopg_notify))
 test_asyncpg = notify_tests(lambda: PostgresNotifyHarness(asyncpg_notify))
+test_sync_provider = notify_tests(SyncProviderHarness, only="sync")

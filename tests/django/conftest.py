@@ -15,7 +15,8 @@ from django.core.management import call_command  # noqa: E402
 
 from queuert import SyncClient  # noqa: E402
 from queuert.adapters.django import DjangoConnection, DjangoProvider  # noqa: E402
-from queuert.adapters.in_process import SyncNoNotify  # noqa: E402
+from queuert.adapters.in_process import NoNotify  # noqa: E402
+from queuert.ports.notify import Topic  # noqa: E402
 from queuert.ports.state import SyncStateAdapter  # noqa: E402
 from queuert_django.clients import operations_for  # noqa: E402
 from queuert_django.discovery import find_jobs  # noqa: E402
@@ -48,15 +49,16 @@ def alias(kind: str, tmp_path: Path) -> Iterator[str]:
         yield alias
 
 
-class Recording(SyncNoNotify):
+class Recording(NoNotify):
     """What was announced: a list for each publication."""
 
     def __init__(self) -> None:
         super().__init__()
         self.told: list[list[str]] = []
 
-    def job_scheduled(self, types: Sequence[str]) -> None:
-        self.told.append(list(types))
+    async def publish(self, topic: Topic, values: Sequence[str]) -> None:
+        if topic == "job_scheduled":
+            self.told.append(list(values))
 
 
 def recording_client(alias: str) -> tuple[SyncClient[DjangoConnection], list[list[str]]]:

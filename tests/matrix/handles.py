@@ -22,9 +22,10 @@ from tests.conformance.postgres_harness import database, empty
 from tests.support.jobs import JOBS
 
 from queuert import Client, EntryJob, SyncClient
-from queuert.adapters.in_process import NoNotify, SyncNoNotify
+from queuert.adapters.in_process import NoNotify
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state
 from queuert.jobs.registry import Registry
+from queuert.ports.notify import Topic
 from queuert.sqlalchemy import connect, connect_sync
 
 CREATE = "CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY)"
@@ -85,17 +86,9 @@ class Recorder(NoNotify):
         super().__init__()
         self._announced = announced
 
-    async def job_scheduled(self, types: Sequence[str]) -> None:
-        self._announced.record(types)
-
-
-class SyncRecorder(SyncNoNotify):
-    def __init__(self, announced: Announced) -> None:
-        super().__init__()
-        self._announced = announced
-
-    def job_scheduled(self, types: Sequence[str]) -> None:
-        self._announced.record(types)
+    async def publish(self, topic: Topic, values: Sequence[str]) -> None:
+        if topic == "job_scheduled":
+            self._announced.record(values)
 
 
 class Handle:
@@ -169,7 +162,7 @@ class SqlAlchemy(Handle):
             else:
                 self._source = sessionmaker(engine) if self._sessions else engine
                 state = connect_sync(self._source, jobs=[], notify=None).state
-                with SyncClient(state, SyncRecorder(self.announced), Registry(JOBS)) as self._client:
+                with SyncClient(state, Recorder(self.announced), Registry(JOBS)) as self._client:
                     yield
         finally:
             if self._is_async:

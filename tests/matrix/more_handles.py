@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import aiosqlite
 from django.db import connections, transaction
-from tests.matrix.handles import INSERT, Handle, Recorder, SyncRecorder
+from tests.matrix.handles import INSERT, Handle, Recorder
 from tests.support.django import add_database, postgres_settings, remove_database, sqlite_settings
 from tests.support.jobs import JOBS
 
@@ -78,7 +78,7 @@ class Django(Handle):
             alias, operations = add_database(postgres_settings(self.database.url)), PostgresOperations()
         self._alias = alias
         state: SyncStateAdapter[DjangoConnection] = SyncStateAdapter(operations, DjangoProvider(alias))
-        self._client = SyncClient(state, SyncRecorder(self.announced), Registry(JOBS))
+        self._client = SyncClient(state, Recorder(self.announced), Registry(JOBS))
         with ThreadPoolExecutor(1) as self._thread:
             await self._do(self._client.__enter__)
             try:

@@ -362,9 +362,9 @@ async def test_errors_of_the_adapters_are_told_with_the_operation(sqlite: Settin
 
     async with sqlite.connect([Step], observers=[recorder]) as client:
         state: Any = client.engine.state
-        inner, notify = state._inner, client.notify._inner  # type: ignore[attr-defined]
+        inner, notify = state._inner, client.notify._inner.adapter  # type: ignore[attr-defined]
         fail_once(inner, "claim", OSError("disk full"))
-        fail_once(notify, "job_scheduled", ConnectionError("no channel"), is_async=True)
+        fail_once(notify, "publish", ConnectionError("no channel"), is_async=True)
         (chain,) = await start(client)
         async with Worker(client, registry, poll_interval=0.02, recovery_backoff=SOON):
             await client.wait(chain, timeout=PATIENCE)
@@ -385,10 +385,11 @@ async def test_a_channel_that_hangs_is_told_of(
     monkeypatch.setattr(publishing, "PATIENCE", 0.01)
     async with sqlite.connect([Step], observers=[recorder]) as client:
 
-        async def hang(_: Any) -> None:
+        async def hang(*_: Any) -> None:
             await asyncio.Event().wait()
 
-        client._publisher._publisher.job_scheduled = hang  # type: ignore[method-assign]
+        bounded: Any = client.notify._inner  # type: ignore[attr-defined]
+        bounded.immediate, bounded.adapter.publish = False, hang
         await start(client)
 
     error = recorder.one("notify_error")

@@ -14,9 +14,11 @@ from tests.support.nats import NatsServer
 from tests.support.redis import RedisServer
 from tests.support.servers import free_port
 
-from queuert.adapters.broadcast.messages import Topic
-from queuert.adapters.nats import nats_notify, sync_nats_notify
-from queuert.adapters.redis import redis_notify, sync_redis_notify
+from queuert.adapters.broadcast.messages import WIRE_NAMES
+from queuert.adapters.nats import nats_notify
+from queuert.adapters.redis import redis_notify
+from queuert.ports.notify import Topic
+from queuert.ports.sync_notify import SyncNotify
 
 PREFIX = "faults"
 
@@ -55,8 +57,9 @@ class Broker(ABC):
     def adapter(self, port: int | None = None) -> Any:
         """An async adapter."""
 
-    @abstractmethod
-    def sync_adapter(self, port: int | None = None) -> Any: ...
+    def sync_adapter(self, port: int | None = None) -> Any:
+        """An adapter as sync clients use it."""
+        return SyncNotify(self.adapter(port))
 
     @abstractmethod
     async def say(self, topic: Topic, payload: bytes) -> None:
@@ -70,7 +73,7 @@ class Broker(ABC):
         """Publish as one of us, from elsewhere."""
         adapter = self.adapter()
         try:
-            await getattr(adapter, topic)([value])
+            await adapter.publish(topic, [value])
         finally:
             await adapter.close()
 
@@ -99,12 +102,9 @@ class RedisBroker(Broker):
     def adapter(self, port: int | None = None) -> Any:
         return redis_notify(self.url_of(port or self.port), prefix=PREFIX)
 
-    def sync_adapter(self, port: int | None = None) -> Any:
-        return sync_redis_notify(self.url_of(port or self.port), prefix=PREFIX)
-
     async def say(self, topic: Topic, payload: bytes) -> None:
         with redis.Redis(port=self.port) as client:
-            client.publish(f"{PREFIX}:{topic}", payload)
+            client.publish(f"{PREFIX}:{WIRE_NAMES[topic]}", payload)
 
     async def listeners(self) -> int:
         with redis.Redis(port=self.port) as client:
@@ -140,12 +140,9 @@ class NatsBroker(Broker):
     def adapter(self, port: int | None = None) -> Any:
         return nats_notify(self.url_of(port or self.port), prefix=PREFIX, bucket="faults")
 
-    def sync_adapter(self, port: int | None = None) -> Any:
-        return sync_nats_notify(self.url_of(port or self.port), prefix=PREFIX, bucket="faults")
-
     async def say(self, topic: Topic, payload: bytes) -> None:
         client = await nats.connect(self.url)
-        await client.publish(f"{PREFIX}.{topic}", payload)
+        await client.publish(f"{PREFIX}.{WIRE_NAMES[topic]}", payload)
         await client.flush()
         await client.close()
 

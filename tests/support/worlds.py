@@ -16,20 +16,14 @@ import msgspec
 from tests.support.facade import awaited
 from tests.support.jobs import JOBS
 
-from queuert.adapters.broadcast.messages import TOPICS
-from queuert.adapters.in_process import (
-    InProcessHub,
-    InProcessNotify,
-    NoNotify,
-    SyncInProcessNotify,
-    SyncNoNotify,
-)
+from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
 from queuert.adapters.memory import MemoryConnection, MemoryStore, memory_state, sync_memory_state
 from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.jobs import Chain, Registry
 from queuert.model import Claimed, ClaimRequest, JobRow, QueueLimit, Settlement, Status, TypeLimit
+from queuert.ports.notify import TOPICS
 from queuert.ports.program import Program
 
 T = TypeVar("T")
@@ -72,10 +66,9 @@ class World:
     def client(self, jobs: Iterable[Any] = JOBS, *, notify: Any = "in-process", **options: Any) -> Client[Any]:
         """A client on this world's database, to be entered; also several at a time."""
         registry = Registry(jobs)
+        channel = InProcessNotify(self.hub) if notify == "in-process" else notify or NoNotify()
         if self.flavour == "async":
-            channel = _channel(notify, lambda: InProcessNotify(self.hub), NoNotify)
             return Client(self._state(memory_state, sqlite_state), channel, registry, **options)
-        channel = _channel(notify, lambda: SyncInProcessNotify(self.hub), SyncNoNotify)
         return awaited(SyncClient(self._state(sync_memory_state, sync_sqlite_state), channel, registry, **options))
 
     def _state(self, memory: Any, sqlite: Any) -> Any:
@@ -109,12 +102,6 @@ class World:
             return int(number)
         finally:
             connection.close()
-
-
-def _channel(notify: Any, in_process: Any, none: Any) -> Any:
-    if notify == "in-process":
-        return in_process()
-    return none() if notify is None else notify
 
 
 class OwnSqlite:

@@ -37,9 +37,8 @@ from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobsItem, Registry
 from queuert.model import Duration, Page, Status, TypeStats
 from queuert.operations import queries
-from queuert.operations.notifications import Publisher
 from queuert.operations.observers import all_of
-from queuert.operations.publishing import BoundedPublisher
+from queuert.operations.publishing import BoundedNotify
 from queuert.operations.take_over import TakenOver
 from queuert.operations.watched import watched
 from queuert.ports.notify import NotifyAdapter
@@ -95,18 +94,17 @@ class Client(BaseClient[Conn]):
         observers: Sequence[Observer] = (),
     ) -> None:
         told = all_of(observers)
-        self._publisher = BoundedPublisher(notify)
-        publisher: Publisher = self._publisher
+        channel: NotifyAdapter = BoundedNotify(notify)
         if told is not None:
-            state, notify, publisher = watched(state, notify, publisher, told)
+            state, channel = watched(state, channel, told)
         registry = jobs if isinstance(jobs, Registry) else Registry(jobs, codecs=codecs)
-        super().__init__(state.operations, state.provider, publisher, registry, generate_id, validate_id, told)
+        super().__init__(state.operations, state.provider, channel, registry, generate_id, validate_id, told)
         self.state = state
-        self.notify = notify
+        self.notify = channel
         self._provider = state.provider
         self._migrate_on_open = migrate
         self._flushes: set[asyncio.Task[None]] = set()
-        self._waiting = ChainWaiting(notify, self._read_chain, self._ended_chains, poll_interval)
+        self._waiting = ChainWaiting(channel, self._read_chain, self._ended_chains, poll_interval)
 
     async def __aenter__(self) -> Self:
         self._check_open()
@@ -132,7 +130,6 @@ class Client(BaseClient[Conn]):
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self.state.close)
             closing.push_async_callback(self.notify.close)
-            closing.callback(self._publisher.stop)
             closing.push_async_callback(self._waiting.close)
             if self._flushes:
                 await asyncio.wait(self._flushes)

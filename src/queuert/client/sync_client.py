@@ -39,15 +39,15 @@ from queuert.jobs.job import EntryJob, Job
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobsItem, Registry
 from queuert.model import Duration, Page, Status, TypeStats
-from queuert.operations.notifications import Publisher
 from queuert.operations.observers import all_of
-from queuert.operations.publishing import SyncBoundedPublisher
+from queuert.operations.publishing import BoundedNotify
 from queuert.operations.take_over import TakenOver
 from queuert.operations.watched import watched
-from queuert.ports.notify import SyncNotifyAdapter
+from queuert.ports.notify import NotifyAdapter
 from queuert.ports.observer import Observer
 from queuert.ports.provider import SyncBlock, run
 from queuert.ports.state import SyncStateAdapter
+from queuert.ports.sync_notify import SyncNotify
 from queuert.transaction import Hooks, Transaction
 
 J = TypeVar("J", bound=Job[Any, Any])
@@ -86,7 +86,7 @@ class SyncClient(BaseClient[Conn]):
     def __init__(
         self,
         state: SyncStateAdapter[Conn],
-        notify: SyncNotifyAdapter,
+        notify: NotifyAdapter | SyncNotify,
         jobs: Registry | Iterable[JobsItem],
         *,
         codecs: Sequence[Codec] = (),
@@ -97,17 +97,16 @@ class SyncClient(BaseClient[Conn]):
         observers: Sequence[Observer] = (),
     ) -> None:
         told = all_of(observers)
-        self._publisher = SyncBoundedPublisher(notify)
-        publisher: Publisher = self._publisher
+        channel = notify if isinstance(notify, SyncNotify) else SyncNotify(BoundedNotify(notify))
         if told is not None:
-            state, notify, publisher = watched(state, notify, publisher, told)
+            state, channel = watched(state, channel, told)
         registry = jobs if isinstance(jobs, Registry) else Registry(jobs, codecs=codecs)
-        super().__init__(state.operations, state.provider, publisher, registry, generate_id, validate_id, told)
+        super().__init__(state.operations, state.provider, channel, registry, generate_id, validate_id, told)
         self.state = state
-        self.notify = notify
+        self.notify = channel
         self._provider = state.provider
         self._migrate_on_open = migrate
-        self._waiting = SyncChainWaiting(notify, self._read_chain, poll_interval)
+        self._waiting = SyncChainWaiting(channel, self._read_chain, poll_interval)
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -133,7 +132,6 @@ class SyncClient(BaseClient[Conn]):
         with ExitStack() as closing:
             closing.callback(self.state.close)
             closing.callback(self.notify.close)
-            closing.callback(self._publisher.stop)
             closing.callback(self._waiting.close)
 
     def migrate(self) -> list[int]:

@@ -1,8 +1,8 @@
 """Waiting for chains to end.
 
-Any number of waiters share one listener. A waiter registers before it reads the chain, so that an end between the
-two is not missed; it reads again whenever it is woken: by a notification, or by polling, because notifications may
-get lost.
+Any number of waiters share one listener. A waiter registers before it reads the chain, so an end
+between the two is not missed. It reads again whenever it is woken: by a notification, or by polling,
+because notifications may get lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any
 from queuert.errors import ChainCancelled, ChainExpired, ChainFailed, ChainNotFound, WaitTimeout
 from queuert.jobs.chain import Chain
 from queuert.model import Duration, seconds
-from queuert.ports.notify import MISSED, Dispose, NotifyAdapter, SyncDispose, SyncNotifyAdapter
+from queuert.ports.notify import MISSED, Dispose, NotifyAdapter
+from queuert.ports.sync_notify import SyncDispose, SyncNotify
 
 logger = logging.getLogger("queuert.client")
 
@@ -26,7 +27,7 @@ _CHAINS_PER_POLL = 1000
 
 
 def outcome(chain_id: str, chain: Chain[Any] | None) -> tuple[bool, Any]:
-    """(True, output) of a completed chain, (False, None) while it is open; raises for every other end."""
+    """(True, output) for a completed chain, (False, None) for an open one; raises for any other end."""
     if chain is None:
         raise ChainNotFound(chain_id)
     if chain.status == "completed":
@@ -49,7 +50,7 @@ class Deadline:
         self._end = None if self._timeout is None else time.monotonic() + self._timeout
 
     def left(self) -> float | None:
-        """Seconds left, None for ever; raises `WaitTimeout` when time is up."""
+        """Seconds left (None: no limit); raises `WaitTimeout` when time is up."""
         if self._end is None or self._timeout is None:
             return None
         left = self._end - time.monotonic()
@@ -59,7 +60,7 @@ class Deadline:
 
 
 class Waiters:
-    """Wake-up functions by chain id. Thread-safe: a notification may come from anywhere."""
+    """Wake-up functions by chain id. Thread-safe: a notification may come from any thread."""
 
     def __init__(self) -> None:
         self._by_chain: dict[str, set[Callable[[], None]]] = {}
@@ -95,7 +96,7 @@ class Waiters:
 
 
 class ChainWaiting:
-    """`wait` of the async client. One task polls for all waiters; it lives while there are any."""
+    """`wait` of the async client. One task polls for all waiters, as long as there are any."""
 
     def __init__(
         self,
@@ -136,13 +137,13 @@ class ChainWaiting:
                     async with asyncio.timeout(left):
                         await woken.wait()
                 except TimeoutError:
-                    # Read once more, then let the deadline decide: the end may have come unannounced.
+                    # Read once more, then let the deadline decide: the notification may have been lost.
                     continue
         finally:
             self._waiters.remove(chain_id, wake)
 
     async def _listen(self) -> None:
-        """A channel that does not answer costs no more time than a poll; who waits next tries again."""
+        """Wait no longer than one poll interval for the channel. The next waiter tries again."""
         if self._dispose is None:
             if self._subscribing is None:
                 self._subscribing = asyncio.create_task(self._subscribe(), name="queuert-wait-subscribe")
@@ -150,14 +151,14 @@ class ChainWaiting:
 
     async def _subscribe(self) -> None:
         try:
-            self._dispose = await self._notify.listen_chain_completed(self._ended)
+            self._dispose = await self._notify.listen("chain_ended", self._ended)
         except Exception:
             logger.warning("cannot listen for ended chains, polling instead", exc_info=True)
         finally:
             self._subscribing = None
 
     def _ended(self, chain_id: str) -> None:
-        """Perhaps from another thread."""
+        """May be called from any thread."""
         if chain_id == MISSED:
             self._loop.call_soon_threadsafe(self._poll_now.set)
         else:
@@ -181,13 +182,13 @@ class ChainWaiting:
                 try:
                     ended = await self._read_ended(part)
                 except Exception:
-                    # Each waiter reads for itself, and its caller sees the error.
+                    # Each waiter reads its chain itself, and its caller gets the error.
                     ended = part
                 for chain_id in ended:
                     self._waiters.wake(chain_id)
 
     async def close(self) -> None:
-        """Stop listening; whoever still waits reads once more and finds the client closed."""
+        """Stop listening. Those who still wait read once more and find the client closed."""
         if self._subscribing is not None:
             self._subscribing.cancel()
             await asyncio.wait({self._subscribing})
@@ -207,7 +208,7 @@ class SyncChainWaiting:
     """`wait` of the sync client."""
 
     def __init__(
-        self, notify: SyncNotifyAdapter, read: Callable[[str, str | None], Chain[Any] | None], poll_interval: float
+        self, notify: SyncNotify, read: Callable[[str, str | None], Chain[Any] | None], poll_interval: float
     ) -> None:
         self._notify = notify
         self._read = read
@@ -219,7 +220,7 @@ class SyncChainWaiting:
     def wait(self, chain_id: str, chain_type: str | None, timeout: Duration | None) -> Any:
         deadline = Deadline(chain_id, timeout)
         woken = threading.Event()
-        # A bound method is a new object each time it is named: removal needs the very same one.
+        # A bound method is a new object at each access: removal needs the same one.
         wake = woken.set
         self._waiters.add(chain_id, wake)
         try:
@@ -238,7 +239,7 @@ class SyncChainWaiting:
         with self._listening:
             if self._dispose is None:
                 try:
-                    self._dispose = self._notify.listen_chain_completed(self._ended)
+                    self._dispose = self._notify.listen("chain_ended", self._ended)
                 except Exception:
                     logger.warning("cannot listen for ended chains, polling instead", exc_info=True)
 

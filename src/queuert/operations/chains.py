@@ -59,7 +59,7 @@ def _revived(
     for chain, job in zip(chains, jobs, strict=True):
         # The row was locked and checked above, so the state port found it in the same status.
         current = job or chain.current
-        notifications.job_scheduled(current.type_name)
+        notifications.add("job_scheduled", current.type_name)
         revived.append(engine.jobs.chain_from_row(ChainRow(chain.first, current)))
     return revived
 
@@ -115,9 +115,9 @@ def delete(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: b
         raise ChainInUse(deleted.waiting)
     notifications = engine.notifications(hooks)
     for chain in deleted.chains:
-        notifications.chain_completed(chain.first.id)
+        notifications.add("chain_ended", chain.first.id)
         if chain.current.status == "running":
-            notifications.ownership_lost(chain.current.id)
+            notifications.add("ownership_lost", chain.current.id)
     if engine.observers is not None:
         engine.observations(hooks).deleted(deleted.chains)
     return [engine.jobs.chain_from_row(chain) for chain in deleted.chains]

@@ -36,7 +36,7 @@ def announce_created(engine: Engine, hooks: Hooks, new_jobs: Sequence[NewJob], c
     for new, made in zip(new_jobs, created, strict=True):
         # Those due later are announced too: an idle worker must learn when to wake.
         if made.status == "pending" and made.existing is None:
-            notifications.job_scheduled(new.type_name)
+            notifications.add("job_scheduled", new.type_name)
 
 
 def continuation(engine: Engine, row: JobRow, job: Job[Any, Any]) -> NewJob:

@@ -46,15 +46,15 @@ def settle(engine: Engine, hooks: Hooks, items: Sequence[tuple[JobRow, Settlemen
             continue
         if settlement.continuation is not None:
             if created is not None and created.status == "pending":
-                notifications.job_scheduled(settlement.continuation.type_name)
+                notifications.add("job_scheduled", settlement.continuation.type_name)
         elif settlement.status in TERMINAL:
-            notifications.chain_completed(row.chain_id)
+            notifications.add("chain_ended", row.chain_id)
         else:
-            notifications.job_scheduled(row.type_name)
+            notifications.add("job_scheduled", row.type_name)
         if settlement.token is None and row.status == "running":
-            notifications.ownership_lost(row.id)
+            notifications.add("ownership_lost", row.id)
     for unblocked in settled.unblocked:
-        notifications.job_scheduled(unblocked.type_name)
+        notifications.add("job_scheduled", unblocked.type_name)
     if engine.observers is not None:
         yield from engine.observations(hooks).settled(items, settled)
     return settled

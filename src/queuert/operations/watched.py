@@ -20,11 +20,10 @@ from queuert.ports.program import Program
 T = TypeVar("T")
 S = TypeVar("S")
 N = TypeVar("N")
-P = TypeVar("P")
 Report = Callable[[str, Exception], None]
 
 
-def watched(state: S, notify: N, publisher: P, observers: Observers) -> tuple[S, N, P]:
+def watched(state: S, notify: N, observers: Observers) -> tuple[S, N]:
     """The adapters of a client, sync or async, such that observers hear of their errors."""
 
     def state_failed(operation: str, error: Exception) -> None:
@@ -39,8 +38,7 @@ def watched(state: S, notify: N, publisher: P, observers: Observers) -> tuple[S,
     if getattr(seen, "sync_provider", None) is not None:
         seen.sync_provider = WatchedProvider(seen.sync_provider, state_failed)
     channel: Any = WatchedNotify(notify, notify_failed)
-    publishing: Any = WatchedNotify(publisher, notify_failed)
-    return seen, channel, publishing
+    return seen, channel
 
 
 def _facts(error: Exception) -> dict[str, str]:
@@ -94,25 +92,32 @@ class WatchedOperations(Watched):
 
 
 class WatchedNotify(Watched):
-    """A notify adapter, sync or async."""
+    """A notify adapter, sync or async. The operations of a topic are `<topic>` and `listen_<topic>`."""
 
     def _wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:
+            operation = _operation(name, args)
             try:
                 answer = function(*args)
             except Exception as error:
-                self._failed(name, error)
+                self._failed(operation, error)
                 raise
-            return self._watch(name, answer) if inspect.isawaitable(answer) else answer
+            return self._watch(operation, answer) if inspect.isawaitable(answer) else answer
 
         return call
 
-    async def _watch(self, name: str, answer: Awaitable[T]) -> T:
+    async def _watch(self, operation: str, answer: Awaitable[T]) -> T:
         try:
             return await answer
         except Exception as error:
-            self._failed(name, error)
+            self._failed(operation, error)
             raise
+
+
+def _operation(name: str, args: tuple[Any, ...]) -> str:
+    if name == "publish":
+        return str(args[0])
+    return f"listen_{args[0]}" if name == "listen" else name
 
 
 class WatchedProvider:

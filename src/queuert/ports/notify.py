@@ -1,74 +1,103 @@
-"""The notify port: broadcasts that wake workers and waiters early.
+"""The notify port: messages that wake workers and waiters early.
 
-Losing a message is harmless: workers and waiters poll too. Three pairs of publish and listen: a job of a type can
-be claimed, a chain has ended (or was deleted), a running job has been taken from its worker.
+Losing a message is harmless: workers and waiters also poll. There are three topics:
 
-A listen call returns a dispose function; the subscription is active once the call returns. Callbacks are called
-synchronously, with one string, perhaps from another thread: they must be quick, thread-safe and must not raise.
-Any number of callbacks share one underlying listener.
+- `job_scheduled`: a job of a type can be claimed; the value is the type's name.
+- `chain_ended`: a chain has ended or was deleted; the value is its id.
+- `ownership_lost`: a running job was taken from its worker; the value is the job's id.
 
-A listener that could hear nothing for a while, because its connection was lost, calls every callback with `MISSED` once
-it is back: nobody knows what was published meanwhile, so whoever listens looks for himself.
-
-Wake hints keep a crowd of idle workers from all asking the database for one job: publishers add to a budget per
-type before they publish, and a worker that is able to claim takes one from it first.
-
-After `close()` (idempotent; it ends all listeners) publishing, listening and hints raise `ClientClosed`;
-dispose functions do nothing.
+`NotifyAdapter` is what clients and workers use. Most adapters are built from a `NotifyProvider`,
+which only moves text between processes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
+
+Topic = Literal["job_scheduled", "chain_ended", "ownership_lost"]
+TOPICS: tuple[Topic, ...] = ("job_scheduled", "chain_ended", "ownership_lost")
 
 Callback = Callable[[str], None]
+"""Called with one value. It may be called from any thread, must return quickly and must not raise."""
 Dispose = Callable[[], Awaitable[None]]
-SyncDispose = Callable[[], None]
 
 MISSED = ""
-"""Stands for whatever may have been published. No type, chain or job is called so."""
+"""Means: messages may have been lost, read the database. No type, chain or job has this name."""
+
+OnMessage = Callable[[str, str | bytes], None]
+"""Called with a channel and a payload."""
 
 
 class NotifyAdapter(Protocol):
+    """Publishes and listens for one client.
+
+    An adapter whose coroutines never suspend may set `immediate = True`. A sync client then runs
+    them in the calling thread, and publishing needs no time limit.
+    """
+
+    async def publish(self, topic: Topic, values: Sequence[str]) -> None:
+        """Send the values to every listener of the topic, in this process and in others."""
+        ...
+
+    async def listen(self, topic: Topic, callback: Callback) -> Dispose:
+        """Call `callback` with each value that is published from now on, until it is disposed of.
+
+        Any number of callbacks share one listening connection. When that connection was lost and
+        is back, every callback is called with `MISSED`.
+        """
+        ...
+
     async def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
-        """Add to the budget of each type. Budgets of concurrent publishers add up."""
+        """Add to the budget of each type, before the jobs are announced.
+
+        Wake hints keep a crowd of idle workers from all asking the database for one job. Budgets
+        of concurrent publishers add up. An adapter without wake hints does nothing here.
+        """
         ...
 
     async def consume_wake_hint(self, type_name: str) -> bool:
-        """Take one from the type's budget. True if there was one, or if no budget is known; False if it is used up."""
+        """Take one from the type's budget: True if there was one, or if no budget is known.
+
+        False means that the budget is used up, so other workers are already awake.
+        """
         ...
 
-    async def job_scheduled(self, types: Sequence[str]) -> None: ...
+    async def close(self) -> None:
+        """End all listeners. A second call does nothing.
 
-    async def chain_completed(self, chain_ids: Sequence[str]) -> None: ...
-
-    async def ownership_lost(self, job_ids: Sequence[str]) -> None: ...
-
-    async def listen_job_scheduled(self, callback: Callback) -> Dispose: ...
-
-    async def listen_chain_completed(self, callback: Callback) -> Dispose: ...
-
-    async def listen_ownership_lost(self, callback: Callback) -> Dispose: ...
-
-    async def close(self) -> None: ...
+        Afterwards all other methods raise `ClientClosed`; dispose functions do nothing.
+        """
+        ...
 
 
-class SyncNotifyAdapter(Protocol):
-    """The same for a sync client. It has no workers of its own, so it only publishes and waits for chains.
+class NotifyProvider(Protocol):
+    """What you write to use a message broker: two methods, and those below that it can offer.
 
-    The client publishes in a thread, to be rid of a channel that hangs. Adapters whose publishing waits for nobody
-    may save it that with an attribute `immediate = True`.
+    Everything else is done for you: topics and payloads, one subscription for any number of
+    listeners, reconnecting, and telling listeners that they may have missed something.
+
+    Optional members:
+
+    - `async def close(self)`: release what the provider opened. Called once.
+    - `async def ping(self)`: raise, or do not return, if the current subscription is dead. Without
+      it, a message is sent through the broker every 30 seconds, on a channel of its own.
+    - `max_payload`: the longest message in bytes (default: 7,500).
+    - `name`: what error messages call the broker (default: the name of the class).
+    - `provide_wake_hints` and `consume_wake_hint`, as in `NotifyAdapter`.
     """
 
-    def provide_wake_hints(self, counts: Mapping[str, int]) -> None: ...
+    async def publish(self, channel: str, messages: Sequence[str]) -> None:
+        """Send each message to every subscriber of the channel. Usually there is only one."""
+        ...
 
-    def job_scheduled(self, types: Sequence[str]) -> None: ...
+    async def subscribe(self, channels: Sequence[str], on_message: OnMessage, ready: Callable[[], None]) -> None:
+        """Listen to all of the channels until cancelled.
 
-    def chain_completed(self, chain_ids: Sequence[str]) -> None: ...
+        Call `ready()` once the subscription is active, then `on_message(channel, payload)` for each
+        message. Return or raise when the connection is lost: the call is then repeated. Do not
+        reconnect silently, because listeners must hear that they missed something.
 
-    def ownership_lost(self, job_ids: Sequence[str]) -> None: ...
-
-    def listen_chain_completed(self, callback: Callback) -> SyncDispose: ...
-
-    def close(self) -> None: ...
+        At most one call is under way at a time. Release the connection before returning.
+        """
+        ...

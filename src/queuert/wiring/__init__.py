@@ -35,7 +35,8 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
         codecs: Codecs for types that msgspec does not know (default: none).
         notify: How workers and waiters are woken early. "postgres" or "sqlite" uses that database
             (the default there). "in-process" reaches only this process (the default for memory://).
-            A URL uses a broker: redis://host, nats://host or postgresql://host/database. None turns
+            A URL uses a broker: redis://host, nats://host or postgresql://host/database. A
+            `NotifyProvider`, or a function that makes one, uses a broker of your own. None turns
             notifications off: everything polls.
         notify_prefix: Brokers: the prefix of channels and keys (default: "queuert"). Databases that
             share a broker need different prefixes.
@@ -84,7 +85,8 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
         codecs: Codecs for types that msgspec does not know (default: none).
         notify: How workers and waiters are woken early. "postgres" or "sqlite" uses that database
             (the default there). "in-process" reaches only this process (the default for memory://).
-            A URL uses a broker: redis://host, nats://host or postgresql://host/database. None turns
+            A URL uses a broker: redis://host, nats://host or postgresql://host/database. A
+            `NotifyProvider`, or a function that makes one, uses a broker of your own. None turns
             notifications off: everything polls.
         notify_prefix: Brokers: the prefix of channels and keys (default: "queuert"). Databases that
             share a broker need different prefixes.
@@ -111,7 +113,7 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
     database = postgres if scheme in postgres.SCHEMES else embedded
     settings = client_options(options)
     registry = Registry(jobs, codecs=options.get("codecs", ()))
-    channel = brokers.sync_broker(options)
+    channel = brokers.broker(options)
     state, notify = database.sync_parts(url, brokers.without(channel, options))
     return SyncClient(state, channel or notify, registry, **settings)
 

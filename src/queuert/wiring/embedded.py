@@ -12,7 +12,7 @@ from queuert.adapters.memory import MemoryStore, memory_state, sync_memory_state
 from queuert.adapters.sqlite import SqliteHub, aiosqlite_state, sqlite_state, sync_sqlite_state
 from queuert.errors import InvalidArgument
 from queuert.model import seconds
-from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.notify import NotifyAdapter
 from queuert.ports.state import StateAdapter, SyncStateAdapter
 from queuert.wiring.options import (
     POSTGRES_ONLY,
@@ -21,7 +21,6 @@ from queuert.wiring.options import (
     need,
     refuse,
     shared,
-    sync_within_process,
     within_process,
 )
 
@@ -43,7 +42,7 @@ def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAd
     return state, within_process(target.hub)
 
 
-def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any], SyncNotifyAdapter]:
+def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any], NotifyAdapter]:
     target = _Target(url, options)
     if target.path is None:
         state: Any = sync_memory_state(target.store)
@@ -51,7 +50,7 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
         raise InvalidArgument("aiosqlite has no sync connections: use sqlite:///file.db with connect_sync()")
     else:
         state = sync_sqlite_state(target.path, **target.tables)
-    return state, sync_within_process(target.hub)
+    return state, within_process(target.hub)
 
 
 def sqlite_hub(path: str, prefix: str) -> SqliteHub:

@@ -8,12 +8,12 @@ from threading import Lock
 from typing import Any, TypedDict, TypeVar
 from weakref import WeakValueDictionary
 
-from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify, SyncInProcessNotify, SyncNoNotify
+from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
 from queuert.errors import DriverMissing, InvalidArgument
 from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.jobs.codec import Codec
 from queuert.model import Duration, seconds
-from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.notify import NotifyAdapter, NotifyProvider
 from queuert.ports.observer import Observer
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class EngineOptions(TableOptions, total=False):
     """The keywords of `queuert.sqlalchemy.connect`, which explains them."""
 
     codecs: Sequence[Codec]
-    notify: str | None
+    notify: str | NotifyProvider | Callable[[], NotifyProvider] | NotifyAdapter | None
     notify_prefix: str
     notify_bucket: str
     poll_interval: Duration
@@ -108,7 +108,3 @@ def shared(known: WeakValueDictionary[str, T], key: str, make: Callable[[], T]) 
 
 def within_process(hub: InProcessHub | None) -> NotifyAdapter:
     return NoNotify() if hub is None else InProcessNotify(hub)
-
-
-def sync_within_process(hub: InProcessHub | None) -> SyncNotifyAdapter:
-    return SyncNoNotify() if hub is None else SyncInProcessNotify(hub)

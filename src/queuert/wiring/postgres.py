@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from queuert.adapters.postgres import adapter
 from queuert.errors import DriverMissing, InvalidArgument
-from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.notify import NotifyAdapter
 from queuert.ports.state import StateAdapter, SyncStateAdapter
-from queuert.wiring.options import ClientOptions, hub_for, need, refuse, sync_within_process, within_process
+from queuert.wiring.options import ClientOptions, hub_for, need, refuse, within_process
 
 Driver = Literal["psycopg", "asyncpg"]
 
@@ -41,16 +41,15 @@ def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAd
     return state, within_process(hub_for(target.key) if target.notify else None)
 
 
-def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any], SyncNotifyAdapter]:
+def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any], NotifyAdapter]:
     target = _Target(url, options)
     if target.named_driver == "asyncpg":
         raise InvalidArgument("asyncpg has no sync connections: use postgresql+psycopg:// with connect_sync()")
     require("psycopg")
     state = adapter.sync_psycopg_state(target.url, **target.tables, **target.pool)
     if target.notify == "postgres":
-        provider: Any = state.provider
-        return state, adapter.sync_psycopg_notify(provider, listen_url=target.listen_url, **target.tables)
-    return state, sync_within_process(hub_for(target.key) if target.notify else None)
+        return state, adapter.psycopg_notify(state.provider, listen_url=target.listen_url, **target.tables)
+    return state, within_process(hub_for(target.key) if target.notify else None)
 
 
 def broker(url: str, *, prefix: str | None = None) -> NotifyAdapter:
@@ -60,11 +59,6 @@ def broker(url: str, *, prefix: str | None = None) -> NotifyAdapter:
     make: Any = adapter.psycopg_notify if driver == "psycopg" else adapter.asyncpg_notify
     made: NotifyAdapter = make(plain, channel_prefix=prefix)
     return made
-
-
-def sync_broker(url: str, *, prefix: str | None = None) -> SyncNotifyAdapter:
-    require("psycopg")
-    return adapter.sync_psycopg_notify(_plain(url, "notify"), channel_prefix=prefix)
 
 
 class _Target:

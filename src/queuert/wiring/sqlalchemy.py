@@ -12,8 +12,7 @@ from sqlalchemy.orm import Session, sessionmaker
 from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from typing_extensions import Unpack
 
-from queuert.adapters.postgres.adapter import DEFAULT_PREFIX, DEFAULT_SCHEMA, sync_psycopg_notify
-from queuert.adapters.postgres.notify.channels import Channels, default_prefix
+from queuert.adapters.postgres.adapter import DEFAULT_PREFIX, DEFAULT_SCHEMA, asyncpg_notify, psycopg_notify
 from queuert.adapters.postgres.operations.operations import PostgresOperations
 from queuert.adapters.sqlalchemy.async_provider import AsyncEngineAlone, AsyncSqlAlchemyProvider
 from queuert.adapters.sqlalchemy.core import Core
@@ -26,8 +25,8 @@ from queuert.client.sync_client import SyncClient
 from queuert.errors import InvalidArgument
 from queuert.jobs.registry import JobsItem, Registry
 from queuert.model import seconds
-from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
-from queuert.ports.provider import SyncProvider
+from queuert.ports.notify import NotifyAdapter
+from queuert.ports.provider import AsyncProvider, SyncProvider
 from queuert.ports.state import StateAdapter, StateOperations, SyncStateAdapter
 from queuert.wiring import brokers
 from queuert.wiring.embedded import sqlite_hub
@@ -39,7 +38,6 @@ from queuert.wiring.options import (
     client_options,
     hub_for,
     refuse,
-    sync_within_process,
     within_process,
 )
 from queuert.wiring.postgres import require
@@ -81,7 +79,8 @@ def connect(
         codecs: Codecs for types that msgspec does not know (default: none).
         notify: How workers and waiters are woken early. "postgres" or "sqlite" uses that database
             (the default there). "in-process" reaches only this process. A URL uses a broker:
-            redis://host, nats://host or postgresql://host/database. None turns notifications off:
+            redis://host, nats://host or postgresql://host/database. A `NotifyProvider`, or a
+            function that makes one, uses a broker of your own. None turns notifications off:
             everything polls.
         notify_prefix: Brokers: the prefix of channels and keys (default: "queuert"). Databases that
             share a broker need different prefixes.
@@ -107,7 +106,7 @@ def connect(
     left = brokers.without(channel, given)
     target = Target(engine.sync_engine, left)
     state = StateAdapter(target.operations(), target.async_provider(source, engine), _sync_provider(sync, left))
-    return Client(state, channel or target.notify(state), registry, **client_options(given))
+    return Client(state, channel or target.notify(state.provider), registry, **client_options(given))
 
 
 @overload
@@ -132,7 +131,8 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Eng
         codecs: Codecs for types that msgspec does not know (default: none).
         notify: How workers and waiters are woken early. "postgres" or "sqlite" uses that database
             (the default there). "in-process" reaches only this process. A URL uses a broker:
-            redis://host, nats://host or postgresql://host/database. None turns notifications off:
+            redis://host, nats://host or postgresql://host/database. A `NotifyProvider`, or a
+            function that makes one, uses a broker of your own. None turns notifications off:
             everything polls.
         notify_prefix: Brokers: the prefix of channels and keys (default: "queuert"). Databases that
             share a broker need different prefixes.
@@ -154,10 +154,12 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Eng
     given = _checked(options)
     engine = engine_of(source)
     registry = Registry(jobs, codecs=options.get("codecs", ()))
-    channel = brokers.sync_broker(given)
+    channel = brokers.broker(given)
     target = Target(engine, brokers.without(channel, given))
     state = SyncStateAdapter(target.operations(), target.sync_provider(source))
-    return SyncClient(state, channel or target.sync_notify(), registry, **client_options(given))
+    # It publishes on its own connections: at the moment of a commit, all connections of the engine
+    # may be in use, including the one that commits.
+    return SyncClient(state, channel or target.notify(None), registry, **client_options(given))
 
 
 class Target:
@@ -221,25 +223,17 @@ class Target:
         alone = EngineAlone(self.engine, core) if self.is_postgres else SqliteProvider(self.database)
         return SqlAlchemyProvider(source, core, alone)
 
-    def notify(self, state: StateAdapter[Any]) -> NotifyAdapter:
+    def notify(self, provider: AsyncProvider[Any] | None) -> NotifyAdapter:
+        """Publishes through the provider; None: on connections of its own."""
         if self._notify != "postgres":
             return within_process(self._hub if self._notify else None)
-        from queuert.adapters.postgres.notify.adapter import PostgresNotify
-
-        channels = Channels(default_prefix(self.schema, self.prefix))
-        if self.engine.dialect.driver == "asyncpg":
-            from queuert.adapters.postgres.notify.asyncpg import asyncpg_link as link
-        else:
-            from queuert.adapters.postgres.notify.psycopg import psycopg_link as link
-        return PostgresNotify(state.provider, link(self._listen_url, channels), channels)
-
-    def sync_notify(self) -> SyncNotifyAdapter:
-        if self._notify != "postgres":
-            return sync_within_process(self._hub if self._notify else None)
-        require("psycopg")
-        # It has its own connections. It runs at the moment of a commit, when all connections of the
-        # engine may be in use, including the one that commits.
-        return sync_psycopg_notify(self._listen_url, schema=self.schema, table_prefix=self.prefix)
+        if provider is None:
+            require("psycopg")
+        make: Any = asyncpg_notify if self.engine.dialect.driver == "asyncpg" else psycopg_notify
+        notify: NotifyAdapter = make(
+            provider or self._listen_url, listen_url=self._listen_url, schema=self.schema, table_prefix=self.prefix
+        )
+        return notify
 
 
 def async_engine_of(source: Any) -> AsyncEngine:

@@ -289,8 +289,8 @@ class WorkerRun(Generic[Conn]):
             logger.warning("job %s (%s) was taken back: its lease had ended", row.id, row.type_name,
                            extra={"job_id": row.id, "job_type": row.type_name, "chain_id": row.chain_id,
                                   "attempt": row.attempt, "worker": self._worker_id})  # fmt: skip
-            notifications.job_scheduled(row.type_name)
-            notifications.ownership_lost(row.id)
+            notifications.add("job_scheduled", row.type_name)
+            notifications.add("ownership_lost", row.id)
         await self._client.flush(hooks)
 
     async def _run(self, program: Program[T]) -> T:

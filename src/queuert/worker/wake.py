@@ -16,7 +16,7 @@ PATIENCE = 1.0
 
 
 class Wake:
-    """Collects messages until the loop is ready for them, and keeps the subscriptions alive."""
+    """Collects messages until the main loop is ready for them, and keeps the subscriptions alive."""
 
     def __init__(
         self,
@@ -39,20 +39,20 @@ class Wake:
         self._event = event
 
     async def listen(self) -> None:
-        """Subscribe, unless that is done. A channel that does not answer means polling, and another try later."""
+        """Subscribe, if not done yet. If the channel does not answer, poll and try again later."""
         if self._disposes:
             return
         if self._subscribing is None:
             self._subscribing = asyncio.create_task(self._subscribe(), name="queuert-subscribe")
-        # The worker has better things to do than to wait for a channel that keeps silent.
+        # The worker goes on without a channel that does not answer.
         _, waiting = await asyncio.wait({self._subscribing}, timeout=PATIENCE)
         self._is_late = bool(waiting)
 
     async def _subscribe(self) -> None:
         disposes: list[Dispose] = []
         try:
-            disposes.append(await self._notify.listen_job_scheduled(self._job_scheduled))
-            disposes.append(await self._notify.listen_ownership_lost(self._ownership_lost))
+            disposes.append(await self._notify.listen("job_scheduled", self._job_scheduled))
+            disposes.append(await self._notify.listen("ownership_lost", self._ownership_lost))
         except Exception:
             await _end(disposes)
             if not self._warned:
@@ -63,9 +63,9 @@ class Wake:
             raise
         else:
             self._disposes = disposes
-            # What was claimed before may have been lost before: nobody has heard of it.
+            # Jobs that were claimed before may have been lost before: no message told of it.
             self._on_ownership_lost(MISSED)
-            if self._is_late:  # the database was asked before this began to listen
+            if self._is_late:  # the last claim came before this began to listen
                 self._add(MISSED)
             if self._warned:
                 self._warned = False
@@ -81,10 +81,11 @@ class Wake:
         await _end(disposes)
 
     async def should_claim(self, able: bool) -> bool:
-        """Go through the messages that came: is there one that this worker should answer with a claim?
+        """Look at the messages that came: should this worker claim now?
 
-        A hint is taken only by a worker that is able to claim now; one that is not will claim anyway when it is. One is
-        enough: the claim is for all types, and what it cannot take is for others, who need the hints that are left.
+        A worker takes a hint only if it is able to claim now; otherwise it claims anyway once it is
+        able. One hint is enough: the claim is for all types, and other workers need the hints that
+        are left for the jobs that this one cannot take.
         """
         types = dict.fromkeys(self._scheduled.popleft() for _ in range(min(self._coalesce, len(self._scheduled))))
         if self._scheduled:
@@ -115,7 +116,7 @@ class Wake:
         try:
             self._loop.call_soon_threadsafe(function, argument)
         except RuntimeError:
-            return  # the loop is closed: there is nobody left to wake
+            return  # the loop is closed, and the worker with it
 
     def _add(self, type_name: str) -> None:
         self._scheduled.append(type_name)

@@ -14,7 +14,7 @@ from tests.adapters.postgres.drivers import DRIVERS, Driver, Watcher, statement
 from tests.support.facade import awaited
 from tests.support.postgres import Databases
 
-from queuert.adapters.in_process import NoNotify, SyncNoNotify
+from queuert.adapters.in_process import NoNotify
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.errors import TransactionMisused
@@ -30,7 +30,7 @@ def client_of(driver: Driver, provider: Any) -> Client[Any]:
     """A client that can do no more than join."""
     operations = cast("Any", None)
     if driver.is_sync:
-        return awaited(SyncClient(SyncStateAdapter(operations, provider.sync), SyncNoNotify(), Registry([])))
+        return awaited(SyncClient(SyncStateAdapter(operations, provider.sync), NoNotify(), Registry([])))
     return Client(StateAdapter(operations, provider), NoNotify(), Registry([]))
 
 

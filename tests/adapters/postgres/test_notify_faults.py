@@ -18,7 +18,7 @@ from tests.support.postgres import PostgresServer
 import queuert
 from queuert import Attempt, Chain, Client, EntryJob, Handlers, StorageUnavailable, Worker
 from queuert.adapters.broadcast import listener
-from queuert.ports.notify import MISSED
+from queuert.ports.notify import MISSED, TOPICS
 
 Make = Callable[..., Any]
 
@@ -56,16 +56,14 @@ def echoing() -> Handlers[Any]:
 async def test_a_lost_listener_comes_back(make: Make, database_url: str, watch: Watcher) -> None:
     adapter = make(database_url)
     ears = [Ear(), Ear(), Ear()]
-    listens = (adapter.listen_job_scheduled, adapter.listen_chain_completed, adapter.listen_ownership_lost)
-    publishes = (adapter.job_scheduled, adapter.chain_completed, adapter.ownership_lost)
-    for listen, ear in zip(listens, ears, strict=True):
-        await listen(ear)
+    for topic, ear in zip(TOPICS, ears, strict=True):
+        await adapter.listen(topic, ear)
     for round_number in range(3):
         kill_listener(watch)
         for ear in ears:
             await ear.until(MISSED, times=round_number + 1)
-        for publish, ear in zip(publishes, ears, strict=True):
-            await publish([f"round {round_number}"])
+        for topic, ear in zip(TOPICS, ears, strict=True):
+            await adapter.publish(topic, [f"round {round_number}"])
             await ear.until(f"round {round_number}")
     assert all(ear.messages == ["round 0", "round 1", "round 2"] for ear in ears)
     assert len(watch.others(LISTENER)) == 1
@@ -75,22 +73,22 @@ async def test_a_lost_listener_comes_back(make: Make, database_url: str, watch: 
 
 async def test_a_server_that_is_restarted(make: Make, own_server: PostgresServer) -> None:
     adapter, ear = make(own_server.url), Ear()
-    await adapter.listen_job_scheduled(ear)
+    await adapter.listen("job_scheduled", ear)
     await asyncio.to_thread(own_server.stop, immediate=True)
-    life = adapter._listener._life
+    listening = adapter._current.listener
     async with asyncio.timeout(10):
-        while life._outcome.done():  # not noticed yet
+        while listening._outcome.done():  # not noticed yet
             await asyncio.sleep(0.005)
     with pytest.raises(StorageUnavailable):  # who comes now is told so, and tries again
-        await adapter.listen_job_scheduled(Ear())
+        await adapter.listen("job_scheduled", Ear())
     with pytest.raises(StorageUnavailable):
-        await adapter.job_scheduled(["down"])
+        await adapter.publish("job_scheduled", ["down"])
     assert len(listener_tasks()) == 1
     own_server.start()
     late = Ear()
-    await adapter.listen_job_scheduled(late)  # makes it try at once
+    await adapter.listen("job_scheduled", late)  # makes it try at once
     await ear.until(MISSED)
-    await adapter.job_scheduled(["up"])
+    await adapter.publish("job_scheduled", ["up"])
     await ear.until("up")
     await late.until("up")
     assert ear.messages == ["up"]
@@ -99,7 +97,7 @@ async def test_a_server_that_is_restarted(make: Make, own_server: PostgresServer
 
 async def test_closing_while_the_server_is_away(make: Make, own_server: PostgresServer) -> None:
     adapter = make(own_server.url)
-    dispose = await adapter.listen_job_scheduled(Ear())
+    dispose = await adapter.listen("job_scheduled", Ear())
     own_server.stop(immediate=True)
     async with asyncio.timeout(10):
         await adapter.close()
@@ -113,14 +111,14 @@ async def test_a_server_that_keeps_silent_is_left(
     """Nothing says that the connection is dead; it is asked, and does not answer."""
     monkeypatch.setattr(listener, "PING_TIMEOUT", 0.2)
     adapter, ear = make(own_server.url), Ear()
-    adapter._listener._heartbeat = 0.05
-    await adapter.listen_job_scheduled(ear)
+    adapter.heartbeat = 0.05
+    await adapter.listen("job_scheduled", ear)
     watch = Watcher(own_server.url)
     (pid,) = watch.others(LISTENER)
     os.kill(pid, signal.SIGSTOP)
     try:
         await ear.until(MISSED)
-        await adapter.job_scheduled(["a"])
+        await adapter.publish("job_scheduled", ["a"])
         await ear.until("a")
         assert pid in watch.others(LISTENER)
         await adapter.close()
@@ -131,11 +129,11 @@ async def test_a_server_that_keeps_silent_is_left(
 
 async def test_a_sign_of_life_disturbs_nothing(make: Make, database_url: str, watch: Watcher) -> None:
     adapter, ear = make(database_url), Ear()
-    adapter._listener._heartbeat = 0.001
-    await adapter.listen_chain_completed(ear)
+    adapter.heartbeat = 0.001
+    await adapter.listen("chain_ended", ear)
     (pid,) = watch.others(LISTENER)
     for number in range(200):
-        await adapter.chain_completed([str(number)])
+        await adapter.publish("chain_ended", [str(number)])
     await ear.until("199")
     assert ear.heard == [str(number) for number in range(200)]
     assert watch.others(LISTENER) == [pid]
@@ -147,12 +145,12 @@ async def test_a_sign_of_life_disturbs_nothing(make: Make, database_url: str, wa
 
 async def test_messages_come_after_the_commit_and_only_then(scheme: str, make: Make, database_url: str) -> None:
     outside, ear = make(database_url), Ear()
-    await outside.listen_job_scheduled(ear)
+    await outside.listen("job_scheduled", ear)
     async with queuert.connect(with_scheme(database_url, scheme), jobs=[Greet]) as client:
 
         async def anything_so_far() -> list[str]:
             """What was sent before this is heard before it."""
-            await outside.job_scheduled(["control"])
+            await outside.publish("job_scheduled", ["control"])
             await ear.until("control")
             heard = [value for value in ear.heard if value != "control"]
             ear.heard.clear()

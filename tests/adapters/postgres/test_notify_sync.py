@@ -1,4 +1,4 @@
-"""LISTEN and NOTIFY for the sync client: a thread listens."""
+"""LISTEN and NOTIFY for the sync client: its event loop runs in a thread."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -18,46 +19,59 @@ from tests.support.jobs import Greet
 from tests.support.postgres import PostgresServer
 
 import queuert
-from queuert import ClientClosed, InvalidArgument, StorageUnavailable
-from queuert.adapters.broadcast import listener_thread
-from queuert.adapters.postgres.adapter import sync_psycopg_notify
+from queuert import ClientClosed, InvalidArgument, NotifyUnavailable, StorageUnavailable
+from queuert.adapters.broadcast import listener
+from queuert.adapters.postgres.adapter import psycopg_notify
+from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
+from queuert.operations import publishing
 from queuert.ports.notify import MISSED
+from queuert.ports.sync_notify import SyncNotify
 
 
 def listening_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "queuert-listener"]
+    return [thread for thread in threading.enumerate() if thread.name == "queuert-notify"]
 
 
-@pytest.fixture
-def notify(database_url: str) -> Iterator[Any]:
-    adapter = sync_psycopg_notify(database_url)
+def sync_notify(url: str, **options: Any) -> Any:
+    return SyncNotify(psycopg_notify(url, **options))
+
+
+@pytest.fixture(params=["own connections", "a sync provider"])
+def notify(request: pytest.FixtureRequest, database_url: str) -> Iterator[Any]:
+    if request.param == "own connections":
+        adapter, provider = sync_notify(database_url), None
+    else:
+        provider = PsycopgSyncProvider(database_url)
+        adapter = SyncNotify(psycopg_notify(provider, listen_url=database_url))
     yield adapter
     adapter.close()
     assert not listening_threads()
+    if provider is not None:
+        provider.close()
 
 
 def test_a_lost_listener_comes_back(notify: Any, watch: Watcher) -> None:
     ear = ThreadEar()
-    notify.listen_chain_completed(ear)
+    notify.listen("chain_ended", ear)
     kill_listener(watch)
     ear.until(MISSED)
-    notify.chain_completed(["again"])
+    notify.publish("chain_ended", ["again"])
     ear.until("again")
     assert len(watch.others(LISTENER)) == 1
 
 
 def test_a_server_that_is_restarted(own_server: PostgresServer) -> None:
-    adapter, ear, late = sync_psycopg_notify(own_server.url), ThreadEar(), ThreadEar()
-    adapter.listen_chain_completed(ear)
+    adapter, ear, late = sync_notify(own_server.url), ThreadEar(), ThreadEar()
+    adapter.listen("chain_ended", ear)
     own_server.stop(immediate=True)
     # The thread learns of it in its own time; until then it takes subscriptions, and tells them later.
     with pytest.raises(StorageUnavailable):
         for _ in range(10_000):
-            adapter.listen_chain_completed(late)()
+            adapter.listen("chain_ended", late)()
     own_server.start()
-    adapter.listen_chain_completed(late)
+    adapter.listen("chain_ended", late)
     ear.until(MISSED)
-    adapter.chain_completed(["up"])
+    adapter.publish("chain_ended", ["up"])
     ear.until("up")
     late.until("up")
     own_server.stop(immediate=True)
@@ -66,16 +80,16 @@ def test_a_server_that_is_restarted(own_server: PostgresServer) -> None:
 
 
 def test_a_server_that_keeps_silent_is_left(own_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener_thread, "PING_TIMEOUT", 0.2)
-    adapter, ear = sync_psycopg_notify(own_server.url), ThreadEar()
-    adapter._heartbeat = 0.05
-    adapter.listen_chain_completed(ear)
+    monkeypatch.setattr(listener, "PING_TIMEOUT", 0.2)
+    adapter, ear = sync_notify(own_server.url), ThreadEar()
+    adapter.adapter.heartbeat = 0.05
+    adapter.listen("chain_ended", ear)
     watch = Watcher(own_server.url)
     (pid,) = watch.others(LISTENER)
     os.kill(pid, signal.SIGSTOP)
     try:
         ear.until(MISSED)
-        adapter.chain_completed(["a"])
+        adapter.publish("chain_ended", ["a"])
         ear.until("a")
         adapter.close()
     finally:
@@ -85,11 +99,11 @@ def test_a_server_that_keeps_silent_is_left(own_server: PostgresServer, monkeypa
 
 def test_a_sign_of_life_disturbs_nothing(notify: Any, watch: Watcher) -> None:
     ear = ThreadEar()
-    notify._heartbeat = 0.001
-    notify.listen_chain_completed(ear)
+    notify.adapter.heartbeat = 0.001
+    notify.listen("chain_ended", ear)
     (pid,) = watch.others(LISTENER)
     for number in range(200):
-        notify.chain_completed([str(number)])
+        notify.publish("chain_ended", [str(number)])
     ear.until("199")
     assert ear.heard == [str(number) for number in range(200)]
     assert watch.others(LISTENER) == [pid]
@@ -98,15 +112,17 @@ def test_a_sign_of_life_disturbs_nothing(notify: Any, watch: Watcher) -> None:
 def test_many_threads_subscribe_and_leave(notify: Any, watch: Watcher) -> None:
     def come_and_go(number: int) -> None:
         ear = ThreadEar()
-        dispose = notify.listen_chain_completed(ear)
-        notify.chain_completed([f"from {number}"])
+        dispose = notify.listen("chain_ended", ear)
+        notify.publish("chain_ended", [f"from {number}"])
         ear.until(f"from {number}")
         dispose()
         dispose()
 
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(come_and_go, range(40)))
-    assert not listening_threads()
+    deadline = monotonic() + 30
+    while watch.others(LISTENER):  # the connection goes with the last listener
+        assert monotonic() < deadline
 
 
 def test_a_callback_may_dispose_of_itself_and_close_the_adapter(notify: Any) -> None:
@@ -118,21 +134,21 @@ def test_a_callback_may_dispose_of_itself_and_close_the_adapter(notify: Any) -> 
         notify.close()
         gone.set()
 
-    dispose = notify.listen_chain_completed(once)
-    notify.chain_completed(["a"])
+    dispose = notify.listen("chain_ended", once)
+    notify.publish("chain_ended", ["a"])
     assert gone.wait(30)
     with pytest.raises(ClientClosed):
-        notify.listen_chain_completed(ear)
+        notify.listen("chain_ended", ear)
     for thread in listening_threads():
         thread.join(10)
 
 
 def test_close_during_a_subscription(database_url: str) -> None:
-    """Connecting cannot be interrupted in a thread: close waits for it."""
+    """Close interrupts a connection attempt."""
     with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as threads:
         url = f"postgresql://postgres@127.0.0.1:{server.getsockname()[1]}/postgres?sslmode=disable&connect_timeout=2"
-        adapter = sync_psycopg_notify(database_url, listen_url=url)
-        subscribing = threads.submit(adapter.listen_chain_completed, ThreadEar())
+        adapter = sync_notify(database_url, listen_url=url)
+        subscribing = threads.submit(adapter.listen, "chain_ended", ThreadEar())
         connection, _ = server.accept()
         adapter.close()
         assert not listening_threads()
@@ -142,16 +158,17 @@ def test_close_during_a_subscription(database_url: str) -> None:
 
 
 def test_a_channel_that_cannot_be_reached(database_url: str) -> None:
-    adapter = sync_psycopg_notify(database_url, listen_url="postgresql://postgres@127.0.0.1:1/postgres")
+    adapter = sync_notify(database_url, listen_url="postgresql://postgres@127.0.0.1:1/postgres")
     with pytest.raises(StorageUnavailable):
-        adapter.listen_chain_completed(ThreadEar())
-    assert not listening_threads()
+        adapter.listen("chain_ended", ThreadEar())
+    adapter.publish("job_scheduled", ["a"])  # publishing goes another way
     adapter.close()
+    assert not listening_threads()
 
 
-def test_listening_needs_a_url(notify: Any) -> None:
+def test_listening_needs_a_url(database_url: str) -> None:
     with pytest.raises(InvalidArgument, match="listen_url"):
-        sync_psycopg_notify(notify._provider)
+        psycopg_notify(PsycopgSyncProvider(database_url))
 
 
 def test_a_wait_ends_with_the_message(database_url: str) -> None:
@@ -167,3 +184,38 @@ def test_a_wait_ends_with_the_message(database_url: str) -> None:
         assert waiting.result(30) == "hello"
         assert client.hook_failures == 0
     assert not listening_threads()
+
+
+def test_a_sync_client_opens_no_connections_beside_its_pool_but_the_listener(database_url: str, watch: Watcher) -> None:
+    everything = "application_name NOT LIKE 'queuert watcher%'"
+    with queuert.connect_sync(database_url, jobs=[Greet], pool_size=2) as client, ThreadPoolExecutor(8) as threads:
+
+        def start(_: int) -> None:
+            with client.transaction() as tx:
+                client.start(tx, Greet())
+
+        client.notify.listen("chain_ended", lambda _: None)
+        list(threads.map(start, range(40)))
+        assert client.hook_failures == 0
+        assert len(watch.others(everything)) <= 3
+
+
+def test_a_server_that_hangs_holds_up_no_commit_for_long(own_server: PostgresServer) -> None:
+    """Publishing through the pool is given up after a while, and the thread of the call is left to itself."""
+    provider = PsycopgSyncProvider(own_server.url, max_size=1)
+    notify = SyncNotify(publishing.BoundedNotify(psycopg_notify(provider, listen_url=own_server.url)))
+    notify.publish("job_scheduled", ["a"])
+    watch = Watcher(own_server.url)
+    (pid,) = watch.others("query LIKE '%%pg_notify%%'")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        began = monotonic()
+        for _ in range(3):
+            with pytest.raises(NotifyUnavailable):
+                notify.publish("job_scheduled", ["a"])
+        assert monotonic() - began < 10
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        watch.close()
+    notify.close()
+    provider.close()

@@ -19,8 +19,10 @@ from tests.support.redis import RedisServer, redis_url
 from tests.support.servers import free_port
 
 from queuert import InvalidArgument, NotifyUnavailable
-from queuert.adapters.redis import redis_notify, sync_redis_notify
-from queuert.adapters.redis.names import HINT_SECONDS, LONGEST_PAYLOAD
+from queuert.adapters.redis import redis_notify
+from queuert.adapters.redis.provider import RedisProvider
+from queuert.adapters.redis.scripts import HINT_SECONDS
+from queuert.ports.sync_notify import SyncNotify
 
 
 @pytest.fixture
@@ -46,7 +48,10 @@ def own_server() -> Iterator[RedisServer]:
 
 
 async def test_scripts_survive_being_forgotten(prefix: str, server: Any) -> None:
-    adapter, sync_adapter = redis_notify(redis_url(), prefix=prefix), sync_redis_notify(redis_url(), prefix=prefix)
+    adapter, sync_adapter = (
+        redis_notify(redis_url(), prefix=prefix),
+        SyncNotify(redis_notify(redis_url(), prefix=prefix)),
+    )
     for _ in range(3):
         server.script_flush()
         await adapter.provide_wake_hints({"a": 1})
@@ -105,26 +110,26 @@ async def test_many_types_take_one_round_trip(prefix: str, server: Any) -> None:
 
 async def test_many_ids_go_in_few_messages(prefix: str, server: Any) -> None:
     adapter, ear = redis_notify(redis_url(), prefix=prefix), Ear()
-    sync_adapter, thread_ear = sync_redis_notify(redis_url(), prefix=prefix), ThreadEar()
-    await adapter.listen_chain_completed(ear)
-    sync_adapter.listen_chain_completed(thread_ear)
+    sync_adapter, thread_ear = SyncNotify(redis_notify(redis_url(), prefix=prefix)), ThreadEar()
+    await adapter.listen("chain_ended", ear)
+    sync_adapter.listen("chain_ended", thread_ear)
     ids = [str(uuid4()) for _ in range(20_000)]
     before = server.info("commandstats")["cmdstat_publish"]["calls"] if "cmdstat_publish" in server.info("all") else 0
-    await adapter.chain_completed(ids)
+    await adapter.publish("chain_ended", ids)
     await ear.until(ids[-1])
     await asyncio.to_thread(thread_ear.until, ids[-1])
     assert ear.heard == thread_ear.heard == ids
     sent = server.info("commandstats")["cmdstat_publish"]["calls"] - before
-    assert sent <= 20_000 * 40 // LONGEST_PAYLOAD + 2
+    assert sent <= 20_000 * 40 // RedisProvider.max_payload + 2
     sync_adapter.close()
     await adapter.close()
 
 
 async def test_names_of_any_kind_and_length(prefix: str) -> None:
     adapter, ear = redis_notify(redis_url(), prefix=prefix), Ear()
-    await adapter.listen_job_scheduled(ear)
-    names = ["東京 🚲", 'a"b\\c', "{x}", "x" * 3 * LONGEST_PAYLOAD, "\u0000\n"]
-    await adapter.job_scheduled(names)
+    await adapter.listen("job_scheduled", ear)
+    names = ["東京 🚲", 'a"b\\c', "{x}", "x" * 3 * RedisProvider.max_payload, "\u0000\n"]
+    await adapter.publish("job_scheduled", names)
     await ear.until(names[-1])
     assert ear.heard == names
     for name in names:
@@ -137,12 +142,12 @@ async def test_installations_with_other_prefixes_are_apart(prefix: str) -> None:
     one, two = redis_notify(redis_url(), prefix=prefix), redis_notify(redis_url(), prefix=f"{prefix}-2")
     ears = [Ear(), Ear()]
     for adapter, ear in zip((one, two), ears, strict=True):
-        await adapter.listen_job_scheduled(ear)
+        await adapter.listen("job_scheduled", ear)
         await adapter.provide_wake_hints({"a": 1})
     assert await one.consume_wake_hint("a")
     assert await two.consume_wake_hint("a")
-    await one.job_scheduled(["one"])
-    await two.job_scheduled(["two"])
+    await one.publish("job_scheduled", ["one"])
+    await two.publish("job_scheduled", ["two"])
     await ears[0].until("one")
     await ears[1].until("two")
     assert [ear.heard for ear in ears] == [["one"], ["two"]]
@@ -162,32 +167,25 @@ def test_prefixes_that_cannot_be(bad: str) -> None:
 async def test_a_client_of_ones_own_is_left_as_it_was(own_server: RedisServer) -> None:
     retry = Retry(NoBackoff(), 3)
     client: Any = redis.asyncio.Redis.from_url(own_server.url, retry=retry)
-    sync_client: Any = redis.Redis.from_url(own_server.url)
     for _ in range(2):
         adapter, ear = redis_notify(client), Ear()
-        sync_adapter, thread_ear = sync_redis_notify(sync_client), ThreadEar()
-        await adapter.listen_chain_completed(ear)
-        sync_adapter.listen_chain_completed(thread_ear)
-        await adapter.chain_completed(["a"])
+        await adapter.listen("chain_ended", ear)
+        await adapter.publish("chain_ended", ["a"])
         await ear.until("a")
-        await asyncio.to_thread(thread_ear.until, "a")
-        sync_adapter.close()
         await adapter.close()
         assert await client.ping()
-        assert sync_client.ping()
         connections = client.connection_pool._available_connections
         assert connections
         assert {connection.retry.get_retries() for connection in connections} == {3}
     await client.aclose()
-    sync_client.close()
 
 
 async def test_a_client_of_ours_is_closed(own_server: RedisServer) -> None:
-    adapter, sync_adapter = redis_notify(own_server.url), sync_redis_notify(own_server.url)
-    await adapter.listen_chain_completed(Ear())
-    sync_adapter.listen_chain_completed(ThreadEar())
-    await adapter.chain_completed(["a"])
-    sync_adapter.chain_completed(["a"])
+    adapter, sync_adapter = redis_notify(own_server.url), SyncNotify(redis_notify(own_server.url))
+    await adapter.listen("chain_ended", Ear())
+    sync_adapter.listen("chain_ended", ThreadEar())
+    await adapter.publish("chain_ended", ["a"])
+    sync_adapter.publish("chain_ended", ["a"])
     with redis.Redis.from_url(own_server.url) as client:
         assert len(client.client_list()) == 5
         await adapter.close()
@@ -227,10 +225,10 @@ async def test_keys_of_one_script_share_a_slot(cluster: RedisServer) -> None:
 async def test_a_client_for_clusters(cluster: RedisServer) -> None:
     client: Any = await RedisCluster.from_url(cluster.url)
     adapter, ear = redis_notify(client), Ear()
-    await adapter.listen_job_scheduled(ear)
+    await adapter.listen("job_scheduled", ear)
     await adapter.provide_wake_hints({"a": 1, "b": 1})
     assert [await adapter.consume_wake_hint("a") for _ in range(2)] == [True, False]
-    await adapter.job_scheduled(["a"])
+    await adapter.publish("job_scheduled", ["a"])
     await ear.until("a")
     await adapter.close()
     await client.aclose()

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from tests.matrix.handles import Announced, Recorder, SyncRecorder
+from tests.matrix.handles import Announced, Recorder
 from tests.support.jobs import JOBS
 
 from queuert import Client, SyncClient
@@ -50,7 +50,7 @@ def client_for(source: Any) -> Generator[tuple[SyncClient[Any], list[str]]]:
     """A client, and the types that it announces."""
     announced = Announced(Visible())  # type: ignore[arg-type]
     state: Any = connect_sync(source, jobs=[], notify=None).state
-    with SyncClient(state, SyncRecorder(announced), Registry(JOBS)) as client:
+    with SyncClient(state, Recorder(announced), Registry(JOBS)) as client:
         yield client, announced.types
 
 

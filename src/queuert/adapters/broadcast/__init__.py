@@ -1,1 +1,5 @@
-"""What adapters share that hear through a connection: one listener for all callbacks, back soon when it is lost."""
+"""Notify adapters made from providers: one subscription for all listeners, and back soon when it is lost."""
+
+from queuert.adapters.broadcast.notify import BroadcastNotify
+
+__all__ = ["BroadcastNotify"]

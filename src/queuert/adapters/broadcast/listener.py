@@ -1,171 +1,207 @@
-"""One connection that listens for everybody, on an event loop.
+"""One subscription for all callbacks of an adapter.
 
-It is opened for the first subscription and closed after the last. Between the two it lives in a task of its own, which
-connects again when the connection is lost, and for as long as it takes. Who subscribes meanwhile waits for the next
-attempt, which is made at once, and hears of its failure.
+It begins with the first callback and ends with the last. In between, a task of its own subscribes
+again whenever the connection is lost, for as long as it takes. Callers that begin to listen
+meanwhile make it try again at once, and get the error if that fails.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from time import monotonic
-from typing import Protocol
+from typing import Any
 
 from queuert.adapters.broadcast.messages import Subscriptions
 from queuert.adapters.broadcast.pauses import CONNECT_TIMEOUT, PING_TIMEOUT, Pauses
+from queuert.adapters.broadcast.provider import CompleteProvider
 from queuert.adapters.finishing import finish
 from queuert.errors import ClientClosed, NotifyUnavailable
+from queuert.ports.notify import TOPICS, Topic
 
 logger = logging.getLogger("queuert.notify")
 
-ASK_AGAIN = 0.25
-"""Seconds until a task that was cancelled is cancelled again. Before Python 3.12, `wait_for` in the code of others may
-keep a cancellation for itself."""
-
-OnMessage = Callable[[str, str | bytes], None]
-"""Called with channel and payload, whatever they are."""
-OnLost = Callable[[], None]
-
-
-class Link(Protocol):
-    """A connection that listens."""
-
-    async def ping(self) -> None:
-        """Raise if the server does not answer."""
-        ...
-
-    async def close(self) -> None:
-        """Never raises, and does not take long."""
-        ...
-
-
-OpenLink = Callable[[OnMessage, OnLost], Awaitable[Link]]
-"""Connects, begins to listen, and calls these from then on. What it has opened when it fails, it closes,
-and lets nobody cut that short."""
+CANCEL_AGAIN = 2.0
+"""Seconds until a subscription that has not ended is cancelled again. Before Python 3.12, `wait_for`
+in a driver may swallow a cancellation."""
+CANCEL_TIMES = 5
 
 
 class Listener:
-    def __init__(self, open_link: OpenLink, subscriptions: Subscriptions, heartbeat: float) -> None:
-        self._open_link = open_link
+    def __init__(
+        self,
+        provider: CompleteProvider,
+        channels: Mapping[Topic, str],
+        subscriptions: Subscriptions,
+        heartbeat: float,
+    ) -> None:
+        self._provider = provider
+        self._channels = channels
         self._subscriptions = subscriptions
         self._heartbeat = heartbeat
-        self._life: _Life | None = None
+        self._topics: Sequence[Topic] = ()
+        self._task: asyncio.Task[None] | None = None
+        """Keeps the subscription alive, from the first callback to the last."""
         self._ending: set[asyncio.Task[None]] = set()
+        self._attempt: _Attempt | None = None
+        self._stale = False
+        """The current attempt is for fewer topics than are wanted now."""
+        self._wanted = asyncio.Event()
+        self._outcome = _future()
+        """Of the next attempt to subscribe, or of the current one; done while we are subscribed."""
 
-    async def active(self) -> None:
-        """Until the connection listens; raises what prevented it."""
-        if self._life is None:
-            self._life = _Life(self._open_link, self._subscriptions, self._heartbeat)
-        await self._life.connected()
+    async def active(self, topic: Topic) -> None:
+        """Wait until the subscription includes this topic; raises the error that prevented it."""
+        if topic not in self._topics:
+            # A client that only waits for chains need not hear of every job.
+            self._topics = (topic,) if topic == "chain_ended" else TOPICS
+            self._stale = True
+            if self._outcome.done():
+                self._outcome = _future()
+            if self._attempt is not None:
+                self._attempt.give_up()
+        if self._task is None:
+            self._task = asyncio.create_task(self._live(), name="queuert-listener")
+        self._wanted.set()
+        await asyncio.shield(self._outcome)
 
     def stop_if_unused(self) -> None:
         if not self._subscriptions:
             self.stop()
 
     def stop(self) -> None:
-        life, self._life = self._life, None
-        if life is not None:
-            self._ending.add(life.task)
-            life.task.add_done_callback(self._ending.discard)
-            life.end()
+        task, self._task, self._topics = self._task, None, ()
+        if task is not None:
+            task.cancel()
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+            if not self._outcome.done():
+                self._outcome.set_exception(ClientClosed("notify adapter"))
 
     async def stopped(self) -> None:
-        """Until all that was stopped has come to its end."""
-        while self._ending:
-            await asyncio.wait(set(self._ending), timeout=ASK_AGAIN)
-            for task in self._ending:
-                task.cancel()
-
-
-class _Life:
-    """From the first subscription to the last."""
-
-    def __init__(self, open_link: OpenLink, subscriptions: Subscriptions, heartbeat: float) -> None:
-        self._open_link = open_link
-        self._subscriptions = subscriptions
-        self._heartbeat = heartbeat
-        self._pauses = Pauses()
-        self._ended = False
-        self._wanted = asyncio.Event()
-        self._outcome = self._new_outcome()
-        """Of the attempt to connect that comes next, or is under way; done as long as we are connected."""
-        self.task = asyncio.create_task(self._live(), name="queuert-listener")
-
-    async def connected(self) -> None:
-        self._wanted.set()
-        await asyncio.shield(self._outcome)
-
-    def end(self) -> None:
-        self._ended = True
-        self.task.cancel()
-        if not self._outcome.done():
-            self._outcome.set_exception(ClientClosed("notify adapter"))
+        """Wait until everything that was stopped has ended."""
+        if self._ending:
+            await asyncio.wait(set(self._ending))
 
     async def _live(self) -> None:
-        before = False
+        await self.stopped()  # there is one subscription at a time
+        pauses, again = Pauses(), False
         while True:
             self._wanted.clear()
-            lost = asyncio.Event()
+            self._stale, lived = False, 0.0
+            attempt = self._attempt = _Attempt(self._subscribe)
             try:
-                link = await self._open(lost)
-            except Exception as error:
-                if self._ended:
-                    return
-                self._failed(error)
-                await self._pause(0.0)
-                continue
-            since = monotonic()
-            try:
-                if self._ended:  # the code of others has kept the cancellation for itself
-                    return
+                await attempt.confirmed(self._provider.confirm)
+                began = monotonic()
                 self._outcome.set_result(None)
-                if before:
+                if again:
                     logger.info("listening for notifications again")
                     self._subscriptions.missed()
-                before = True
-                await self._until_lost(link, lost)
-                self._outcome = self._new_outcome()
-                logger.warning("the connection that listens for notifications was lost: polling until it is back")
+                again = True
+                await attempt.until_over(self._heartbeat, self._provider.ping)
+                lived = monotonic() - began
+                if not self._stale:
+                    self._outcome = _future()
+                    logger.warning("the connection for notifications was lost: polling until it is back")
+            except Exception as error:
+                if not self._stale:
+                    outcome, self._outcome = self._outcome, _future()
+                    outcome.set_exception(error)
             finally:
-                await finish(link.close())
-            await self._pause(monotonic() - since)
+                await finish(attempt.end())
+            if not self._stale:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pauses.after(lived)):
+                        await self._wanted.wait()
 
-    async def _open(self, lost: asyncio.Event) -> Link:
+    async def _subscribe(self, ready: Callable[[], None]) -> None:
+        channels = [self._channels[topic] for topic in self._topics]
+        await self._provider.subscribe(channels, self._subscriptions.receive, ready)
+
+
+class _Attempt:
+    """One call of the provider's `subscribe`."""
+
+    def __init__(self, subscribe: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> None:
+        self._over = _future()
+        self._ready = _future()
+        self._subscription = asyncio.create_task(subscribe(self._on_ready), name="queuert-subscription")
+        self._subscription.add_done_callback(_retrieve)
+        self._subscription.add_done_callback(lambda _: self.give_up())
+
+    def _on_ready(self) -> None:
+        if self._over.done():  # the provider has swallowed the cancellation
+            raise asyncio.CancelledError
+        _resolve(self._ready)
+
+    def give_up(self) -> None:
+        """`confirmed` and `until_over` end."""
+        _resolve(self._over)
+
+    async def confirmed(self, confirm: Callable[[], Awaitable[None]]) -> None:
+        """Wait until the subscription is active; raises the error that prevented it."""
+
+        async def active() -> None:
+            await self._ready
+            await confirm()
+
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT):
-                return await self._open_link(self._subscriptions.receive, lost.set)
+                await self._unless_over(active())
         except TimeoutError as error:
-            raise NotifyUnavailable(f"no connection that listens within {CONNECT_TIMEOUT:g} s") from error
+            raise NotifyUnavailable(f"could not begin to listen within {CONNECT_TIMEOUT:g} s") from error
+        except Exception:
+            if self._subscription.done() and not self._subscription.cancelled():
+                await self._subscription  # raises the better error
+            raise
 
-    async def _until_lost(self, link: Link, lost: asyncio.Event) -> None:
+    async def until_over(self, heartbeat: float, ping: Callable[[], Coroutine[Any, Any, None]]) -> None:
         while True:
-            try:
-                async with asyncio.timeout(self._heartbeat):
-                    await lost.wait()
-                    return
-            except TimeoutError:
-                pass
+            done, _ = await asyncio.wait([self._over], timeout=heartbeat)
+            if done:
+                return
             try:
                 async with asyncio.timeout(PING_TIMEOUT):
-                    await link.ping()
-            except Exception:
+                    await self._unless_over(ping())
+            except Exception as error:
+                logger.debug("no answer on the connection for notifications: %r", error)
                 return
 
-    async def _pause(self, lived: float) -> None:
+    async def end(self) -> None:
+        self.give_up()
+        for _ in range(CANCEL_TIMES):
+            self._subscription.cancel()
+            done, _ = await asyncio.wait([self._subscription], timeout=CANCEL_AGAIN)
+            if done:
+                return
+        logger.warning("a subscription for notifications does not end, although it was cancelled")
+
+    async def _unless_over(self, work: Coroutine[Any, Any, None]) -> None:
+        working = asyncio.create_task(work)
+        working.add_done_callback(_retrieve)
         try:
-            async with asyncio.timeout(self._pauses.after(lived)):
-                await self._wanted.wait()
-        except TimeoutError:
-            return
+            await asyncio.wait([working, self._over], return_when=asyncio.FIRST_COMPLETED)
+            if self._over.done():
+                raise NotifyUnavailable("the connection for notifications was lost")
+            working.result()
+        finally:
+            working.cancel()
 
-    def _failed(self, error: Exception) -> None:
-        outcome, self._outcome = self._outcome, self._new_outcome()
-        outcome.set_exception(error)
 
-    def _new_outcome(self) -> asyncio.Future[None]:
-        outcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Often there is nobody who waits for it; then an error in it is no news.
-        outcome.add_done_callback(lambda done: None if done.cancelled() else done.exception())
-        return outcome
+def _future() -> asyncio.Future[None]:
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    future.add_done_callback(_retrieve)
+    return future
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Often nobody waits for a future; then an error in it needs no log message."""
+    if not future.cancelled():
+        future.exception()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

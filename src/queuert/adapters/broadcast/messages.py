@@ -1,6 +1,6 @@
-"""What goes over a channel, and who is told: all of it that needs no waiting.
+"""Payloads, and the callbacks that they are for.
 
-A payload is a JSON array of strings. What is no such array does not come from us, and is passed over.
+A payload is a JSON array of strings. Anything else does not come from us and is ignored.
 """
 
 from __future__ import annotations
@@ -8,22 +8,24 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
-from queuert.ports.notify import MISSED, Callback
+from queuert.ports.notify import MISSED, TOPICS, Callback, Topic
 
 logger = logging.getLogger("queuert.notify")
 
-Topic = Literal["job_scheduled", "chain_completed", "ownership_lost"]
-TOPICS: tuple[Topic, ...] = ("job_scheduled", "chain_completed", "ownership_lost")
+WIRE_NAMES: dict[Topic, str] = {
+    "job_scheduled": "job_scheduled",
+    "chain_ended": "chain_completed",  # its first name: processes of older versions listen to it
+    "ownership_lost": "ownership_lost",
+}
 
 _DECODER = msgspec.json.Decoder(list[str])
 
 
 def pack(values: Sequence[str], longest: int) -> list[str]:
-    """As few payloads as will do, of no more than so many bytes each. A value that is longer has one for itself."""
+    """As few payloads as possible, each of at most `longest` bytes. A longer value gets its own payload."""
     payloads: list[str] = []
     parts: list[bytes] = []
     size = 1
@@ -47,39 +49,35 @@ class Subscriptions:
     """The callbacks, by topic. Thread-safe."""
 
     def __init__(self, topics: Mapping[str, Topic]) -> None:
-        """`topics` by the name of their channel."""
-        self._topic_of_channel = topics
+        """`topics` maps the name of each channel to its topic."""
+        self._topics = topics
         self._lock = threading.Lock()
         self._callbacks: dict[Topic, dict[object, Callback]] = {topic: {} for topic in TOPICS}
-        self._topics: dict[object, Topic] = {}
         self._odd_seen = False
 
     def __bool__(self) -> bool:
-        return bool(self._topics)
+        return any(self._callbacks.values())
 
     def add(self, topic: Topic, callback: Callback) -> object:
         subscription = object()
         with self._lock:
-            self._topics[subscription] = topic
             self._callbacks[topic][subscription] = callback
         return subscription
 
     def remove(self, subscription: object) -> None:
-        """A second time does nothing."""
+        """A second call does nothing."""
         with self._lock:
-            topic = self._topics.pop(subscription, None)
-            if topic is not None:
-                del self._callbacks[topic][subscription]
+            for callbacks in self._callbacks.values():
+                callbacks.pop(subscription, None)
 
     def clear(self) -> None:
         with self._lock:
-            self._topics.clear()
             for callbacks in self._callbacks.values():
                 callbacks.clear()
 
     def receive(self, channel: str, payload: str | bytes) -> None:
-        """A message has come."""
-        topic = self._topic_of_channel.get(channel)
+        """Handle a message."""
+        topic = self._topics.get(channel)
         if topic is None or not self._callbacks[topic]:
             return
         try:
@@ -87,14 +85,14 @@ class Subscriptions:
         except (msgspec.MsgspecError, UnicodeError):
             if not self._odd_seen:
                 self._odd_seen = True
-                logger.warning("messages on channel %s that are not ours are ignored, like %.80r", channel, payload)
+                logger.warning("ignoring messages on channel %s that are not ours, such as %.80r", channel, payload)
             return
         for value in values:
             if value != MISSED:
                 self.call(topic, value)
 
     def missed(self) -> None:
-        """Nothing was heard for a while: whoever listens had better look for himself."""
+        """Messages may have been lost: tell every callback."""
         for topic in TOPICS:
             self.call(topic, MISSED)
 
@@ -102,8 +100,8 @@ class Subscriptions:
         with self._lock:
             found = list(self._callbacks[topic].items())
         for subscription, callback in found:
-            if subscription not in self._topics:
-                continue  # disposed of by a callback before it
+            if subscription not in self._callbacks[topic]:
+                continue  # a callback before it has disposed of it
             try:
                 callback(value)
             except Exception:

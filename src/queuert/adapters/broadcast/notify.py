@@ -1,97 +1,138 @@
-"""A notify adapter for an async client, but for the broker: how to publish, and how to open what listens."""
+"""A notify adapter made from a provider."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
-from queuert.adapters.broadcast.listener import Listener, OpenLink
-from queuert.adapters.broadcast.messages import TOPICS, Subscriptions, Topic
+from queuert.adapters.broadcast.listener import Listener
+from queuert.adapters.broadcast.messages import WIRE_NAMES, Subscriptions, pack
 from queuert.adapters.broadcast.outbox import Outbox
 from queuert.adapters.broadcast.pauses import HEARTBEAT
+from queuert.adapters.broadcast.provider import CompleteProvider
 from queuert.adapters.finishing import finish
-from queuert.errors import ClientClosed
-from queuert.ports.notify import Callback, Dispose
+from queuert.errors import ClientClosed, InvalidArgument, NotifyUnavailable
+from queuert.ports.notify import TOPICS, Callback, Dispose, NotifyAdapter, NotifyProvider, Topic
+
+_parents_sessions: list[_Session] = []
+"""Kept for ever: a forked child must not close, or even collect, the connections of its parent."""
 
 
-class BroadcastNotify(ABC):
-    """Publishes through `_send`, and listens on one connection for everybody. Without wake hints, unless overridden."""
+class BroadcastNotify:
+    """Publishes and listens through a provider: yours, or one of ours.
 
-    def __init__(self, open_link: OpenLink, topics: Mapping[str, Topic], *, heartbeat: float = HEARTBEAT) -> None:
-        """`topics` by the name of their channel."""
-        self._subscriptions = Subscriptions(topics)
-        self._listener = Listener(open_link, self._subscriptions, heartbeat)
-        self._outboxes = {topic: Outbox(partial(self._send, topic)) for topic in TOPICS}
+    Channel names begin with `prefix`, so that installations can share a broker. Give a function
+    that makes the provider, instead of the provider itself, if the process may fork after the
+    adapter was used: the child then makes a provider of its own.
+    """
+
+    heartbeat = HEARTBEAT
+
+    def __init__(
+        self,
+        provider: NotifyProvider | Callable[[], NotifyProvider],
+        *,
+        prefix: str = "queuert",
+        separator: str = ".",
+    ) -> None:
+        if not prefix:
+            raise InvalidArgument("the prefix of channels must not be empty")
+        self._given = provider
+        self.channels = {topic: f"{prefix}{separator}{name}" for topic, name in WIRE_NAMES.items()}
+        self._echo = f"{prefix}{separator}echo{separator}{uuid4().hex}"
+        self._current: _Session | None = None
         self._closed = False
 
-    @abstractmethod
-    async def _send(self, topic: Topic, values: Sequence[str]) -> None:
-        """Publish the values, of which there is at least one."""
-
-    @abstractmethod
-    async def _release(self) -> None:
-        """Close what is ours to close, after the listener. Called by each `close`: a second time does nothing."""
-
-    async def provide_wake_hints(self, counts: Mapping[str, int]) -> None:  # noqa: ARG002
-        self._check_open()
-
-    async def consume_wake_hint(self, type_name: str) -> bool:  # noqa: ARG002
-        self._check_open()
-        return True
-
-    async def job_scheduled(self, types: Sequence[str]) -> None:
-        await self._publish("job_scheduled", types)
-
-    async def chain_completed(self, chain_ids: Sequence[str]) -> None:
-        await self._publish("chain_completed", chain_ids)
-
-    async def ownership_lost(self, job_ids: Sequence[str]) -> None:
-        await self._publish("ownership_lost", job_ids)
-
-    async def listen_job_scheduled(self, callback: Callback) -> Dispose:
-        return await self._listen("job_scheduled", callback)
-
-    async def listen_chain_completed(self, callback: Callback) -> Dispose:
-        return await self._listen("chain_completed", callback)
-
-    async def listen_ownership_lost(self, callback: Callback) -> Dispose:
-        return await self._listen("ownership_lost", callback)
-
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._subscriptions.clear()
-            self._listener.stop()
-        await finish(self._end())
-
-    async def _end(self) -> None:
-        await self._listener.stopped()
-        await self._release()
-
-    async def _publish(self, topic: Topic, values: Sequence[str]) -> None:
-        self._check_open()
+    async def publish(self, topic: Topic, values: Sequence[str]) -> None:
+        session = self._session()
         if values:
-            await self._outboxes[topic].send(values)
+            await session.outboxes[topic].send(values)
 
-    async def _listen(self, topic: Topic, callback: Callback) -> Dispose:
-        self._check_open()
-        subscription = self._subscriptions.add(topic, callback)
+    async def listen(self, topic: Topic, callback: Callback) -> Dispose:
+        session = self._session()
+        subscription = session.subscriptions.add(topic, callback)
         try:
-            await self._listener.active()
+            await session.listener.active(topic)
             self._check_open()
         except BaseException:
-            self._subscriptions.remove(subscription)
-            self._listener.stop_if_unused()
+            session.subscriptions.remove(subscription)
+            session.listener.stop_if_unused()
             raise
 
         async def dispose() -> None:
-            self._subscriptions.remove(subscription)
-            self._listener.stop_if_unused()
-            await self._listener.stopped()
+            session.subscriptions.remove(subscription)
+            if session.is_here():
+                session.listener.stop_if_unused()
+                await session.listener.stopped()
 
         return dispose
+
+    async def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
+        await self._session().provider.provide_wake_hints(counts)
+
+    async def consume_wake_hint(self, type_name: str) -> bool:
+        return await self._session().provider.consume_wake_hint(type_name)
+
+    async def close(self) -> None:
+        self._closed = True
+        session, self._current = self._current, None
+        if session is not None and session.is_here():
+            session.subscriptions.clear()
+            session.listener.stop()
+            await finish(session.end())
+
+    def _session(self) -> _Session:
+        self._check_open()
+        session = self._current
+        if session is None or not session.is_here():
+            session = self._current = self._new_session(session)
+        return session
+
+    def _new_session(self, before: _Session | None) -> _Session:
+        """The first one, or one for another event loop: the one before was closed, or is the parent process's."""
+        if before is not None and before.process != os.getpid():
+            if not callable(self._given):
+                raise NotifyUnavailable(
+                    "this process was forked after its notify provider was used: connect again in the "
+                    "child process, or give a function that makes the provider"
+                )
+            _parents_sessions.append(before)
+        elif before is not None and not before.loop.is_closed():
+            raise NotifyUnavailable("this notify adapter is in use on another event loop: make one for each")
+        return _Session(
+            self._given() if callable(self._given) else self._given, self.channels, self._echo, self.heartbeat
+        )
 
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosed("notify adapter")
+
+
+class _Session:
+    """What belongs to one event loop."""
+
+    def __init__(self, provider: NotifyProvider, channels: Mapping[Topic, str], echo: str, heartbeat: float) -> None:
+        self.process = os.getpid()
+        self.loop = asyncio.get_running_loop()
+        self.provider = CompleteProvider(provider, echo)
+        self.subscriptions = Subscriptions({name: topic for topic, name in channels.items()})
+        self.listener = Listener(self.provider, channels, self.subscriptions, heartbeat)
+        self.outboxes = {topic: Outbox(partial(self._send, channels[topic])) for topic in TOPICS}
+
+    def is_here(self) -> bool:
+        return self.loop is asyncio.get_running_loop()
+
+    async def end(self) -> None:
+        await self.listener.stopped()
+        await self.provider.close()
+
+    async def _send(self, channel: str, values: Sequence[str]) -> None:
+        await self.provider.publish(channel, pack(values, self.provider.max_payload))
+
+
+if TYPE_CHECKING:
+    _: type[NotifyAdapter] = BroadcastNotify

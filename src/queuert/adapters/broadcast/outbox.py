@@ -1,4 +1,4 @@
-"""Messages of many callers, sent together: while one batch is under way, the next one gathers."""
+"""Sends the messages of many callers together: while one batch is being sent, the next one gathers."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 GIVEN_UP_AFTER = 5.0
-"""Seconds. A send that never ends, over a connection that is half gone, must not keep back what comes later."""
+"""Seconds. A send that never ends, on a half-dead connection, must not hold back later ones."""
 
 
 class Outbox:
-    """For one topic. Whoever sends hears how it ended for the batch that took his messages."""
+    """For one topic. Each caller gets the result of the batch that carried its messages."""
 
     def __init__(self, send: Callable[[Sequence[str]], Awaitable[None]]) -> None:
         self._send = send
         self._gathering: list[str] = []
         self._next: asyncio.Task[None] | None = None
-        """Sends what is gathering, once the batch before it is on its way."""
+        """Sends what is gathering, once the current batch has been sent."""
         self._current: asyncio.Task[None] | None = None
 
     async def send(self, values: Sequence[str]) -> None:
-        # A task may also be done without having cleared up: its event loop has been closed, for one.
         if _under_way(self._next):
             self._gathering += values
         elif _under_way(self._current):

@@ -1,28 +1,28 @@
-"""How patient a listener is."""
+"""How long a listener waits for what."""
 
 from __future__ import annotations
 
 import random
 
 CONNECT_TIMEOUT = 10.0
-"""Seconds until an attempt to listen is given up."""
+"""Seconds until an attempt to subscribe is given up."""
 HEARTBEAT = 30.0
-"""Seconds between two looks whether the server is still there: a dead network says nothing."""
+"""Seconds between two checks that the subscription is alive: a dead network reports no error."""
 PING_TIMEOUT = 10.0
 
 
 class Pauses:
-    """How long to wait before the next attempt to connect: from a twentieth of a second to 15 s."""
+    """The pause before the next attempt to connect: it grows from about 0.1 s to 15 s."""
 
     FIRST, LAST = 0.1, 15.0
     STEADY = 5.0
-    """Seconds that a connection must have held to be taken for a good one."""
+    """Seconds after which a connection counts as good, and the pauses start again from the shortest."""
 
     def __init__(self) -> None:
         self._failures = 0
 
     def after(self, lived: float) -> float:
-        """The pause after an attempt that failed (0.0), or after a connection that lived so many seconds."""
+        """The pause after a connection that lived this many seconds (0.0: the attempt failed)."""
         if lived >= self.STEADY:
             self._failures = 0
         pause = min(self.FIRST * 2.0**self._failures, self.LAST) * random.uniform(0.5, 1.0)

@@ -1,5 +1,34 @@
-"""Notifications through NATS: core subjects, and wake hints in a JetStream bucket."""
+"""Notifications through NATS: subjects, and wake hints in a JetStream bucket.
 
-from queuert.adapters.nats.adapter import nats_notify, sync_nats_notify
+The nats package is imported when it is used.
+"""
 
-__all__ = ["nats_notify", "sync_nats_notify"]
+from __future__ import annotations
+
+from typing import Any
+
+from queuert.adapters.broadcast import BroadcastNotify
+from queuert.adapters.nats.names import check_bucket, check_prefix, check_url
+
+__all__ = ["nats_notify"]
+
+
+def nats_notify(source: str | Any, *, prefix: str = "queuert", bucket: str | None = None) -> BroadcastNotify:
+    """`source` is a URL, or a connection of yours (`await nats.connect(…)`), which is not closed.
+
+    A connection of yours must belong to the event loop that the adapter is used on. Subjects and
+    keys begin with `prefix`: installations that share a server need different ones. `bucket` is the
+    name of a JetStream key-value bucket for wake hints, which is made if it does not exist. Without
+    it there are no wake hints.
+    """
+    from queuert.adapters.nats.provider import HintingNatsProvider, NatsProvider
+
+    if isinstance(source, str):
+        check_url(source)
+    check_prefix(prefix)
+    check_bucket(bucket)
+
+    def make() -> NatsProvider:
+        return NatsProvider(source) if bucket is None else HintingNatsProvider(source, prefix, bucket)
+
+    return BroadcastNotify(make if isinstance(source, str) else make(), prefix=prefix)

@@ -1,7 +1,7 @@
 """Wake hints in a key-value bucket of JetStream: a number for each type, changed by compare-and-set.
 
-A change that came too late is tried again: each time, somebody else has succeeded. What is no number, because somebody
-else has written it, counts as no budget.
+A change that came too late is tried again; each time, another process has succeeded. A value that is
+not a number counts as no budget.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-from nats.errors import Error, NoRespondersError
+from nats.errors import NoRespondersError
 from nats.js.api import StorageType
 from nats.js.errors import (
     BadRequestError,
@@ -21,27 +21,26 @@ from nats.js.errors import (
 )
 
 from queuert.adapters.nats.connection import Connection, ConnectionLost, unless_lost
-from queuert.adapters.nats.names import Names, unavailable
+from queuert.adapters.nats.names import hint_key
 
 T = TypeVar("T")
 
 HINT_SECONDS = 60
-"""How long a budget is known after its last change, in a bucket that we make. Without one, everybody wakes."""
+"""How long a budget is known after its last change, in a bucket that we make. Without one, every worker wakes."""
 TIMEOUT = 5.0
 
 
 class Hints:
-    def __init__(self, connection: Connection, names: Names, bucket: str) -> None:
+    def __init__(self, connection: Connection, prefix: str, bucket: str) -> None:
         self._connection = connection
-        self._names = names
+        self._prefix = prefix
         self._bucket = bucket
         self._opened: tuple[Any, Any] | None = None
-        """The client, and the bucket as it has opened it."""
+        """The client, and the bucket that it has opened."""
 
     async def provide(self, counts: Mapping[str, int]) -> None:
         async def add_all(bucket: Any) -> None:
-            added = (self._add(bucket, name, count) for name, count in counts.items() if count > 0)
-            await asyncio.gather(*added)
+            await asyncio.gather(*(self._add(bucket, name, count) for name, count in counts.items()))
 
         await self._with_bucket(add_all)
 
@@ -49,15 +48,15 @@ class Hints:
         return await self._with_bucket(lambda bucket: self._take(bucket, type_name))
 
     async def _add(self, bucket: Any, type_name: str, count: int) -> None:
-        key = self._names.key(type_name)
+        key = hint_key(self._prefix, type_name)
         while True:
             left, revision = await _read(bucket, key)
             if await _write(bucket, key, (left or 0) + count, revision):
                 return
 
     async def _take(self, bucket: Any, type_name: str) -> bool:
-        """A budget that is used up stays known, so that a crowd woken by one job does not all ask for it."""
-        key = self._names.key(type_name)
+        """A budget that is used up stays known, so one job does not make every idle worker ask for it."""
+        key = hint_key(self._prefix, type_name)
         while True:
             left, revision = await _read(bucket, key)
             if left is None or left <= 0:
@@ -66,7 +65,7 @@ class Hints:
                 return True
 
     async def _with_bucket(self, work: Callable[[Any], Awaitable[T]]) -> T:
-        """A second try may do it twice: then one more wakes than needed."""
+        """A second try may repeat the change: then one worker too many wakes."""
         try:
             return await self._try(work)
         except ConnectionLost:
@@ -79,13 +78,10 @@ class Hints:
             try:
                 return await work(await self._open(client))
             except (NoStreamResponseError, NoRespondersError):
-                self._opened = None  # a server that was restarted has forgotten what it kept in memory
+                self._opened = None  # a restarted server has lost what it kept in memory
                 return await work(await self._open(client))
 
-        try:
-            return await unless_lost(client, attempt())
-        except (Error, OSError, TimeoutError) as error:
-            raise unavailable(error) from error
+        return await unless_lost(client, attempt())
 
     async def _open(self, client: Any) -> Any:
         if self._opened is None or self._opened[0] is not client:
@@ -105,7 +101,7 @@ class Hints:
                 history=1,
                 storage=StorageType.MEMORY,
             )
-        except BadRequestError:  # somebody has just made it, with other settings
+        except BadRequestError:  # another process has just made it, with other settings
             return await jetstream.key_value(self._bucket)
 
 
@@ -122,7 +118,7 @@ async def _read(bucket: Any, key: str) -> tuple[int | None, int | None]:
 
 
 async def _write(bucket: Any, key: str, number: int, revision: int | None) -> bool:
-    """Whether it was still the revision that was read."""
+    """Write, unless the revision has changed since it was read: True if written."""
     value = str(number).encode()
     try:
         if revision is None:

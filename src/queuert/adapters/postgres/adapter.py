@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
-from queuert.adapters.postgres.notify.channels import Channels, default_prefix
+from typing_extensions import Unpack
+
+from queuert.adapters.broadcast import BroadcastNotify
+from queuert.adapters.postgres.notify.channels import check_prefix, default_prefix
+from queuert.adapters.postgres.notify.provider import PostgresChannels, Storage
 from queuert.adapters.postgres.operations.operations import PostgresOperations
 from queuert.errors import InvalidArgument
 from queuert.ports.state import StateAdapter, SyncStateAdapter
@@ -13,12 +17,6 @@ if TYPE_CHECKING:
     import asyncpg
     from psycopg import AsyncConnection, Connection
     from psycopg_pool import AsyncConnectionPool, ConnectionPool
-
-    from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
-    from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
-    from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
-    from queuert.adapters.postgres.notify.adapter import PostgresNotify
-    from queuert.adapters.postgres.notify.sync import SyncPostgresNotify
 
 DEFAULT_SCHEMA = "public"
 DEFAULT_PREFIX = "queuert_"
@@ -78,80 +76,52 @@ def asyncpg_state(
     return StateAdapter(PostgresOperations(schema, table_prefix), provider)
 
 
-# Notifications. `source` is a URL, a pool, a connection or a provider: what is published goes through it. Listening
-# takes a connection of its own, made from `listen_url`, or from the URL that `source` is. Channels are named after
-# schema and table prefix, unless `channel_prefix` says otherwise.
+class NotifyOptions(TypedDict, total=False):
+    """The keywords of `psycopg_notify` and `asyncpg_notify`."""
+
+    listen_url: str
+    """Where to connect for listening, which needs a connection of its own. Default: `source`, if that is a URL."""
+    schema: str
+    table_prefix: str
+    """Channels are named after schema and table prefix, unless `channel_prefix` is given."""
+    channel_prefix: str | None
+    prepare: bool
+    """Use prepared statements, in a pool of our own (default: True)."""
 
 
 def psycopg_notify(
-    source: str | AsyncConnectionPool[Any] | AsyncConnection[Any] | PsycopgProvider,
-    *,
-    listen_url: str | None = None,
-    schema: str = DEFAULT_SCHEMA,
-    table_prefix: str = DEFAULT_PREFIX,
-    channel_prefix: str | None = None,
-    prepare: bool = True,
-) -> PostgresNotify:
-    """For an async client with psycopg 3."""
-    from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
-    from queuert.adapters.postgres.notify.adapter import PostgresNotify
-    from queuert.adapters.postgres.notify.psycopg import psycopg_link
+    source: str | AsyncConnectionPool[Any] | AsyncConnection[Any] | Storage, **options: Unpack[NotifyOptions]
+) -> BroadcastNotify:
+    """LISTEN and NOTIFY with psycopg 3.
 
-    channels = _channels(schema, table_prefix, channel_prefix)
-    link = psycopg_link(_listen_url(source, listen_url), channels)
-    if isinstance(source, PsycopgProvider):
-        return PostgresNotify(source, link, channels)
-    return PostgresNotify(PsycopgProvider(source, prepare=prepare, max_size=2), link, channels, owned=True)
+    Publishing goes through `source`. A storage provider may also be that of a sync client.
+    """
+    from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
 
-
-def sync_psycopg_notify(
-    source: str | ConnectionPool[Any] | Connection[Any] | PsycopgSyncProvider,
-    *,
-    listen_url: str | None = None,
-    schema: str = DEFAULT_SCHEMA,
-    table_prefix: str = DEFAULT_PREFIX,
-    channel_prefix: str | None = None,
-    prepare: bool = True,
-) -> SyncPostgresNotify:
-    """For a sync client with psycopg 3."""
-    from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
-    from queuert.adapters.postgres.notify.sync import SyncPostgresNotify
-
-    channels = _channels(schema, table_prefix, channel_prefix)
-    url = _listen_url(source, listen_url)
-    if isinstance(source, PsycopgSyncProvider):
-        return SyncPostgresNotify(source, url, channels)
-    return SyncPostgresNotify(PsycopgSyncProvider(source, prepare=prepare, max_size=2), url, channels, owned=True)
+    return _notify(PsycopgChannels, source, options)
 
 
 def asyncpg_notify(
-    source: str | asyncpg.Pool[Any] | asyncpg.Connection[Any] | AsyncpgProvider,
-    *,
-    listen_url: str | None = None,
-    schema: str = DEFAULT_SCHEMA,
-    table_prefix: str = DEFAULT_PREFIX,
-    channel_prefix: str | None = None,
-    prepare: bool = True,
-) -> PostgresNotify:
-    """For an async client with asyncpg."""
-    from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
-    from queuert.adapters.postgres.notify.adapter import PostgresNotify
-    from queuert.adapters.postgres.notify.asyncpg import asyncpg_link
+    source: str | asyncpg.Pool[Any] | asyncpg.Connection[Any] | Storage, **options: Unpack[NotifyOptions]
+) -> BroadcastNotify:
+    """LISTEN and NOTIFY with asyncpg. Publishing goes through `source`."""
+    from queuert.adapters.postgres.notify.asyncpg import AsyncpgChannels
 
-    channels = _channels(schema, table_prefix, channel_prefix)
-    link = asyncpg_link(_listen_url(source, listen_url), channels)
-    if isinstance(source, AsyncpgProvider):
-        return PostgresNotify(source, link, channels)
-    return PostgresNotify(AsyncpgProvider(source, prepare=prepare, max_size=2), link, channels, owned=True)
+    return _notify(AsyncpgChannels, source, options)
 
 
-def _channels(schema: str, table_prefix: str, channel_prefix: str | None) -> Channels:
-    return Channels(default_prefix(schema, table_prefix) if channel_prefix is None else channel_prefix)
+def _notify(channels: type[PostgresChannels], source: Any, options: NotifyOptions) -> BroadcastNotify:
+    url, prefix = options.get("listen_url", source), options.get("channel_prefix")
+    if not isinstance(url, str):
+        raise InvalidArgument("listening needs a connection of its own: give listen_url=, the URL to connect to")
+    if prefix is None:
+        prefix = default_prefix(options.get("schema", DEFAULT_SCHEMA), options.get("table_prefix", DEFAULT_PREFIX))
 
+    def make() -> PostgresChannels:
+        if hasattr(source, "in_transaction"):  # a storage provider
+            return channels(url, source)
+        return channels(url, channels.storage(source, prepare=options.get("prepare", True)), owned=True)
 
-def _listen_url(source: object, listen_url: str | None) -> str:
-    if listen_url is not None:
-        return listen_url
-    if isinstance(source, str):
-        return source
-    raise InvalidArgument("listening takes a connection of its own: say with listen_url= where to connect to")
+    if not isinstance(source, str):
+        make()  # a wrong source is an error now, not later
+    return BroadcastNotify(make, prefix=check_prefix(prefix), separator="")

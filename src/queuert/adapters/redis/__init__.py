@@ -1,5 +1,25 @@
-"""Notifications through Redis: pub/sub, and wake hints."""
+"""Notifications through Redis: pub/sub, and wake hints. The redis package is imported when it is used."""
 
-from queuert.adapters.redis.adapter import redis_notify, sync_redis_notify
+from __future__ import annotations
 
-__all__ = ["redis_notify", "sync_redis_notify"]
+from typing import Any
+
+from queuert.adapters.broadcast import BroadcastNotify
+from queuert.errors import InvalidArgument
+
+__all__ = ["redis_notify"]
+
+
+def redis_notify(source: str | Any, *, prefix: str = "queuert") -> BroadcastNotify:
+    """`source` is a URL, or a `redis.asyncio.Redis` of yours, which is not closed.
+
+    Channels and keys begin with `prefix`: installations that share a server need different ones.
+    """
+    from queuert.adapters.redis.provider import RedisProvider, connect
+
+    if not prefix or set(prefix) & set("{}\0"):
+        raise InvalidArgument(f"the prefix must be a text without braces and NUL characters, got {prefix!r}")
+    if not isinstance(source, str):
+        return BroadcastNotify(RedisProvider(source, prefix), prefix=prefix, separator=":")
+    connect(source)  # a wrong URL is an error now, not later
+    return BroadcastNotify(lambda: RedisProvider(connect(source), prefix, owned=True), prefix=prefix, separator=":")

@@ -1,7 +1,7 @@
 """Notifications between the clients of one SQLite file.
 
-Within the process they are exact and immediate. While anybody listens, the file is also watched for what
-other processes commit: then every listener is told that he may have missed something.
+Within the process they are exact and immediate. While there are listeners, the file is also watched
+for commits of other processes: then every listener is told that it may have missed something.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from weakref import WeakSet
 
-from queuert.adapters.broadcast.messages import Topic
 from queuert.adapters.in_process import InProcessHub
 from queuert.adapters.sqlite.watch import Watch
 from queuert.contexts import context
-from queuert.ports.notify import Callback
+from queuert.ports.notify import Callback, Topic
 
 
 class SqliteHub(InProcessHub):
     """Shared by the notify adapters of a process that belong to one file, and by the states that write to it.
 
-    Give it to `sqlite_state`, too: whatever is committed without its knowledge counts as another process's.
+    Give it to `sqlite_state`, too: a commit that it does not know of counts as another process's.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -62,7 +61,7 @@ class SqliteHub(InProcessHub):
                 yield
 
     def _begin_anew(self) -> None:
-        """In a child process: what the parent listened to, and with which thread, is none of its business."""
+        """In a forked child: forget the parent's listeners, and its thread, which did not survive the fork."""
         super().__init__()
         if self._watch is not None:
             _parents_watches.append(self._watch)

@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from time import monotonic
 from uuid import uuid4
 
 from queuert.conformance.case import Suite
 from queuert.conformance.checks import CheckFailed, skip
 from queuert.conformance.notify.harness import NotifyHarness
-from queuert.ports.notify import Callback, Dispose, NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.notify import TOPICS, Callback, Dispose, NotifyAdapter
+from queuert.ports.sync_notify import SyncNotify
 
 _PATIENCE = 5.0
 _GRACE = 0.05
@@ -20,7 +22,7 @@ _GRACE = 0.05
 
 @dataclass(frozen=True)
 class Topic:
-    """One pair of publish and listen."""
+    """Publishing and listening, for one topic of one adapter."""
 
     name: str
     publish: Callable[[Sequence[str]], Awaitable[None]]
@@ -28,12 +30,8 @@ class Topic:
 
 
 def topics(adapter: NotifyAdapter) -> list[Topic]:
-    """The three pairs of an adapter."""
-    return [
-        Topic("job_scheduled", adapter.job_scheduled, adapter.listen_job_scheduled),
-        Topic("chain_completed", adapter.chain_completed, adapter.listen_chain_completed),
-        Topic("ownership_lost", adapter.ownership_lost, adapter.listen_ownership_lost),
-    ]
+    """The three topics of an adapter."""
+    return [Topic(name, partial(adapter.publish, name), partial(adapter.listen, name)) for name in TOPICS]
 
 
 class Ear:
@@ -74,7 +72,7 @@ class Channel:
 
     @property
     def topics(self) -> list[Topic]:
-        """The three pairs. Skips the case if the adapter does not deliver."""
+        """The three topics. Skips the case if the adapter does not deliver."""
         if not self._harness.delivers:
             skip("the adapter delivers nothing")
         return topics(self.adapter)
@@ -89,8 +87,8 @@ class Channel:
         self._exits.push_async_callback(adapter.close)
         return adapter
 
-    async def sync_adapter(self) -> SyncNotifyAdapter:
-        adapter = await self._harness.sync_adapter()
+    async def sync_adapter(self) -> SyncNotify:
+        adapter = SyncNotify(await self._harness.sync_adapter())
         self._exits.callback(adapter.close)
         return adapter
 

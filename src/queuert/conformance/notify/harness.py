@@ -1,16 +1,17 @@
-"""The class to write for a check of a notify adapter."""
+"""The class to write for a check of a notify adapter or provider."""
 
 from __future__ import annotations
 
 from queuert.conformance.checks import skip
-from queuert.ports.notify import NotifyAdapter, SyncNotifyAdapter
+from queuert.ports.notify import NotifyAdapter
 
 
 class NotifyHarness:
     """A channel under test. Subclass it, or pass the adapter to it; override what you can offer.
 
-    A harness is used for one case. `reset` is called first, `dispose` last. Cases that need a
-    method which you do not override are skipped, with the reason in the report.
+    For a provider, pass `BroadcastNotify(MyProvider(…), prefix=…)`, with a new prefix for each
+    harness. A harness is used for one case. `reset` is called first, `dispose` last. Cases that need
+    a method which you do not override are skipped, with the reason in the report.
     """
 
     delivers: bool = True
@@ -36,6 +37,9 @@ class NotifyHarness:
         """
         skip("the harness has no second()")
 
-    async def sync_adapter(self) -> SyncNotifyAdapter:
-        """A sync adapter on the same channel. It is closed after the case."""
-        skip("the harness has no sync_adapter()")
+    async def sync_adapter(self) -> NotifyAdapter:
+        """Another adapter, for a sync client: it is used on the event loop of another thread.
+
+        It is closed after the case.
+        """
+        return await self.second()

@@ -1,10 +1,11 @@
-"""The sync adapter: it publishes to every listener, and waits for chains."""
+"""Sync clients: they publish on every topic, and wait for chains."""
 
 from __future__ import annotations
 
 from queuert.conformance.checks import equal, raises
 from queuert.conformance.notify.channel import Channel, Ear, case, fresh
 from queuert.errors import ClientClosed
+from queuert.ports.notify import TOPICS
 
 
 @case
@@ -12,28 +13,27 @@ async def listeners_hear_a_sync_publisher(channel: Channel) -> None:
     """Async listeners receive what a sync adapter publishes, for each of the three topics."""
     pairs = channel.topics
     adapter = await channel.sync_adapter()
-    publishers = (adapter.job_scheduled, adapter.chain_completed, adapter.ownership_lost)
-    for topic, publish in zip(pairs, publishers, strict=True):
+    for topic, name in zip(pairs, TOPICS, strict=True):
         ear, values = Ear(), [fresh(), fresh()]
         await topic.listen(ear)
-        publish(values)
+        adapter.publish(name, values)
         await ear.hears(*values)
 
 
 @case
 async def a_sync_listener_hears_of_chains(channel: Channel) -> None:
     """A sync listener receives ended chains from all publishers, until it is disposed."""
-    pairs = channel.topics
+    ended = channel.topics[TOPICS.index("chain_ended")]
     adapter = await channel.sync_adapter()
     ear, control, first, second, third = Ear(), Ear(), fresh(), fresh(), fresh()
-    dispose = adapter.listen_chain_completed(ear)
-    await pairs[1].publish([first])
-    adapter.chain_completed([second])
+    dispose = adapter.listen("chain_ended", ear)
+    await ended.publish([first])
+    adapter.publish("chain_ended", [second])
     await ear.hears(first, second)
-    await pairs[1].listen(control)
+    await ended.listen(control)
     dispose()
     dispose()
-    await pairs[1].publish([third])
+    await ended.publish([third])
     await control.hears(third)
     equal(sorted(ear.heard), sorted([first, second]), "received after dispose")
 
@@ -52,14 +52,14 @@ async def hints_of_a_sync_publisher(channel: Channel) -> None:
 async def closing_the_sync_adapter(channel: Channel) -> None:
     """close is idempotent. Later calls raise ClientClosed, and dispose functions do nothing."""
     adapter = await channel.sync_adapter()
-    dispose = adapter.listen_chain_completed(Ear())
+    dispose = adapter.listen("chain_ended", Ear())
     adapter.close()
     adapter.close()
     dispose()
-    for publish in (adapter.job_scheduled, adapter.chain_completed, adapter.ownership_lost):
+    for topic in TOPICS:
         with raises(ClientClosed, "publishing"):
-            publish([fresh()])
+            adapter.publish(topic, [fresh()])
     with raises(ClientClosed, "providing wake hints"):
         adapter.provide_wake_hints({fresh(): 1})
     with raises(ClientClosed, "listening"):
-        adapter.listen_chain_completed(Ear())
+        adapter.listen("chain_ended", Ear())

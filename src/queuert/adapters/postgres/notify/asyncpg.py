@@ -2,51 +2,60 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from queuert.adapters.broadcast.listener import Link, OnLost, OnMessage, OpenLink
+from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.drivers.asyncpg_connection import reraise
 from queuert.adapters.postgres.drivers.asyncpg_sources import Connection, DriverError
-from queuert.adapters.postgres.notify.channels import APPLICATION, Channels
+from queuert.adapters.postgres.notify.provider import APPLICATION, PostgresChannels, Storage
+from queuert.ports.notify import NotifyProvider, OnMessage
 
-GOODBYE = 2.0
-"""Seconds for the server to answer when we hang up."""
+CLOSE_TIMEOUT = 2.0
+"""Seconds for the server to answer when we close a connection."""
 
 
-def asyncpg_link(url: str, channels: Channels) -> OpenLink:
-    settings = {} if "application_name=" in url else {"application_name": APPLICATION}
+class AsyncpgChannels(PostgresChannels):
+    _connection: asyncpg.Connection[Any]
 
-    async def open_link(on_message: OnMessage, on_lost: OnLost) -> Link:
+    @staticmethod
+    def storage(source: Any, *, prepare: bool) -> Storage:
+        from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
+
+        return AsyncpgProvider(source, prepare=prepare, max_size=2)
+
+    async def subscribe(self, channels: Sequence[str], on_message: OnMessage, ready: Callable[[], None]) -> None:
         def receive(connection: Connection, pid: int, channel: str, payload: object) -> None:  # noqa: ARG001
             on_message(channel, str(payload))
 
+        settings = {} if "application_name=" in self._url else {"application_name": APPLICATION}
         try:
-            connection: asyncpg.Connection[Any] = await asyncpg.connect(url, server_settings=settings)
+            connection: asyncpg.Connection[Any] = await asyncpg.connect(self._url, server_settings=settings)
             try:
-                connection.add_termination_listener(lambda _: on_lost())
-                for channel in channels.topics:
+                lost = asyncio.Event()
+                connection.add_termination_listener(lambda _: lost.set())
+                for channel in channels:
                     await connection.add_listener(channel, receive)
-            except BaseException:
-                connection.terminate()
-                raise
+                self._connection = connection
+                ready()
+                await lost.wait()
+            finally:
+                await finish(_close(connection))
         except DriverError as error:
             raise reraise(error, inside=False) from error
-        return AsyncpgLink(connection)
-
-    return open_link
-
-
-class AsyncpgLink:
-    def __init__(self, connection: asyncpg.Connection[Any]) -> None:
-        self._connection = connection
 
     async def ping(self) -> None:
         await self._connection.execute("SELECT 1")
 
-    async def close(self) -> None:
-        try:
-            await self._connection.close(timeout=GOODBYE)
-        except DriverError:
-            return  # asyncpg has cut it off
+
+async def _close(connection: asyncpg.Connection[Any]) -> None:
+    with suppress(*DriverError):  # asyncpg has already dropped it
+        await connection.close(timeout=CLOSE_TIMEOUT)
+
+
+if TYPE_CHECKING:
+    _: type[NotifyProvider] = AsyncpgChannels

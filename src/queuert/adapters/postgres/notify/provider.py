@@ -1,0 +1,79 @@
+"""PostgreSQL's LISTEN and NOTIFY as a notify provider.
+
+NOTIFY is sent after the commit, on a connection of the storage provider: in the user's transaction
+it would make all commits in the database wait for each other. There are no wake hints: SKIP LOCKED
+keeps the workers apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from queuert.adapters.postgres.command import PgStatement
+from queuert.adapters.postgres.notify.channels import publish
+from queuert.ports.notify import OnMessage
+from queuert.ports.provider import AsyncProvider, SyncProvider
+
+APPLICATION = "queuert listener"
+"""The connection's name in pg_stat_activity, unless the URL sets another."""
+
+Storage = AsyncProvider[Any] | SyncProvider[Any]
+
+
+class PostgresChannels(ABC):
+    """Publishes through a storage provider, and listens on one connection of its own."""
+
+    name = "PostgreSQL"
+
+    def __init__(self, url: str, storage: Storage, *, owned: bool = False) -> None:
+        """`owned`: close the storage provider, too."""
+        self._url = url
+        self._storage: Any = storage
+        self._owned = owned
+
+    async def publish(self, channel: str, messages: Sequence[str]) -> None:
+        statement = publish(channel, messages)
+        if inspect.iscoroutinefunction(self._storage.execute):
+            await self._storage.execute(None, statement)
+        else:
+            await _in_thread(self._storage, statement)
+
+    @staticmethod
+    @abstractmethod
+    def storage(source: Any, *, prepare: bool) -> Storage:
+        """A storage provider for publishing, from a URL, a pool or a connection."""
+
+    @abstractmethod
+    async def subscribe(self, channels: Sequence[str], on_message: OnMessage, ready: Callable[[], None]) -> None: ...
+
+    @abstractmethod
+    async def ping(self) -> None: ...
+
+    async def close(self) -> None:
+        if self._owned:
+            await self._storage.close()
+
+
+def _in_thread(storage: Any, statement: PgStatement) -> Awaitable[Any]:
+    """Publish through the provider of a sync client.
+
+    A thread for each call: one that hangs holds back no other, and a daemon does not delay the
+    interpreter's exit.
+    """
+    done: Future[Any] = Future()
+    done.set_running_or_notify_cancel()
+
+    def execute() -> None:
+        try:
+            done.set_result(storage.execute(None, statement))
+        except Exception as error:
+            done.set_exception(error)
+
+    threading.Thread(target=execute, name="queuert-publisher", daemon=True).start()
+    return asyncio.wrap_future(done)
