@@ -302,16 +302,13 @@ class SyncClient(BaseClient[Conn]):
         return self._submit(jobs, {}, "submit_many")
 
     def _submit(self, jobs: Sequence[E], options: StartOptions, operation: str) -> list[Chain[E]]:
-        with in_own_transaction(operation):
-            with self.transaction() as tx:
-                return self._run(self._start(tx, jobs, options, operation))
+        with in_own_transaction(operation), self.transaction() as tx:
+            return self._run(self._start(tx, jobs, options, operation))
 
     # Reading
 
     @overload
-    def get_chain(
-        self, chain: ChainOrId, chain_type: type[J], *, tx: Tx[Conn] | None = None
-    ) -> Chain[J] | None: ...
+    def get_chain(self, chain: ChainOrId, chain_type: type[J], *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
     def get_chain(self, chain: Chain[J], *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
@@ -667,9 +664,7 @@ class SyncClient(BaseClient[Conn]):
         return self._take_over(tx, chain, job_type)
 
     @context
-    def _take_over(
-        self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None
-    ) -> Iterator[SyncCompletion[Any]]:
+    def _take_over(self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None) -> Iterator[SyncCompletion[Any]]:
         yield SyncCompletion(self, tx, self._run(self._take(tx, chain, job_type)))
 
     # Waiting
@@ -679,12 +674,8 @@ class SyncClient(BaseClient[Conn]):
     @overload
     def wait(self, chain: Chain[Job[R, Any]], *, timeout: Duration | None = None) -> R: ...
     @overload
-    def wait(
-        self, chain: ChainOrId, chain_type: str | None = None, *, timeout: Duration | None = None
-    ) -> Any: ...
-    def wait(
-        self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, timeout: Duration | None = None
-    ) -> Any:
+    def wait(self, chain: ChainOrId, chain_type: str | None = None, *, timeout: Duration | None = None) -> Any: ...
+    def wait(self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, timeout: Duration | None = None) -> Any:
         """Wait until the chain has an output, and return it.
 
         Raises `ChainFailed`, `ChainCancelled`, `ChainExpired` or `ChainNotFound` if the chain ends
