@@ -106,6 +106,14 @@ class Dedup:
                 raise InvalidArgument("window goes with scope='any'")
             seconds(self.window, "window")
 
+    def matches(self, chain_id: str, status: Status, age: int) -> bool:
+        """Whether the chain that has the key is returned instead of a new one. `age` is in microseconds."""
+        if chain_id in self.exclude:
+            return False
+        if self.scope == "incomplete":
+            return status not in TERMINAL
+        return self.window is None or age < round(seconds(self.window, "window") * 1_000_000)
+
 
 def _are_strings(values: object) -> bool:
     return isinstance(values, Iterable) and all(isinstance(each, str) for each in cast("Iterable[object]", values))
@@ -137,7 +145,7 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     chain_trace_context: str | None = None
 
 
-class JobRow(msgspec.Struct, gc=False, frozen=True, kw_only=True):
+class JobRow(msgspec.Struct, gc=False, frozen=True):
     """A job as it is stored. `token` fences the claim that is under way: it never repeats."""
 
     id: str

@@ -65,8 +65,8 @@ def worker_client(using: str) -> Client[Any]:
         provider = PsycopgProvider(conninfo(wrapper), prepare=options.get("prepare", True))
         notify = _postgres_notify(using, provider)
     else:
-        from queuert.adapters.sqlite.async_provider import AsyncSqliteProvider
-        from queuert.adapters.sqlite.connecting import Database
+        from queuert.adapters.sqlite.connections.database import Database
+        from queuert.adapters.sqlite.drivers.threaded import AsyncSqliteProvider
 
         timeout = wrapper.settings_dict["OPTIONS"].get("timeout", 5.0)
         provider = AsyncSqliteProvider(Database(_file(wrapper), timeout))

@@ -64,7 +64,7 @@ class QueuertSchema(Operation):
 
             versions = postgres_migrations(store.installation)
             return [store("migrate.create").text, *(text for each in versions for text in each.statements)]
-        from queuert.adapters.sqlite.store import migrations_for as sqlite_migrations
+        from queuert.adapters.sqlite.operations.base import migrations_for as sqlite_migrations
 
         return [
             store("migrate.create").text,

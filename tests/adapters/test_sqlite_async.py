@@ -13,7 +13,8 @@ import pytest
 from tests.adapters.sqlite_support import AsyncSqlite, Sqlite, claim_of, job
 from tests.adapters.test_sqlite_provider import ENDINGS
 
-from queuert.adapters.sqlite import AsyncSqliteProvider, session
+from queuert.adapters.sqlite import AsyncSqliteProvider
+from queuert.adapters.sqlite.connections import session
 from queuert.errors import ClientClosed, StorageBusy, TransactionMisused, TransactionNested
 
 

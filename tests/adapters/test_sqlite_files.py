@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 from tests.adapters.sqlite_support import AsyncSqlite, Sqlite, job
 
-from queuert.adapters.sqlite import connecting, sqlite_state, sync_sqlite_state
-from queuert.adapters.sqlite.store import migrations_for, statements_for
-from queuert.adapters.sqlite.translating import translate
+from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
+from queuert.adapters.sqlite.connections import database
+from queuert.adapters.sqlite.connections.errors import translate
+from queuert.adapters.sqlite.operations.base import migrations_for, statements_for
 from queuert.errors import (
     InvalidArgument,
     SchemaTooNew,
@@ -177,7 +178,7 @@ def test_an_old_sqlite_is_refused(opened: Callable[..., Sqlite], monkeypatch: py
 def test_a_file_without_a_write_ahead_log_is_refused(
     opened: Callable[..., Sqlite], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "_journal_mode", lambda *_: "delete")
+    monkeypatch.setattr(database, "_journal_mode", lambda *_: "delete")
     sqlite = opened()
     with pytest.raises(StorageError, match="write-ahead log"):
         sqlite.do(sqlite.ops.migrate())
@@ -268,7 +269,8 @@ print(run(state.provider, None, state.operations.migrate()))
 
 KILL = """
 import os, signal, sqlite3, sys
-from queuert.adapters.sqlite import session, sync_sqlite_state
+from queuert.adapters.sqlite import sync_sqlite_state
+from queuert.adapters.sqlite.connections import session
 from queuert.ports.provider import run
 execute, left = session.execute, int(sys.argv[2])
 def dying(*arguments):

@@ -84,7 +84,7 @@ def test_a_transaction_that_lost_the_race_for_the_write_lock_is_told_so(
     other.execute("BEGIN IMMEDIATE")
     other.execute("INSERT INTO orders VALUES (2)")
     if writes_still:
-        with pytest.raises(TransactionMisused, match="somebody else writes") as caught:
+        with pytest.raises(TransactionMisused, match="another connection writes") as caught:
             sqlite.create(job(), connection=mine)
         assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
     else:

@@ -9,7 +9,6 @@ from typing import Any, get_args
 import pytest
 from tests.adapters.sqlite_support import START, Sqlite, job, waiting_for
 
-from queuert.adapters.sqlite import listing
 from queuert.errors import InvalidArgument, InvalidCursor
 from queuert.model import ChainFilter, JobFilter, Order, PageRequest, Status
 from queuert.ports.program import Program
@@ -203,7 +202,7 @@ PLANS = {
 def test_a_listing_walks_its_index_and_sorts_nothing(sizes: tuple[Sqlite, Sqlite], name: str) -> None:
     sqlite, _ = sizes
     where, expected = PLANS[name]
-    build: Any = listing.chains if isinstance(where, ChainFilter) else listing.jobs
-    plan = sqlite.plan(build(sqlite.ops.store, where, PageRequest(50)))
+    listing: Any = sqlite.ops.list_chains if isinstance(where, ChainFilter) else sqlite.ops.list_jobs
+    plan = sqlite.plan(next(listing(where, PageRequest(50))))
     assert expected in plan
     assert "USE TEMP B-TREE FOR ORDER BY" not in plan

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.adapters.sqlite_support import Sqlite, claim_of, job
 
-from queuert.adapters.sqlite import connecting
+from queuert.adapters.sqlite.connections.database import Database
 from queuert.errors import ClientClosed, StorageBusy, StorageError, TransactionMisused, TransactionNested
 from queuert.sql.statement import Statement
 
@@ -210,13 +210,13 @@ def test_our_own_sql_errors_are_translated(tmp_path: Path) -> None:
 
 def test_the_connection_of_a_thread_goes_with_it(sqlite: Sqlite, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[sqlite3.Connection] = []
-    connect = connecting.Database.connect
+    connect = Database.connect
 
-    def remember(database: connecting.Database, **options: Any) -> sqlite3.Connection:
+    def remember(database: Database, **options: Any) -> sqlite3.Connection:
         opened.append(connect(database, **options))
         return opened[-1]
 
-    monkeypatch.setattr(connecting.Database, "connect", remember)
+    monkeypatch.setattr(Database, "connect", remember)
     for _ in range(3):
         assert in_thread(lambda: sqlite.create(job())) is None
     gc.collect()

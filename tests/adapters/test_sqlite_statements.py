@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.adapters.sqlite_support import ERROR, START, Sqlite, claim_of, completed, job, new_id, next_job, waiting_for
 
-from queuert.adapters.sqlite.store import array, statements_for
+from queuert.adapters.sqlite.operations.base import array, statements_for
 from queuert.errors import InvalidArgument
 from queuert.model import Dedup, NewJob, QueueLimit, Settlement, When
 from queuert.sql.statement import load_statements, split_statements, substitute
@@ -177,7 +177,7 @@ def test_a_claim_of_many_types_looks_further_only_where_it_must(sqlite: Sqlite) 
 def test_a_burst_that_falls_due_at_once_is_promoted_over_several_claims(
     sqlite: Sqlite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queuert.adapters.sqlite.claiming.PROMOTED_AT_ONCE", 10)
+    monkeypatch.setattr("queuert.adapters.sqlite.operations.claiming.PROMOTED_AT_ONCE", 10)
     burst = [job(schedule=When(after=1 + number / 1000)) for number in range(30)]
     sqlite.create(*burst)
     sqlite.clock.advance(10)

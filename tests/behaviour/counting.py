@@ -10,7 +10,7 @@ from tests.behaviour.conftest import Setting
 from tests.behaviour.watching import Points, watched
 
 from queuert import Client
-from queuert.adapters.sqlite.connecting import Database
+from queuert.adapters.sqlite.connections.database import Database
 
 
 class Statements:

@@ -278,7 +278,7 @@ async def test_a_schema_from_the_future(connect: Connect, tmp_path: Path) -> Non
 
 
 async def _versions(client: Client[Any]) -> list[int]:
-    from queuert.adapters.sqlite.store import migrations_for
+    from queuert.adapters.sqlite.operations.base import migrations_for
 
     return [migration.version for migration in migrations_for("queuert_")]
 

@@ -13,7 +13,7 @@ from tests.support.jobs import JOBS, Greet, Nothing
 from queuert import InvalidArgument, SyncClient, TransactionMisused, TransactionRequired, connect_sync
 from queuert.adapters.in_process import NoNotify
 from queuert.adapters.sqlite import SqliteOperations, SqliteProvider
-from queuert.adapters.sqlite.connecting import Database
+from queuert.adapters.sqlite.connections.database import Database
 from queuert.jobs.registry import Registry
 from queuert.ports.notify import Topic
 from queuert.ports.provider import AfterCommitWork

@@ -27,7 +27,7 @@ import queuert_django.checks
 from queuert import EntryJob, Handlers, StorageError, Worker
 from queuert.adapters.postgres.operations.operations import PostgresOperations
 from queuert.adapters.postgres.operations.store import migrations_for as postgres_migrations
-from queuert.adapters.sqlite.store import migrations_for as sqlite_migrations
+from queuert.adapters.sqlite.operations.base import migrations_for as sqlite_migrations
 from queuert.errors import InvalidArgument
 from queuert_django import clients, get_client, options
 from queuert_django.clients import conninfo, worker_client

@@ -15,7 +15,7 @@ async def finish(call: Coroutine[Any, Any, T]) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await _wait_out(task)
+        await wait_out(task)
         raise
 
 
@@ -26,11 +26,12 @@ async def cancel_and_finish(call: Coroutine[Any, Any, T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         task.cancel()
-        await _wait_out(task)
+        await wait_out(task)
         raise
 
 
-async def _wait_out(task: asyncio.Future[Any]) -> None:
+async def wait_out(task: asyncio.Future[Any]) -> None:
+    """Wait until the future is done, even if we are cancelled meanwhile."""
     while not task.done():
         try:
             await asyncio.wait([task])

@@ -10,7 +10,7 @@ from typing_extensions import Unpack
 
 from queuert.adapters.postgres.operations.store import Installation
 from queuert.adapters.postgres.operations.store import migrations_for as postgres_migrations
-from queuert.adapters.sqlite.store import migrations_for as sqlite_migrations
+from queuert.adapters.sqlite.operations.base import migrations_for as sqlite_migrations
 from queuert.errors import InvalidArgument
 from queuert.ports.provider import run
 from queuert.sql.migrate import undone

@@ -19,7 +19,7 @@ from queuert.adapters.sqlalchemy.core import Core
 from queuert.adapters.sqlalchemy.driver import Driver
 from queuert.adapters.sqlalchemy.provider import EngineAlone, SqlAlchemyProvider
 from queuert.adapters.sqlite import AsyncSqliteProvider, SqliteOperations, SqliteProvider
-from queuert.adapters.sqlite.connecting import Database
+from queuert.adapters.sqlite.connections.database import Database
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.errors import InvalidArgument

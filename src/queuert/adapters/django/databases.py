@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from queuert.adapters.django.connection import Wrapper
 from queuert.errors import QueuertError, StorageError, TransactionMisused
+from queuert.sql.statement import Statement
 
 
 class DatabaseKind(Protocol):
@@ -81,26 +82,19 @@ class Postgres:
 
 class Sqlite:
     def execute(self, wrapper: Wrapper, command: Any) -> Any:
-        from queuert.adapters.sqlite import session
-        from queuert.adapters.sqlite.unit import Unit, run_inside
+        from queuert.adapters.sqlite.connections import session
 
-        path = str(wrapper.settings_dict["NAME"])
         try:
-            if isinstance(command, Unit):
-                unit: Unit[Any] = command
-                return run_inside(wrapper.connection, unit, path)
-            return session.execute(wrapper.connection, command, path)
+            return session.run(wrapper.connection, command, str(wrapper.settings_dict["NAME"]))
         except QueuertError:
             wrapper.errors_occurred = True
             raise
 
     def is_single(self, command: Any) -> bool:
-        from queuert.adapters.sqlite.unit import Unit
-
-        return not isinstance(command, Unit)
+        return isinstance(command, Statement)
 
     def check_before_commit(self, wrapper: Wrapper) -> None:
-        from queuert.adapters.sqlite import session
+        from queuert.adapters.sqlite.connections import session
 
         session.require_open(wrapper.connection)
         if wrapper.needs_rollback:

@@ -185,7 +185,7 @@ def _translated(wrapper: Wrapper, error: BaseException) -> StorageError:
     if wrapper.vendor == "sqlite":
         import sqlite3
 
-        from queuert.adapters.sqlite.translating import translate
+        from queuert.adapters.sqlite.connections.errors import translate
 
         cause = error.__cause__
         if isinstance(cause, sqlite3.Error):

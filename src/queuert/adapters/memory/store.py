@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from queuert.adapters.memory.lock import FairLock
+from queuert.adapters.fair_lock import FairLock
 from queuert.adapters.memory.tables import Tables
 
 Clock = Callable[[], datetime]
@@ -20,7 +20,7 @@ class MemoryStore:
 
     def __init__(self, clock: Clock | None = None, *, busy_timeout: float = 30.0) -> None:
         self.clock = clock or _utc_now
-        self.writer = FairLock(busy_timeout)
+        self.writer = FairLock(busy_timeout, "the memory store")
         """Held by the transaction that is open."""
         self.committed = Tables(self.clock())
         """Never changed, only replaced: it can be read at any time without a lock."""

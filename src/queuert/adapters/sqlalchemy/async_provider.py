@@ -14,12 +14,12 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
 
+from queuert.adapters.fair_lock import FairLock
 from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, sqlstate, translate
 from queuert.adapters.sqlalchemy.core import ATTEMPTS, ENDED_INSIDE, Core, Nested
 from queuert.adapters.sqlalchemy.handles import AsyncHandle, async_handle, behind
-from queuert.adapters.sqlite.locking import WriteLock
 from queuert.errors import ClientClosed
 from queuert.ports.beginning import Begun
 from queuert.ports.provider import AfterCommitWork, AsyncBlock
@@ -40,7 +40,7 @@ class Alone(Protocol):
 class AsyncSqlAlchemyProvider(Generic[AH]):
     """Made by `queuert.sqlalchemy.connect`. `source` makes what transactions run on: sessions, or connections."""
 
-    def __init__(self, source: Source, core: Core, alone: Alone, turns: WriteLock | None = None) -> None:
+    def __init__(self, source: Source, core: Core, alone: Alone, turns: FairLock | None = None) -> None:
         self._source = source
         self._core = core
         self._alone = alone
@@ -82,7 +82,7 @@ class AsyncSqlAlchemyProvider(Generic[AH]):
         """A session or connection with a transaction of ours."""
         self.check_open()
         if self._turns is not None:
-            await self._turns.acquire()
+            await self._turns.acquire_async()
         try:
             return await self._begin()
         except BaseException:

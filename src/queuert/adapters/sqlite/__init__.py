@@ -1,7 +1,8 @@
 """Jobs in a SQLite file, through the standard library's `sqlite3`.
 
-Several processes may share the file. Opening it and making its tables is left to the first use; the factories do no
-I/O. `SqliteProvider` and `AsyncSqliteProvider` carry out `queuert.sql` statements: wrap one to see what is done.
+Several processes may share the file. The factories do no I/O: the first use opens the file and creates
+the tables. `SqliteProvider` and `AsyncSqliteProvider` run `queuert.sql` statements: wrap a provider to
+log them.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from queuert.adapters.sqlite.async_provider import AsyncSqliteProvider
-from queuert.adapters.sqlite.connecting import Database
+from queuert.adapters.sqlite.connections.database import Database
+from queuert.adapters.sqlite.drivers.sync import SqliteProvider
+from queuert.adapters.sqlite.drivers.threaded import AsyncSqliteProvider
 from queuert.adapters.sqlite.hub import SqliteHub
 from queuert.adapters.sqlite.operations import SqliteOperations
-from queuert.adapters.sqlite.provider import SqliteProvider
-from queuert.adapters.sqlite.store import Clock
+from queuert.adapters.sqlite.operations.base import Clock
 from queuert.ports.state import StateAdapter, SyncStateAdapter
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ def sqlite_state(
 ) -> StateAdapter[sqlite3.Connection]:
     """State in a SQLite file for an async client. `busy_timeout`: seconds to wait for the write lock.
 
-    Adapters with different prefixes do not see each other's jobs. `clock` stands in for the host's clock. `hub`: a
-    `SqliteHub`, the one of the notify adapter. It then knows which commits are ours, and which another process's.
+    Adapters with different prefixes do not see each other's jobs. `clock` replaces the host's clock.
+    `hub` is the `SqliteHub` of the notify adapter. With it, the hub can tell commits of this process
+    from those of other processes.
     """
     database = Database(path, busy_timeout, hub)
     operations = SqliteOperations(table_prefix, clock)
@@ -58,11 +60,11 @@ def aiosqlite_state(
     clock: Clock | None = None,
     hub: SqliteHub | None = None,
 ) -> StateAdapter[aiosqlite.Connection]:
-    """`sqlite_state` with aiosqlite: its connections are what transactions run on, and what can be joined.
+    """`sqlite_state` with aiosqlite: transactions run on its connections, and these can be joined.
 
     Plain `def` handlers, in their threads, get connections of `sqlite3`.
     """
-    from queuert.adapters.sqlite.aiosqlite_provider import AiosqliteProvider
+    from queuert.adapters.sqlite.drivers.aiosqlite import AiosqliteProvider
 
     database = Database(path, busy_timeout, hub)
     sync: Any = SqliteProvider(database)

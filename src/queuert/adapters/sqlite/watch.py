@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic
 
-from queuert.adapters.sqlite.translating import is_busy
+from queuert.adapters.sqlite.connections.errors import is_busy
 from queuert.contexts import context
 
 logger = logging.getLogger("queuert.notify")

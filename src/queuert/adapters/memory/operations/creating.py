@@ -8,7 +8,7 @@ from datetime import timedelta
 from queuert.adapters.memory.command import write
 from queuert.adapters.memory.tables import Tables
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch
-from queuert.model import TERMINAL, BlockerRef, ChainRow, Created, Dedup, JobRow, NewJob, seconds
+from queuert.model import BlockerRef, ChainRow, Created, Dedup, JobRow, NewJob
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -41,17 +41,12 @@ def create_job(tables: Tables, job: NewJob) -> Created:
 
 
 def _chain_with_key(tables: Tables, chain_type: str, dedup: Dedup) -> ChainRow | None:
-    """The chain that the key points at, if it matches. `Dedup` says what matches."""
+    """The chain that the key points at, if it matches (see `Dedup`)."""
     chain = tables.chain(tables.keys.get((chain_type, dedup.key), ""))
-    if chain is None or chain.first.id in dedup.exclude:
+    if chain is None:
         return None
-    if dedup.scope == "incomplete":
-        return None if chain.current.status in TERMINAL else chain
-    if dedup.window is None:
-        return chain
-    # In whole microseconds: a chain that is exactly as old as the window does not match.
     age = (tables.now - chain.first.created_at) // _MICROSECOND
-    return chain if age < round(seconds(dedup.window, "window") * 1_000_000) else None
+    return chain if dedup.matches(chain.first.id, chain.current.status, age) else None
 
 
 def _checked_blockers(tables: Tables, job: NewJob) -> tuple[BlockerRef, ...]:

@@ -16,13 +16,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection as Pooled
 
 from queuert.adapters.sqlalchemy.driver import Driver
-from queuert.adapters.sqlite import session
-from queuert.adapters.sqlite.connecting import Database
-from queuert.adapters.sqlite.joining import Joining
-from queuert.adapters.sqlite.translating import translate
-from queuert.adapters.sqlite.unit import Unit, run_inside
+from queuert.adapters.sqlite.connections import session
+from queuert.adapters.sqlite.connections.commands import Command
+from queuert.adapters.sqlite.connections.database import Database
+from queuert.adapters.sqlite.connections.errors import translate
+from queuert.adapters.sqlite.connections.joined import JoinedConnections
 from queuert.errors import TransactionMisused
-from queuert.sql.statement import Statement
 
 T = TypeVar("T")
 
@@ -43,18 +42,18 @@ class SqliteDriver:
 
     def __init__(self, database: Database) -> None:
         self._path = database.path
-        self._joining = Joining(database)
+        self._joined = JoinedConnections(database)
 
     def begin(self, pooled: Pooled) -> None:
         _on_driver(pooled, self._begin)
 
-    def run(self, pooled: Pooled, command: Statement | Unit[Any]) -> Any:
+    def run(self, pooled: Pooled, command: Command) -> Any:
         return _on_driver(pooled, lambda connection: self._run(connection, command))
 
-    def run_joined(self, pooled: Pooled, command: Statement | Unit[Any], *, stranger: bool) -> Any:
+    def run_joined(self, pooled: Pooled, command: Command, *, stranger: bool) -> Any:
         def run(connection: sqlite3.Connection) -> Any:
             if stranger:
-                self._joining.check_file(connection)
+                self._joined.check_file(connection)
             return self._run_joined(connection, command)
 
         return _on_driver(pooled, run)
@@ -87,7 +86,7 @@ class SqliteDriver:
         return translate(error.orig, self._path) if isinstance(error.orig, sqlite3.Error) else error
 
     def close(self) -> None:
-        self._joining.close()
+        self._joined.close()
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         """With the write lock, whatever kind of BEGIN the user's engine may have said already."""
@@ -100,23 +99,21 @@ class SqliteDriver:
         except sqlite3.Error as error:
             raise translate(error, self._path) from error
 
-    def _run(self, connection: sqlite3.Connection, command: Statement | Unit[Any]) -> Any:
+    def _run(self, connection: sqlite3.Connection, command: Command) -> Any:
         session.require_open(connection)
-        if isinstance(command, Unit):
-            return run_inside(connection, command, self._path)
-        return session.execute(connection, command, self._path)
+        return session.run(connection, command, self._path)
 
-    def _run_joined(self, connection: sqlite3.Connection, command: Statement | Unit[Any]) -> Any:
+    def _run_joined(self, connection: sqlite3.Connection, command: Command) -> Any:
         try:
             is_open = connection.in_transaction
         except sqlite3.Error as error:  # closed, or of another thread
             raise translate(error, self._path) from error
         if is_open:
-            return self._joining.execute(connection, command)
+            return self._joined.run(connection, command)
         if command.writes:
             self._begin_joined(connection)
             return self._run(connection, command)
-        return session.execute(connection, command, self._path)  # type: ignore[arg-type]  # a Unit always writes
+        return session.run(connection, command, self._path)
 
     def _begin_joined(self, connection: sqlite3.Connection) -> None:
         if connection.isolation_level is None:
@@ -128,7 +125,7 @@ def _on_driver(pooled: Pooled, function: Callable[[sqlite3.Connection], T]) -> T
     """Call a function with the sqlite3 connection, in the thread that it belongs to."""
     dbapi: object = pooled.dbapi_connection
     if isinstance(dbapi, AdaptedConnection):
-        from queuert.adapters.sqlite.aiosqlite_provider import call
+        from queuert.adapters.sqlite.drivers.aiosqlite import call
 
         return dbapi.run_async(lambda driver: call(driver, function))
     connection: Any = dbapi

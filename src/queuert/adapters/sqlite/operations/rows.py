@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from msgspec.structs import replace
-
 from queuert.errors import InvalidArgument
 from queuert.model import BlockerRow, ChainRow, JobRow, When
 
@@ -18,12 +16,13 @@ _LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
 
 Row = Sequence[Any]
 
-_NOTHING: dict[str, Any] = dict.fromkeys(JobRow.__struct_fields__)
-_BLANK = JobRow(**_NOTHING)
-
-_JSON = ("input", "output", "last_error")
 COLUMNS = JobRow.__struct_fields__
-"""The columns are called like the fields, and selected in their order."""
+"""The columns have the names of the fields, and are selected in their order."""
+_JSON = ("input", "output", "last_error")
+_TIMES = [
+    COLUMNS.index(name)
+    for name in ("created_at", "scheduled_at", "completed_at", "last_attempt_at", "leased_until", "deadline")
+]
 
 
 def columns_of(table: str | None) -> str:
@@ -40,13 +39,9 @@ def micros(moment: datetime) -> int:
 
 
 @lru_cache(maxsize=512)
-def _moment(value: int) -> datetime:
+def moment(value: int) -> datetime:
     """Cached, because the jobs of one batch share their times."""
     return EPOCH + timedelta(microseconds=value)
-
-
-def moment_of(value: int | None) -> datetime | None:
-    return None if value is None else _moment(value)
 
 
 def resolve(when: When, now: int) -> int:
@@ -57,7 +52,7 @@ def resolve(when: When, now: int) -> int:
 
 
 def add_seconds(now: int, seconds: float) -> int:
-    """`now` and some seconds. What lies beyond the calendar could be stored, but never be read back."""
+    """`now` plus seconds. A time after the year 9999 could be stored, but not read back."""
     try:
         value = now + timedelta(seconds=seconds) // _MICROSECOND
     except OverflowError:
@@ -68,43 +63,11 @@ def add_seconds(now: int, seconds: float) -> int:
 
 
 def job_of(row: Row) -> JobRow:
-    (
-        job_id, type_name, chain_id, chain_type, chain_index, input_, output, status, priority, created_at,
-        scheduled_at, completed_at, completed_by, continued_to, attempt, last_attempt_at, last_error, leased_by,
-        leased_until, token, deadline, dedup_key, blockers_left, trace_context, chain_trace_context,
-    ) = row  # fmt: skip
-    # Not by JobRow(...): calls with more than 15 arguments go through a dict, and cost three times as much.
-    row_of_most = replace(
-        _BLANK,
-        id=job_id,
-        type_name=type_name,
-        chain_id=chain_id,
-        chain_type=chain_type,
-        chain_index=chain_index,
-        input=input_,
-        output=output,
-        status=status,
-        priority=priority,
-        created_at=_moment(created_at),
-        scheduled_at=_moment(scheduled_at),
-        attempt=attempt,
-        blockers_left=blockers_left,
-    )
-    return replace(
-        row_of_most,
-        completed_at=moment_of(completed_at),
-        completed_by=completed_by,
-        continued_to=continued_to,
-        last_attempt_at=moment_of(last_attempt_at),
-        last_error=last_error,
-        leased_by=leased_by,
-        leased_until=moment_of(leased_until),
-        token=token,
-        deadline=moment_of(deadline),
-        dedup_key=dedup_key,
-        trace_context=trace_context,
-        chain_trace_context=chain_trace_context,
-    )
+    values = list(row)
+    for position in _TIMES:
+        if (value := values[position]) is not None:
+            values[position] = moment(value)
+    return JobRow(*values)
 
 
 def chain_of(row: Row) -> ChainRow:

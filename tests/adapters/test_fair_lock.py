@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from queuert.adapters.memory.lock import FairLock
+from queuert.adapters.fair_lock import FairLock
 from queuert.errors import StorageBusy, TransactionNested
 
 
@@ -20,7 +20,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_waiters_are_served_in_order_whether_tasks_or_threads() -> None:
-    lock = FairLock(10)
+    lock = FairLock(10, "the store")
     served: list[int] = []
 
     def in_thread(number: int) -> None:
@@ -51,7 +51,7 @@ async def test_waiters_are_served_in_order_whether_tasks_or_threads() -> None:
 
 
 async def test_who_comes_later_cannot_overtake() -> None:
-    lock = FairLock(10)
+    lock = FairLock(10, "the store")
     await lock.acquire_async()
     waiting = asyncio.create_task(lock.acquire_async())
     await until(lambda: lock.waiting == 1)
@@ -66,7 +66,7 @@ async def test_who_comes_later_cannot_overtake() -> None:
 
 
 async def test_a_cancelled_waiter_leaves_the_queue() -> None:
-    lock = FairLock(10)
+    lock = FairLock(10, "the store")
     await lock.acquire_async()
     first, second = (asyncio.create_task(lock.acquire_async()) for _ in "ab")
     await until(lambda: lock.waiting == 2)
@@ -83,7 +83,7 @@ async def test_a_cancelled_waiter_leaves_the_queue() -> None:
 
 @pytest.mark.parametrize("cancel_first", [True, False])
 async def test_a_lock_handed_to_a_cancelled_waiter_goes_on_to_the_next(cancel_first: bool) -> None:
-    lock = FairLock(10)
+    lock = FairLock(10, "the store")
     await lock.acquire_async()
     first, second = (asyncio.create_task(lock.acquire_async()) for _ in "ab")
     await until(lambda: lock.waiting == 2)
@@ -102,7 +102,7 @@ async def test_a_lock_handed_to_a_cancelled_waiter_goes_on_to_the_next(cancel_fi
 
 
 async def test_waiting_too_long_is_busy() -> None:
-    lock = FairLock(0.01)
+    lock = FairLock(0.01, "the store")
     holder = asyncio.create_task(lock.acquire_async())
     await holder
     with pytest.raises(StorageBusy):
@@ -115,7 +115,7 @@ async def test_waiting_too_long_is_busy() -> None:
 
 
 async def test_a_second_acquire_of_one_task_or_thread_is_refused() -> None:
-    lock = FairLock(10)
+    lock = FairLock(10, "the store")
     await lock.acquire_async()
     with pytest.raises(TransactionNested):
         await lock.acquire_async()
@@ -133,7 +133,7 @@ async def test_a_second_acquire_of_one_task_or_thread_is_refused() -> None:
 
 
 def test_an_error_while_a_thread_waits_leaves_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = FairLock(10)
+    lock = FairLock(10, "the store")
     taken = threading.Thread(target=lock.acquire)
     taken.start()
     taken.join()
@@ -151,7 +151,7 @@ def test_an_error_while_a_thread_waits_leaves_the_queue(monkeypatch: pytest.Monk
 
 
 def test_a_waiter_whose_event_loop_is_closed_is_passed_over() -> None:
-    lock = FairLock(10)
+    lock = FairLock(10, "the store")
     taken = threading.Thread(target=lock.acquire)
     taken.start()
     taken.join()
@@ -171,7 +171,7 @@ def test_a_waiter_whose_event_loop_is_closed_is_passed_over() -> None:
 
 
 def test_many_threads_and_loops_exclude_each_other() -> None:
-    lock = FairLock(30)
+    lock = FairLock(30, "the store")
     inside = 0
     total = 0
 

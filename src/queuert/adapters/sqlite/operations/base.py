@@ -1,4 +1,4 @@
-"""What every operation works with: the statements for one table prefix, and the clock."""
+"""What every operation uses: the statements for the tables of one prefix, and the clock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from queuert.adapters.sqlite.rows import columns_of, micros
+from queuert.adapters.sqlite.operations.rows import columns_of, micros
 from queuert.errors import InvalidArgument
 from queuert.sql.migrate import Migration, load_migrations
 from queuert.sql.statement import Statement, Text, check_prefix, load_statements
@@ -20,7 +20,7 @@ _encode = msgspec.json.encode
 
 
 def array(values: Any) -> str:
-    """A list of plain values as one parameter: `json_each` makes rows of it again."""
+    """A list of plain values as one parameter. `json_each` turns it into rows."""
     return _encode(values).decode()
 
 
@@ -28,34 +28,26 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-class Store:
-    """The tables of one prefix.
+class BaseOperations:
+    """SQLite has no server, so the host's clock is the database's clock, and statements take "now" as
+    a parameter. Each operation reads the clock once, after it has the write lock."""
 
-    SQLite has no server, so the host's clock is the database's clock: statements take "now" as a parameter. It is
-    read once for each operation, after the write lock was taken, and a test can put another clock in its place.
-    """
-
-    __slots__ = ("clock", "prefix", "texts")
-
-    def __init__(self, prefix: str, clock: Clock | None) -> None:
-        self.prefix = table_prefix(prefix)
-        self.clock: Clock = clock or utc_now
-        self.texts = statements_for(self.prefix)
+    def __init__(self, table_prefix: str = "queuert_", clock: Clock | None = None) -> None:
+        if check_prefix(table_prefix).lower().startswith("sqlite_"):
+            raise InvalidArgument(
+                f"table_prefix must not begin with sqlite_, which SQLite reserves, got {table_prefix!r}"
+            )
+        self.prefix = table_prefix
+        self._clock = clock or utc_now
+        self._texts = statements_for(table_prefix)
 
     def now(self) -> int:
-        return micros(self.clock())
+        """In microseconds since 1970."""
+        return micros(self._clock())
 
-    def __call__(self, name: str, **parameters: Any) -> Statement:
-        """The named statement, ready to be yielded."""
-        text = self.texts[name]
+    def statement(self, name: str, **parameters: Any) -> Statement:
+        text = self._texts[name]
         return Statement(text.text, parameters, text.writes)
-
-
-def table_prefix(prefix: str) -> str:
-    """SQLite keeps names that begin with `sqlite_` for itself."""
-    if check_prefix(prefix).lower().startswith("sqlite_"):
-        raise InvalidArgument(f"table_prefix must not begin with sqlite_, got {prefix!r}")
-    return prefix
 
 
 @lru_cache(maxsize=16)

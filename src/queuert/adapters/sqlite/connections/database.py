@@ -1,4 +1,4 @@
-"""Opening connections of our own, set up the way that durability and several processes on one file need."""
+"""Opening connections of our own, with the settings for durability and for several processes on one file."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import sqlite3
 import time
 from pathlib import Path
 
-from queuert.adapters.sqlite import session
+from queuert.adapters.sqlite.connections import session
+from queuert.adapters.sqlite.connections.errors import is_busy, translate
 from queuert.adapters.sqlite.hub import SqliteHub
-from queuert.adapters.sqlite.translating import is_busy, translate
 from queuert.errors import InvalidArgument, StorageError
 from queuert.model import seconds
 
-# RETURNING came with 3.35, STRICT tables with 3.37, JSON functions that are always there with 3.38.
+# RETURNING needs 3.35, STRICT tables need 3.37, built-in JSON functions need 3.38.
 MINIMUM_VERSION = (3, 38, 0)
 
 _PRAGMAS = (
@@ -20,12 +20,12 @@ _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # a commit that returned survives a power cut
     "PRAGMA temp_store = MEMORY",
     "PRAGMA cache_size = -16000",
-    "PRAGMA journal_size_limit = 67108864",  # a log that once grew large is cut back when it starts anew
+    "PRAGMA journal_size_limit = 67108864",  # a large log is truncated when it is reused
 )
 
 
 class Database:
-    """A database file, and how to connect to it. Making one does no I/O."""
+    """A database file, and how to connect to it. Creating this object does no I/O."""
 
     def __init__(self, path: str | Path, busy_timeout: float, hub: SqliteHub | None = None) -> None:
         text = str(path)
@@ -42,9 +42,9 @@ class Database:
         self._hub = hub
 
     def connect(self, *, read_only: bool = False, patient: bool = True) -> sqlite3.Connection:
-        """A new connection. `patient`: wait for locks as long as the busy timeout says; otherwise not at all.
+        """A new connection. If `patient`, it waits for locks up to the busy timeout; else not at all.
 
-        It may be handed from thread to thread: whoever opens it sees to it that they take turns.
+        Several threads may use it, one at a time: the caller must ensure that.
         """
         self._check()
         try:
@@ -60,7 +60,7 @@ class Database:
         try:
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
-            if patient:  # changing the mode may take waiting
+            if patient:  # changing the mode may have to wait
                 self._use_write_ahead_log(connection)
             if read_only:
                 connection.execute("PRAGMA query_only = ON")
@@ -73,7 +73,7 @@ class Database:
         return connection
 
     def commit(self, connection: sqlite3.Connection) -> None:
-        """Commit a transaction of ours: see `session.commit`. Who watches the file knows whose it is."""
+        """Commit a transaction of ours: see `session.commit`. The hub learns that the commit is ours."""
         if self._hub is None:
             session.commit(connection, self.path)
         else:
@@ -81,14 +81,14 @@ class Database:
                 session.commit(connection, self.path)
 
     def is_same_file(self, other: str) -> bool:
-        """Whether a connection's file, as SQLite names it, is this one."""
+        """Whether this is the file that SQLite names for a connection."""
         try:
             return self._file.samefile(other)
         except OSError:
             return False
 
     def _check(self) -> None:
-        """Refuse what SQLite would only call "unable to open"."""
+        """Explain what SQLite would report as "unable to open"."""
         if sqlite3.sqlite_version_info < MINIMUM_VERSION:
             needed = ".".join(map(str, MINIMUM_VERSION))
             raise StorageError(
@@ -106,10 +106,10 @@ class Database:
     def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
         if _journal_mode(connection) == "wal":
             return
-        # Only has an effect while the file is empty, and must come before the first page is written.
+        # This has an effect only while the file is empty, before the first page is written.
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        # Changing the mode needs the file for itself, and SQLite does not wait for that: another process may be doing
-        # the same right now.
+        # Changing the mode needs exclusive access to the file, and SQLite does not wait for that.
+        # Another process may be changing it now.
         deadline = time.monotonic() + self.busy_timeout
         while True:
             try:

@@ -1,9 +1,10 @@
 """Listings: pages along an index.
 
-Each listing walks one index in the order of its sort key and stops after a page. Which index, is decided here, by the
-filters, and not left to the query planner: `INDEXED BY` fails loudly where the planner would silently sort a million
-rows. SQLite takes a partial index only if the index's own condition stands in the query, letter for letter, which is
-why a status appears as a literal and together with that condition. Filters that no index serves are tested row by row.
+Each listing follows one index in the order of its sort key, and stops after a page. The filters decide
+which index that is, not the query planner: `INDEXED BY` raises an error where the planner would
+silently sort a million rows. SQLite uses a partial index only if the query has the condition of the
+index, word for word. So a status is a literal in the text, together with that condition. Filters that
+no index serves are tested row by row.
 """
 
 from __future__ import annotations
@@ -12,16 +13,42 @@ from typing import Any
 
 import msgspec
 
-from queuert.adapters.sqlite.rows import micros
-from queuert.adapters.sqlite.store import Store, array, replacements_for
+from queuert.adapters.sqlite.operations.base import BaseOperations, array, replacements_for
+from queuert.adapters.sqlite.operations.rows import Row, chain_of, job_of, micros
 from queuert.errors import InvalidArgument, InvalidCursor
-from queuert.model import STATUSES, ChainFilter, JobFilter, PageRequest, Status
+from queuert.model import STATUSES, ChainFilter, ChainRow, JobFilter, JobRow, PageRequest, Status
+from queuert.ports.program import Program
 from queuert.sql.statement import Statement
 
 _APART: frozenset[Status] = frozenset(("blocked", "failed", "cancelled", "expired"))
-"""What jobs do not pass through on their usual way: these have indexes by type and status."""
+"""Most jobs never have one of these. There are indexes for them by type and status."""
 
 _MAX_INTEGER = 2**63 - 1
+
+
+class Listing(BaseOperations):
+    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[list[JobRow]]:
+        rows: list[Row] = yield _jobs(self.prefix, where, page)
+        return [job_of(row) for row in rows]
+
+    def list_chains(self, where: ChainFilter, page: PageRequest) -> Program[list[ChainRow]]:
+        rows: list[Row] = yield _chains(self.prefix, where, page)
+        return [chain_of(row) for row in rows]
+
+    def list_chain_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
+        columns = replacements_for(self.prefix)["job_columns"]
+        query = _Query(columns, f"{self.prefix}job AS job", "job.chain_index")
+        query.where("job.chain_id = :chain_id", chain_id=chain_id)
+        rows: list[Row] = yield query.page(page, None if page.after is None else _chain_index(page.after))
+        return [job_of(row) for row in rows]
+
+    def list_blocked_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
+        columns = replacements_for(self.prefix)["job_columns"]
+        source = f"{self.prefix}blocker AS edge CROSS JOIN {self.prefix}job AS job ON job.id = edge.job_id"
+        query = _Query(columns, source, "edge.job_id")
+        query.where("edge.chain_id = :chain_id", chain_id=chain_id)
+        rows: list[Row] = yield query.page(page, page.after)
+        return [job_of(row) for row in rows]
 
 
 class _Query(msgspec.Struct):
@@ -30,8 +57,8 @@ class _Query(msgspec.Struct):
     columns: str
     source: str
     sort_key: str
-    conditions: list[str]
-    parameters: dict[str, Any]
+    conditions: list[str] = []
+    parameters: dict[str, Any] = {}
     head: str = ""
     sorted_already: bool = False
 
@@ -51,9 +78,9 @@ class _Query(msgspec.Struct):
         return Statement(" ".join([*clauses, "LIMIT :limit"]), self.parameters, writes=False)
 
 
-def jobs(store: Store, where: JobFilter, page: PageRequest) -> Statement:
-    words = replacements_for(store.prefix)
-    table = f"{store.prefix}job"
+def _jobs(prefix: str, where: JobFilter, page: PageRequest) -> Statement:
+    words = replacements_for(prefix)
+    table = f"{prefix}job"
     source, by_status = f"{table} AS job", ""
     if where.ids is not None:
         source = f"json_each(:ids) AS asked CROSS JOIN {table} AS job ON job.id = asked.value"
@@ -62,7 +89,7 @@ def jobs(store: Store, where: JobFilter, page: PageRequest) -> Statement:
         source = f"{table} AS job INDEXED BY {table}_{by_status}"
     elif where.status is None and where.type_name is not None:
         source = f"{table} AS job INDEXED BY {table}_type"
-    query = _Query(words["job_columns"], source, "job.id", [], {})
+    query = _Query(words["job_columns"], source, "job.id")
     if where.type_name is not None:
         query.where("job.type_name = :type_name", type_name=where.type_name)
     if where.status is not None:
@@ -71,14 +98,14 @@ def jobs(store: Store, where: JobFilter, page: PageRequest) -> Statement:
     return query.page(page, page.after)
 
 
-def chains(store: Store, where: ChainFilter, page: PageRequest) -> Statement:
-    words = replacements_for(store.prefix)
-    table = f"{store.prefix}job"
+def _chains(prefix: str, where: ChainFilter, page: PageRequest) -> Statement:
+    words = replacements_for(prefix)
+    table = f"{prefix}job"
     columns = f"{words['first_columns']}, {words['current_columns']}"
     with_current = f"CROSS JOIN {table} AS current ON current.rowid = {words['current_of_first']}"
     if where.ids is not None:
         first = f"json_each(:ids) AS asked CROSS JOIN {table} AS first ON first.id = asked.value"
-        query = _Query(columns, f"{first} {with_current}", "first.id", ["first.chain_index = 0"], {})
+        query = _Query(columns, f"{first} {with_current}", "first.id", ["first.chain_index = 0"])
         if where.status is not None:
             query.sort_key = "current.id"
             query.conditions += _status_is("current", where.status, "")
@@ -86,7 +113,7 @@ def chains(store: Store, where: ChainFilter, page: PageRequest) -> Statement:
         query = _chains_by_status(columns, table, where.status, typed=where.type_name is not None)
     elif where.type_name is not None:
         source = f"{table} AS first INDEXED BY {table}_first {with_current}"
-        query = _Query(columns, source, "first.id", ["first.chain_index = 0"], {})
+        query = _Query(columns, source, "first.id", ["first.chain_index = 0"])
     else:
         query = _all_chains(columns, table, with_current, page)
     if where.type_name is not None:
@@ -94,25 +121,26 @@ def chains(store: Store, where: ChainFilter, page: PageRequest) -> Statement:
         query.where(f"{side} = :type_name", type_name=where.type_name)
     _narrow(query, where, "first")
     if where.root_only:
-        query.where(f"NOT EXISTS (SELECT 1 FROM {store.prefix}blocker AS edge WHERE edge.chain_id = first.id)")
+        query.where(f"NOT EXISTS (SELECT 1 FROM {prefix}blocker AS edge WHERE edge.chain_id = first.id)")
     return query.page(page, page.after)
 
 
 def _chains_by_status(columns: str, table: str, status: Status, *, typed: bool) -> _Query:
-    """A job that is not completed is always its chain's current one, so an index on the jobs' status serves chains."""
+    """A job that is not completed is always the current one of its chain, so the index on the status of
+    jobs serves chains."""
     with_first = f"CROSS JOIN {table} AS first ON first.id = current.chain_id"
     if status == "completed":
-        query = _Query(columns, f"{table} AS current {with_first}", "current.id", [], {})
+        query = _Query(columns, f"{table} AS current {with_first}", "current.id")
         query.where("current.status = 'completed' AND current.continued_to IS NULL")
         return query
     index = "chain_type_status" if typed and status in _APART else "status"
-    query = _Query(columns, f"{table} AS current INDEXED BY {table}_{index} {with_first}", "current.id", [], {})
+    query = _Query(columns, f"{table} AS current INDEXED BY {table}_{index} {with_first}", "current.id")
     query.conditions += _status_is("current", status, index)
     return query
 
 
 def _all_chains(columns: str, table: str, with_current: str, page: PageRequest) -> _Query:
-    """Chain after chain, by one seek for each in job_chain: a chain of a million jobs costs no more than any other."""
+    """One seek in job_chain for each chain: a chain of a million jobs costs no more than any other."""
     edge = "min" if page.order == "asc" else "max"
     start = "" if page.after is None else f" WHERE chain_id {_beyond(page)} :after"
     walk = (
@@ -125,21 +153,6 @@ def _all_chains(columns: str, table: str, with_current: str, page: PageRequest) 
     return _Query(columns, source, "first.id", [], parameters, walk, sorted_already=True)
 
 
-def chain_jobs(store: Store, chain_id: str, page: PageRequest) -> Statement:
-    words = replacements_for(store.prefix)
-    query = _Query(words["job_columns"], f"{store.prefix}job AS job", "job.chain_index", [], {})
-    query.where("job.chain_id = :chain_id", chain_id=chain_id)
-    return query.page(page, None if page.after is None else _chain_index(page.after))
-
-
-def blocked_jobs(store: Store, chain_id: str, page: PageRequest) -> Statement:
-    words = replacements_for(store.prefix)
-    source = f"{store.prefix}blocker AS edge CROSS JOIN {store.prefix}job AS job ON job.id = edge.job_id"
-    query = _Query(words["job_columns"], source, "edge.job_id", [], {})
-    query.where("edge.chain_id = :chain_id", chain_id=chain_id)
-    return query.page(page, page.after)
-
-
 def _narrow(query: _Query, where: JobFilter, created: str) -> None:
     if where.ids is not None:
         query.parameters["ids"] = array(sorted(set(where.ids)))
@@ -150,7 +163,7 @@ def _narrow(query: _Query, where: JobFilter, created: str) -> None:
 
 
 def _status_is(table: str, status: Status, index: str) -> list[str]:
-    if status not in STATUSES:  # it goes into the text, so nobody else's word is taken for it
+    if status not in STATUSES:  # it becomes part of the SQL text
         raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
     conditions = [f"{table}.status = '{status}'"]
     if index == "status":
@@ -166,5 +179,5 @@ def _beyond(page: PageRequest) -> str:
 
 def _chain_index(after: str) -> int:
     if not (after.isascii() and after.isdigit()):
-        raise InvalidCursor(f"{after!r} is no position in a chain")
+        raise InvalidCursor(f"{after!r} is not a position in a chain")
     return min(int(after), _MAX_INTEGER)

@@ -1,4 +1,4 @@
-"""The lock of the single writer: fair, and shared by asyncio tasks and threads.
+"""The lock of a single writer: fair, and shared by asyncio tasks and threads.
 
 A release hands the lock to the caller that has waited longest, so that no later caller can overtake
 it. A waiting caller has a future, which is either granted or cancelled, and never both.
@@ -39,10 +39,14 @@ class _Waiter(Future[None]):
 
 
 class FairLock:
-    """First come, first served. A caller that has waited `timeout` seconds gets `StorageBusy`."""
+    """First come, first served. A caller that has waited `timeout` seconds gets `StorageBusy`.
 
-    def __init__(self, timeout: float) -> None:
+    `storage` names what the lock is for, in errors.
+    """
+
+    def __init__(self, timeout: float, storage: str) -> None:
         self._timeout = timeout
+        self._storage = storage
         # Held for a few instructions only, so coroutines may take it too. Reentrant, because the
         # garbage collector may close an abandoned coroutine that waits here, at any allocation.
         self._mutex = threading.RLock()
@@ -92,7 +96,7 @@ class FairLock:
             if holder.thread == caller.thread and (caller.task is None or holder.task in (None, caller.task)):
                 what = "thread" if caller.task is None else "task"
                 raise TransactionNested(
-                    f"this {what} has a transaction open on the memory store, and would wait for itself: "
+                    f"this {what} has a transaction open on {self._storage}, and would wait for itself: "
                     "use the transaction that is open"
                 )
             waiter = _Waiter(caller)
@@ -115,5 +119,6 @@ class FairLock:
                 raise
             if not granted:
                 raise StorageBusy(
-                    f"another transaction has held the memory store's write lock for {self._timeout:g} s"
+                    f"another transaction of this process has held the write lock of {self._storage} "
+                    f"for {self._timeout:g} s"
                 ) from None

@@ -1,4 +1,4 @@
-"""The driver's errors, said in our words. The driver's own error always stays as the cause."""
+"""The driver's errors as errors of ours. The driver's own error is always the cause."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""The operations of the state port, one module per family, as programs over statements.
+
+Operations that need several statements run as one command (see `Statements`): in a transaction that
+takes the write lock when it begins, or in a savepoint of the open one. SQLite has one writer at a
+time, so there are no row locks: a transaction that writes is the only one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queuert.adapters.sqlite.connections.commands import together
+from queuert.adapters.sqlite.operations.base import migrations_for
+from queuert.adapters.sqlite.operations.claiming import Claiming
+from queuert.adapters.sqlite.operations.deleting import Deleting
+from queuert.adapters.sqlite.operations.listing import Listing
+from queuert.adapters.sqlite.operations.rows import Row
+from queuert.adapters.sqlite.operations.settling import Settling
+from queuert.ports.program import Program
+from queuert.ports.state import StateOperations
+from queuert.sql.migrate import migrate
+
+VACUUMED_AT_ONCE = 500
+"""Pages returned in one transaction. It limits how long writers wait."""
+
+
+class SqliteOperations(Claiming, Settling, Deleting, Listing):
+    """The state port on a SQLite database, for the tables of one prefix."""
+
+    def migrate(self) -> Program[list[int]]:
+        return migrate(migrations_for(self.prefix), self._texts, applied_at=self.now())
+
+    def vacuum(self) -> Program[None]:
+        """Return free pages to the file system in small steps, then copy the write-ahead log into the
+        database. The checkpoint is passive: it copies what it can without waiting."""
+        free, before = (yield from self._free_pages()), 0
+        while free and free != before:  # a file that was made without auto_vacuum keeps its free pages
+            before = free
+            free = yield from together(self._return_pages(min(free, VACUUMED_AT_ONCE)))
+        yield self.statement("vacuum.checkpoint")
+
+    def _return_pages(self, pages: int) -> Program[int]:
+        """The driver takes one step of this pragma, which is one page, so it is run once per page."""
+        for _ in range(pages):
+            yield self.statement("vacuum.give_back")
+        return (yield from self._free_pages())
+
+    def _free_pages(self) -> Program[int]:
+        rows: list[Row] = yield self.statement("vacuum.free_pages")
+        return int(rows[0][0])
+
+
+if TYPE_CHECKING:
+    _: type[StateOperations] = SqliteOperations

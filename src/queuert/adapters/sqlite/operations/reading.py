@@ -1,0 +1,64 @@
+"""Queries by id, and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from queuert.adapters.sqlite.operations.base import BaseOperations, array
+from queuert.adapters.sqlite.operations.rows import Row, blocker_of, chain_of, job_of
+from queuert.model import BlockerRow, ChainRow, JobRow, TypeStats
+from queuert.ports.program import Program
+
+T = TypeVar("T")
+
+_NEVER = 2**63 - 1
+
+
+class Reading(BaseOperations):
+    def get_jobs(self, ids: Sequence[str]) -> Program[list[JobRow | None]]:
+        return self._by_id("read.jobs", ids, job_of)
+
+    def get_chains(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[ChainRow | None]]:  # noqa: ARG002
+        return self._by_id("read.chains", ids, chain_of)
+
+    def _by_id(
+        self, name: str, ids: Sequence[str], make: Callable[[Row], T], **parameters: Any
+    ) -> Program[list[T | None]]:
+        """One result for each id, in their order. Each row begins with its id."""
+        if not ids:
+            return []
+        rows: list[Row] = yield self.statement(name, ids=array(list(dict.fromkeys(ids))), **parameters)
+        found = {row[0]: make(row) for row in rows}
+        return [found.get(each) for each in ids]
+
+    def next_available_in(self, types: Sequence[str]) -> Program[float | None]:
+        if not types:
+            return None
+        rows: list[Row] = yield self.statement("next_available_in.earliest", types=array(types))
+        due: int = rows[0][0]
+        return None if due == _NEVER else max(0, due - self.now()) / 1_000_000
+
+    def job_blockers(self, job_ids: Sequence[str]) -> Program[list[list[BlockerRow]]]:
+        if not job_ids:
+            return []
+        rows: list[Row] = yield self.statement("read.blockers", ids=array(list(dict.fromkeys(job_ids))))
+        found: dict[str, list[BlockerRow]] = {}
+        for row in rows:
+            found.setdefault(row[0], []).append(blocker_of(row))
+        return [list(found.get(job_id, ())) for job_id in job_ids]
+
+    def stats(self) -> Program[list[TypeStats]]:
+        rows: list[Row] = yield self.statement("stats.counts")
+        now = self.now()
+        counts: dict[str, dict[str, int]] = {}
+        oldest: dict[str, int] = {}
+        for name, status, number, scheduled_at in rows:
+            of_type = counts.setdefault(name, {})
+            of_type[status] = of_type.get(status, 0) + number
+            if scheduled_at is not None and scheduled_at <= now:
+                oldest[name] = min(scheduled_at, oldest.get(name, now))
+        return [
+            TypeStats(name, **of_type, oldest_ready_age=(now - oldest[name]) / 1_000_000 if name in oldest else None)
+            for name, of_type in sorted(counts.items())
+        ]
