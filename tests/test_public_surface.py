@@ -20,10 +20,29 @@ import pytest
 from tests.test_readme import EXAMPLES
 
 import queuert
+from queuert.observability import logging
 
 ROOT = Path(__file__).resolve().parent.parent
 
-SECTION = re.compile(r"^## `(?P<module>[\w.]+)`$(?P<text>.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+FOR_USERS = (
+    "queuert",
+    "queuert.sqlalchemy",
+    "queuert_django",
+    "queuert.observability.logging",
+    "queuert.observability.otel",
+)
+"""The other public modules are for adapters: their contracts are prose, not lists of arguments."""
+
+NOT_YET_PRIVATE: dict[str, set[str]] = {
+    "queuert.AbortSignal": {"abort"},
+    "queuert.Client": {"engine", "flush", "jobs", "notify", "state"},
+    "queuert.Handlers": {"by_name", "onion", "settings"},
+    "queuert.SyncClient": {"engine", "flush", "jobs", "notify", "state"},
+    "queuert.Transaction": {"end", "hooks", "joined", "provider"},
+}
+"""To be renamed when the seam between client and worker is in place."""
+
+SECTION = re.compile(r"^## `(?P<module>[\w.]+)`$(?P<text>.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
 NAMES = re.compile(r"`(\w+)`")
 
 
@@ -59,6 +78,10 @@ def programs() -> dict[str, str]:
     return {**blocks, **files}
 
 
+def is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("queuert", "queuert_django")
+
+
 def private_uses(tree: ast.Module) -> Iterator[str]:
     """What a program takes from the library that is not public."""
     public = surface()
@@ -66,7 +89,7 @@ def private_uses(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name.partition(".")[0] in ("queuert", "queuert_django"):
+                if is_ours(alias.name):
                     imported[alias.asname or alias.name] = alias.name
                     if alias.name not in public:
                         yield f"import {alias.name}"
@@ -101,13 +124,13 @@ def test_private_uses_are_found() -> None:
         "import queuert\nimport queuert.ids\nfrom queuert.client.base import Tx\nfrom queuert import Client, Registry\n"
         "queuert.connect(queuert.secret)._run(self._own)\n"
     )
-    assert list(private_uses(tree)) == [
+    assert set(private_uses(tree)) == {
         "import queuert.ids",
         "from queuert.client.base import Tx",
         "from queuert import Registry",
         "queuert.secret",
         "._run",
-    ]
+    }
 
 
 # Docstrings
@@ -119,13 +142,17 @@ MADE_BY_THE_LIBRARY = {
     queuert.Chain,
     queuert.Completion,
     queuert.JobRecord,
+    queuert.Observer,
     queuert.Page,
     queuert.SyncAttempt,
     queuert.SyncCompletion,
     queuert.Transaction,
     queuert.TypeStats,
+    logging.JobContext,
 }
-"""Users do not call these constructors, nor those of errors."""
+"""Users do not call these constructors, or without arguments."""
+
+RAISED_BY_USERS = (queuert.JobError, queuert.Reschedule)
 
 ARGS = re.compile(r"^Args:\n((?:    .*\n?|\n)+)", re.MULTILINE)
 ATTRIBUTES = re.compile(r"^Attributes:\n((?:    .*\n?|\n)+)", re.MULTILINE)
@@ -138,7 +165,7 @@ def items(section: re.Pattern[str], documentation: str | None) -> set[str]:
 
 
 def of_the_library(value: Any) -> bool:
-    return str(getattr(value, "__module__", "")).partition(".")[0] in ("queuert", "queuert_django")
+    return is_ours(str(getattr(value, "__module__", "")))
 
 
 def classes() -> dict[str, type]:
@@ -189,37 +216,47 @@ def parameters(function: Callable[..., Any]) -> set[str]:
     return names
 
 
+def is_for_users(name: str) -> bool:
+    return name in FOR_USERS or name.rpartition(".")[0] in FOR_USERS
+
+
 @pytest.mark.parametrize("name", functions())
 def test_a_function_documents_each_of_its_arguments(name: str) -> None:
+    owner, _, member = name.rpartition(".")
     function = functions()[name]
     documentation = inspect.getdoc(function)
+    if member in NOT_YET_PRIVATE.get(owner, ()):
+        return
+    if owner.startswith("queuert.adapters."):
+        assert documentation or owner not in surface(), "no docstring"
+        return  # methods of adapters do what their port says
     assert documentation, "no docstring"
     documented = items(ARGS, documentation)
-    if name.startswith("queuert.Observer."):
+    if function.__qualname__.startswith("Observer."):
         # Events share their arguments: the class explains those, the event what is special.
-        documented |= items(ARGS, queuert.Observer.__doc__ and inspect.getdoc(queuert.Observer))
-        documented |= set(NAMES.findall(documentation))
-    assert parameters(function) - documented == set()
-    if not name.startswith("queuert.Observer."):
-        assert documented - parameters(function) == set(), "documented, but not an argument"
+        documented = items(ARGS, inspect.getdoc(queuert.Observer)) | set(NAMES.findall(documentation))
+        documented &= parameters(function)
+    if owner in surface() or is_for_users(owner):
+        assert documented == parameters(function)
+    else:
+        assert documented <= parameters(function)
 
 
 @pytest.mark.parametrize("name", classes())
 def test_a_class_documents_its_constructor(name: str) -> None:
     cls = classes()[name]
     assert cls.__doc__, "no docstring"
-    made_by_users = cls not in MADE_BY_THE_LIBRARY and not (
-        issubclass(cls, BaseException) and cls not in (queuert.JobError, queuert.Reschedule)
-    )
-    if made_by_users and not getattr(cls, "_is_protocol", False) and "__init__" in dir(cls):
-        taken = {
-            each
-            for each, parameter in inspect.signature(cls).parameters.items()
-            if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
-        }
-        if issubclass(cls, queuert.Job):
-            taken = {"name", "queue"}  # of the class statement
-        assert items(ARGS, inspect.getdoc(cls)) == taken
+    if not is_for_users(name) or cls in MADE_BY_THE_LIBRARY or getattr(cls, "_is_protocol", False):
+        return
+    if issubclass(cls, BaseException) and cls not in RAISED_BY_USERS:
+        return
+    if issubclass(cls, queuert.Job):
+        taken = {"name", "queue"}  # of the class statement
+    else:
+        variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        signature = inspect.signature(cls)
+        taken = {each for each, parameter in signature.parameters.items() if parameter.kind not in variable}
+    assert items(ARGS, inspect.getdoc(cls)) == taken
 
 
 # Attributes
@@ -249,14 +286,17 @@ def attributes(cls: type) -> Iterator[tuple[str, bool]]:
 
 @pytest.mark.parametrize("name", classes())
 def test_what_a_class_shows_is_explained_or_private(name: str) -> None:
+    if not is_for_users(name):
+        return
     cls = classes()[name]
     ours = [base for base in cls.__mro__ if of_the_library(base)]
     explained = {
         each
         for base in ours
         for section in (ARGS, ATTRIBUTES)
-        for each in items(section, base.__doc__ and inspect.cleandoc(base.__doc__))
+        for each in items(section, inspect.cleandoc(base.__doc__ or ""))
     }
+    explained |= NOT_YET_PRIVATE.get(name, set())
     explained |= {each for base in ours for each, has_docstring in attributes(base) if has_docstring}
     shown = {each for base in ours for each, _ in attributes(base) if not each.startswith("_")}
     assert shown - explained == set()

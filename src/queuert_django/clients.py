@@ -35,6 +35,9 @@ def get_client(using: str = "default") -> SyncClient[DjangoConnection]:
 
     Call it where you need it: the client is cached. In a `transaction.atomic()` block, pass the
     connection as the transaction: `client.start(connection, …)`.
+
+    Args:
+        using: The alias of the database in DATABASES (default: "default").
     """
     options_of(using)
     key = (using, str(_wrapper(using).settings_dict["NAME"]))  # a test database has its own client

@@ -14,6 +14,8 @@ from queuert.adapters.broadcast.messages import Subscriptions
 from queuert.errors import ClientClosed
 from queuert.ports.notify import Callback, Dispose, NotifyAdapter, Topic
 
+__all__ = ["InProcessHub", "InProcessNotify", "NoNotify", "SyncInProcessNotify", "SyncNoNotify"]
+
 
 class InProcessHub:
     """Listeners and wake hints, shared by the adapters that are given this hub."""

@@ -22,18 +22,33 @@ class Skipped(Exception):
 
 
 def skip(reason: str) -> NoReturn:
-    """Skip a case, with the reason for the report."""
+    """Skip the case that is running.
+
+    Args:
+        reason: The reason for the report.
+    """
     raise Skipped(reason)
 
 
 def check(condition: object, message: str) -> None:
-    """Fail with `message` if the condition is false."""
+    """Fail unless a condition is true.
+
+    Args:
+        condition: The condition.
+        message: The message of the failure.
+    """
     if not condition:
         raise CheckFailed(message)
 
 
 def equal(actual: T, expected: T, what: str) -> None:
-    """Fail unless both are equal."""
+    """Fail unless two values are equal.
+
+    Args:
+        actual: The value that was found.
+        expected: The value that the contract requires.
+        what: What the value is, for the message.
+    """
     if actual != expected:
         place = _difference(actual, expected)
         raise CheckFailed(f"{what}: expected {_shown(expected, place)}, got {_shown(actual, place)}")

@@ -24,6 +24,8 @@ from queuert.conformance.runner import DEFAULT_TIMEOUT, Factory, Opener, run_cas
 from queuert.conformance.state.harness import StateHarness
 from queuert.conformance.state.store import STATE, open_store
 
+__all__ = ["codec_tests", "notify_tests", "state_tests"]
+
 H = TypeVar("H")
 S = TypeVar("S")
 
@@ -36,7 +38,16 @@ def state_tests(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Test:
-    """A parametrised test for the state port. Assign it to a name that begins with `test`."""
+    """A test of the state port, parametrised by case.
+
+    Assign it to a name that begins with `test`.
+
+    Args:
+        harness: Makes a harness for each case: the class, a function, or the name of a fixture
+            whose value is one of these.
+        only: Run only some cases, chosen by operation, name or pattern (default: all).
+        timeout: How long one case may take, in seconds (default: 30).
+    """
     return _tests(STATE, harness, open_store, only, timeout)
 
 
@@ -46,7 +57,16 @@ def notify_tests(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Test:
-    """A parametrised test for the notify port. Assign it to a name that begins with `test`."""
+    """A test of the notify port, parametrised by case.
+
+    Assign it to a name that begins with `test`.
+
+    Args:
+        harness: Makes a harness for each case: the class, a function, or the name of a fixture
+            whose value is one of these.
+        only: Run only some cases, chosen by module, name or pattern (default: all).
+        timeout: How long one case may take, in seconds (default: 30).
+    """
     return _tests(NOTIFY, harness, open_channel, only, timeout)
 
 
@@ -56,7 +76,16 @@ def codec_tests(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Test:
-    """A parametrised test for a codec. Assign it to a name that begins with `test`."""
+    """A test of a codec, parametrised by case.
+
+    Assign it to a name that begins with `test`.
+
+    Args:
+        harness: Makes a harness for each case: the class, a function, or the name of a fixture
+            whose value is one of these.
+        only: Run only some cases, chosen by module, name or pattern (default: all).
+        timeout: How long one case may take, in seconds (default: 30).
+    """
     return _tests(CODEC, harness, open_harness, only, timeout)
 
 

@@ -13,7 +13,16 @@ Result = Literal["passed", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one case. `error`: why it failed. `reason`: why it was skipped."""
+    """The outcome of one case.
+
+    Attributes:
+        name: The name of the case.
+        rule: The rule that it checks.
+        result: "passed", "failed" or "skipped".
+        seconds: How long it took.
+        error: Why it failed.
+        reason: Why it was skipped.
+    """
 
     name: str
     rule: str
@@ -29,7 +38,11 @@ class Outcome:
 
 
 class ConformanceFailed(AssertionError):
-    """At least one case failed. The message is the whole report."""
+    """At least one case failed. The message is the whole report.
+
+    Attributes:
+        report: The report.
+    """
 
     def __init__(self, report: Report) -> None:
         super().__init__(str(report))
@@ -38,21 +51,29 @@ class ConformanceFailed(AssertionError):
 
 @dataclass(frozen=True)
 class Report:
-    """The outcomes of a run. `str(report)` names every failure and every skip."""
+    """The outcomes of a run. `str(report)` names every failure and every skip.
+
+    Attributes:
+        suite: The name of the suite.
+        outcomes: The outcome of each case.
+    """
 
     suite: str
     outcomes: Sequence[Outcome]
 
     @property
     def passed(self) -> list[Outcome]:
+        """The cases that passed."""
         return [outcome for outcome in self.outcomes if outcome.result == "passed"]
 
     @property
     def failed(self) -> list[Outcome]:
+        """The cases that failed."""
         return [outcome for outcome in self.outcomes if outcome.result == "failed"]
 
     @property
     def skipped(self) -> list[Outcome]:
+        """The cases that were skipped."""
         return [outcome for outcome in self.outcomes if outcome.result == "skipped"]
 
     def raise_if_failed(self) -> None:

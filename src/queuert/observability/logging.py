@@ -10,6 +10,8 @@ from typing import Any
 from queuert.current import current_job
 from queuert.ports.observer import Observer
 
+__all__ = ["EventLog", "JobContext", "add_job_context", "job_context"]
+
 _CHAIN = "chain %(chain_id)s (%(chain_type)s)"
 _JOB = "job %(job_id)s (%(job_type)s)"
 _ATTEMPT = f"attempt %(attempt)d of {_JOB}"
@@ -94,6 +96,11 @@ class JobContext(logging.Filter):
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Add the fields. Every record passes.
+
+        Args:
+            record: The log record.
+        """
         context = job_context()
         for field in JOB_FIELDS:
             if field not in record.__dict__:
@@ -101,8 +108,18 @@ class JobContext(logging.Filter):
         return True
 
 
-def add_job_context(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor for structlog that adds the fields of `job_context`."""
+def add_job_context(
+    logger: Any,  # noqa: ARG001
+    method_name: str,  # noqa: ARG001
+    event_dict: MutableMapping[str, Any],
+) -> MutableMapping[str, Any]:
+    """A processor for structlog that adds the fields of `job_context` to a log entry.
+
+    Args:
+        logger: Not used.
+        method_name: Not used.
+        event_dict: The log entry. Fields that it already has are not changed.
+    """
     for field, value in job_context().items():
-        event.setdefault(field, value)
-    return event
+        event_dict.setdefault(field, value)
+    return event_dict

@@ -21,7 +21,28 @@ from queuert.ports.tracer import Tracer
 
 
 class Observer:
-    """Receives events. Every method does nothing until you override it."""
+    """Receives events: subclass it and pass an instance as `connect(…, observers=[…])`.
+
+    Every method does nothing until you override it. Events are passed by keyword. Take `**_` for
+    those that you do not use. Their arguments are:
+
+    Args:
+        worker: The id of the worker, or None if no worker did the work.
+        job_types: The names of the job types that the worker serves.
+        concurrency: How many handlers the worker runs at once.
+        chain_id: The id of the chain.
+        chain_type: The name of the chain's type: the job type that it started with.
+        chain_index: The position of the job in its chain, counted from 0.
+        job_id: The id of the job.
+        job_type: The name of the job's type.
+        attempt: The number of the attempt, counted from 1.
+        duration: How long it took, in seconds. None if that is not known.
+        retry_in: Seconds until the next try, or None if there is none.
+        error_code: The code of the recorded error, for example "TIMEOUT".
+        error_type: The class of the exception.
+        error_message: The message of the exception.
+        operation: The operation that failed.
+    """
 
     tracer: Tracer | None = None
     """For observers that trace: see `queuert.ports.tracer`."""

@@ -34,6 +34,8 @@ from queuert.model import (
 from queuert.ports.program import Program
 from queuert.ports.provider import AsyncProvider, SyncProvider
 
+__all__ = ["StateAdapter", "StateOperations", "SyncStateAdapter"]
+
 Conn = TypeVar("Conn")
 
 
@@ -194,8 +196,11 @@ class StateOperations(Protocol):
 class StateAdapter(Generic[Conn]):
     """Operations and the provider that runs them, for an async client.
 
-    `sync_provider` connects to the same database from threads, for plain `def` handlers. It is None
-    if the driver has no sync connections.
+    Args:
+        operations: The storage operations.
+        provider: Runs them on connections of the driver.
+        sync_provider: Connects to the same database from threads, for plain `def` handlers. None
+            (the default) if the driver has no sync connections.
     """
 
     def __init__(
@@ -209,17 +214,24 @@ class StateAdapter(Generic[Conn]):
         self.sync_provider = sync_provider
 
     async def close(self) -> None:
+        """Close the providers."""
         await self.provider.close()
         if self.sync_provider is not None:
             self.sync_provider.close()
 
 
 class SyncStateAdapter(Generic[Conn]):
-    """Operations and the provider that runs them, for a sync client."""
+    """Operations and the provider that runs them, for a sync client.
+
+    Args:
+        operations: The storage operations.
+        provider: Runs them on connections of the driver.
+    """
 
     def __init__(self, operations: StateOperations, provider: SyncProvider[Conn]) -> None:
         self.operations = operations
         self.provider = provider
 
     def close(self) -> None:
+        """Close the provider."""
         self.provider.close()

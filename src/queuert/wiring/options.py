@@ -53,10 +53,7 @@ POSTGRES_ONLY = ("schema", "listen_url", "prepare", "pool_size")
 
 
 def need(extra: str, *modules: str) -> None:
-    """`DriverMissing` unless these can be imported.
-
-    `extra`: the extra of queuert that installs them.
-    """
+    """Raise `DriverMissing` unless the modules can be imported. `queuert[extra]` installs them."""
     for module in modules:
         try:
             import_module(module)

@@ -124,8 +124,8 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Eng
     client does not close the engine.
 
     Args:
-        source: A `sessionmaker`: transactions run on its sessions, and `tx.connection` is a session.
-            Or an `Engine`: transactions run on its connections.
+        source: A `sessionmaker`: transactions run on its sessions, and `tx.connection` is a
+            session. Or an `Engine`: transactions run on its connections.
         jobs: Job classes, `JobTypes`, or modules that define job classes. The types that these
             continue with or wait for are included.
         codecs: Codecs for types that msgspec does not know (default: none).

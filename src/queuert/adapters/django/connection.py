@@ -18,13 +18,18 @@ from queuert.errors import TransactionMisused, TransactionRequired
 
 
 class DjangoConnection(Protocol):
-    """What `connections["default"]` is; `tx.connection` in transactions and in plain `def` handlers."""
+    """The type of `connections["default"]`, and of `tx.connection` in plain `def` handlers."""
 
     alias: str
+    """The alias of the database in DATABASES."""
     vendor: str
+    """"postgresql" or "sqlite"."""
     in_atomic_block: bool
+    """Whether an atomic block is open."""
 
-    def cursor(self) -> Any: ...
+    def cursor(self) -> Any:
+        """A cursor of Django's, to run SQL with."""
+        ...
 
 
 class Wrapper(DjangoConnection, Protocol):

@@ -19,7 +19,13 @@ async def run_codec_conformance(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
-    """Check a codec. `only` chooses cases by name or pattern; `timeout` is for each case."""
+    """Check a codec. Read the report, or call `report.raise_if_failed()`.
+
+    Args:
+        harness_factory: Makes a harness for each case: the class, or a function.
+        only: Run only some cases, chosen by module, name or pattern (default: all).
+        timeout: How long one case may take, in seconds (default: 30).
+    """
     return await run_suite(CODEC, harness_factory, open_harness, only, timeout)
 
 
@@ -29,5 +35,11 @@ def run_codec_conformance_sync(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
-    """`run_codec_conformance` for programs without an event loop."""
+    """Check a codec, in a program without an event loop.
+
+    Args:
+        harness_factory: Makes a harness for each case: the class, or a function.
+        only: Run only some cases, chosen by module, name or pattern (default: all).
+        timeout: How long one case may take, in seconds (default: 30).
+    """
     return asyncio.run(run_codec_conformance(harness_factory, only=only, timeout=timeout))

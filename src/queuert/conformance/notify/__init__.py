@@ -20,9 +20,12 @@ async def run_notify_conformance(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
-    """Check a notify adapter.
+    """Check a notify adapter. Read the report, or call `report.raise_if_failed()`.
 
-    `only` chooses cases by module, name or pattern; `timeout` is for each case.
+    Args:
+        harness_factory: Makes a harness for each case: the class, or a function.
+        only: Run only some cases, chosen by module, name or pattern (default: all).
+        timeout: How long one case may take, in seconds (default: 30).
     """
     return await run_suite(NOTIFY, harness_factory, open_channel, only, timeout)
 
@@ -33,5 +36,11 @@ def run_notify_conformance_sync(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
-    """`run_notify_conformance` for programs without an event loop."""
+    """Check a notify adapter, in a program without an event loop.
+
+    Args:
+        harness_factory: Makes a harness for each case: the class, or a function.
+        only: Run only some cases, chosen by module, name or pattern (default: all).
+        timeout: How long one case may take, in seconds (default: 30).
+    """
     return asyncio.run(run_notify_conformance(harness_factory, only=only, timeout=timeout))

@@ -57,9 +57,12 @@ async def run_state_conformance(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
-    """Check a state adapter.
+    """Check a state adapter. Read the report, or call `report.raise_if_failed()`.
 
-    `only` chooses cases by operation, name or pattern; `timeout` is for each case.
+    Args:
+        harness_factory: Makes a harness for each case: the class, or a function.
+        only: Run only some cases, chosen by operation, name or pattern (default: all).
+        timeout: How long one case may take, in seconds (default: 30).
     """
     return await run_suite(STATE, harness_factory, open_store, only, timeout)
 
@@ -70,5 +73,11 @@ def run_state_conformance_sync(
     only: str | Iterable[str] | None = None,
     timeout: float = DEFAULT_TIMEOUT,
 ) -> Report:
-    """`run_state_conformance` for programs without an event loop."""
+    """Check a state adapter, in a program without an event loop.
+
+    Args:
+        harness_factory: Makes a harness for each case: the class, or a function.
+        only: Run only some cases, chosen by operation, name or pattern (default: all).
+        timeout: How long one case may take, in seconds (default: 30).
+    """
     return asyncio.run(run_state_conformance(harness_factory, only=only, timeout=timeout))
