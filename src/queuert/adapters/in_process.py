@@ -14,7 +14,7 @@ from queuert.adapters.broadcast.messages import Subscriptions
 from queuert.errors import ClientClosed
 from queuert.ports.notify import Callback, Dispose, NotifyAdapter, Topic
 
-__all__ = ["InProcessHub", "InProcessNotify", "NoNotify", "SyncInProcessNotify", "SyncNoNotify"]
+__all__ = ["InProcessHub", "InProcessNotify", "NoNotify"]
 
 
 class InProcessHub:
