@@ -29,7 +29,7 @@ from tests.support.redis import RedisServer
 import queuert
 from bench.server import server
 from queuert import Attempt, EntryJob, Handlers, Worker
-from queuert.transaction import Step
+from queuert.transaction import OpenTransaction, Step
 
 RESULTS = Path(__file__).resolve().parent / "results"
 HOUR = 3600.0
@@ -123,6 +123,7 @@ async def measure(channel: str, url: str, options: Any, jobs: int, *, processes:
 async def one(client: queuert.Client[Any]) -> float:
     """Milliseconds from the commit to the handler."""
     async with client.transaction() as tx:
+        assert isinstance(tx, OpenTransaction)
         stamp = tx.hooks.use("stamp", Stamp)
         chain = await client.start(tx, Ping())
     began = await client.wait(chain, timeout=60)

@@ -12,10 +12,11 @@ from tests.support.jobs import Greet
 from tests.support.worlds import KINDS, Database, Flavour, World, start, status_of
 
 from queuert.adapters.in_process import InProcessNotify
+from queuert.blocking import run_blocking
 from queuert.errors import TransactionClosed
 from queuert.operations.notifications import Notifications
 from queuert.ports.notify import Topic
-from queuert.transaction import Hooks, Step, Transaction
+from queuert.transaction import Hooks, OpenTransaction, Step
 
 
 class Recorder:
@@ -60,9 +61,9 @@ class Recorder:
 
 async def flush(hooks: Hooks, flavour: str) -> None:
     if flavour == "async":
-        await hooks.flush_async()
+        await hooks.flush()
     else:
-        hooks.flush()
+        run_blocking(hooks.flush())
 
 
 @pytest.fixture(params=["async", "sync"])
@@ -92,7 +93,7 @@ async def test_a_step_may_be_awaitable_or_plain() -> None:
     hooks, log = Hooks(), list[str]()
     hooks.use("awaited", lambda: Recorder(log, awaitable=True)).words += ["a", "b"]
     hooks.use("plain", lambda: Recorder(log)).words += ["c"]
-    await hooks.flush_async()
+    await hooks.flush()
     assert (log, hooks.failures) == (["a", "b", "c"], 0)
 
 
@@ -149,7 +150,7 @@ async def test_discarded_hooks_do_nothing(flavour: str) -> None:
 
 
 def test_a_transaction_that_has_ended_gives_no_connection() -> None:
-    tx = Transaction("the connection", object(), joined=False)
+    tx = OpenTransaction("the connection", object(), joined=False)
     assert (tx.connection, tx.is_open) == ("the connection", True)
     tx.end()
     tx.end()
@@ -181,7 +182,7 @@ def test_notifications_are_sent_once_for_each_thing_hints_before_the_wake_up() -
         notifications.add("chain_ended", chain)
     notifications.add("ownership_lost", "j")
     notifications.add("ownership_lost", "j")
-    hooks.flush()
+    run_blocking(hooks.flush())
     assert published.calls == [
         ("ownership_lost", ["j"]),
         ("chain_ended", ["2", "1"]),
@@ -199,14 +200,14 @@ def test_notifications_that_were_rolled_back_are_not_sent() -> None:
     notifications.add("chain_ended", "dropped")
     notifications.add("ownership_lost", "dropped")
     roll_back()
-    hooks.flush()
+    run_blocking(hooks.flush())
     assert published.calls == [("hints", {"kept": 1}), ("job_scheduled", ["kept"])]
 
 
 def test_nothing_to_say_is_not_said() -> None:
     published, hooks = Published(), Hooks()
     hooks.use("notifications", lambda: Notifications(published))
-    hooks.flush()
+    run_blocking(hooks.flush())
     assert published.calls == []
 
 
@@ -219,11 +220,16 @@ def test_without_a_budget_nobody_is_woken() -> None:
     notifications = hooks.use("notifications", lambda: Notifications(published))
     notifications.add("job_scheduled", "a")
     notifications.add("chain_ended", "1")
-    hooks.flush()
+    run_blocking(hooks.flush())
     assert (published.calls, hooks.failures) == ([("chain_ended", ["1"])], 1)
 
 
 # In a client
+
+
+def hooks_of(tx: Any) -> Hooks:
+    assert isinstance(tx, OpenTransaction)
+    return tx.hooks
 
 
 class Failing(InProcessNotify):
@@ -258,7 +264,7 @@ async def test_observers_come_before_notifications_and_after_the_commit(world: W
     async with world.client() as client:
         async with client.transaction() as tx:
             await client.start(tx, Greet())
-            tx.hooks.use("observer", lambda: Recorder(log)).words.append("observed")
+            hooks_of(tx).use("observer", lambda: Recorder(log)).words.append("observed")
             assert log == []
         assert log == ["observed", "notified of greet"]
 
@@ -267,7 +273,7 @@ async def test_hooks_follow_savepoints_and_rollbacks(world: World) -> None:
     log: list[str] = []
     async with world.client() as client:
         async with client.transaction() as tx:
-            hook = tx.hooks.use("observer", lambda: Recorder(log))
+            hook = hooks_of(tx).use("observer", lambda: Recorder(log))
             hook.words.append("kept")
             with pytest.raises(ZeroDivisionError):
                 async with client.savepoint(tx):
@@ -276,7 +282,7 @@ async def test_hooks_follow_savepoints_and_rollbacks(world: World) -> None:
         assert log == ["kept"]
         with pytest.raises(ZeroDivisionError):
             async with client.transaction() as tx:
-                tx.hooks.use("observer", lambda: Recorder(log)).words.append("never")
+                hooks_of(tx).use("observer", lambda: Recorder(log)).words.append("never")
                 raise ZeroDivisionError
         assert log == ["kept"]
 
@@ -298,6 +304,6 @@ async def test_after_commit_work_may_open_a_transaction_of_its_own(world: World)
 
         async with client.transaction() as tx:
             await client.start(tx, Greet())
-            tx.hooks.use("again", lambda: Again([]))
+            hooks_of(tx).use("again", lambda: Again([]))
         assert client.hook_failures == 0
     assert world.count() == 2

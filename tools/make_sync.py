@@ -27,21 +27,8 @@ REPLACEMENTS = [
         "Made by `queuert.connect`; use it in an `async with` block.",
         "Made by `queuert.connect_sync`; use it in a `with` block.",
     ),
-    (
-        """    def _flush_enlisted(self, hooks: Hooks) -> asyncio.Task[None]:
-        \"\"\"Whoever has committed does not wait for it; `close` does.\"\"\"
-        task = asyncio.create_task(self._flush_joined(hooks))
-        self._flushes.add(task)
-        task.add_done_callback(self._flushes.discard)
-        return task
-""",
-        """    def _flush_enlisted(self, hooks: Hooks) -> None:
-        self._flush_joined(hooks)
-""",
-    ),
     ("AsyncExitStack", "ExitStack"),
     ("push_async_callback", "callback"),
-    ("import asyncio\n", "import threading\n"),
     ("AsyncIterator, Callable, Iterable", "Callable, Iterable, Iterator"),
     ("AsyncIterator", "Iterator"),
     ("AbstractAsyncContextManager", "AbstractContextManager"),
@@ -51,6 +38,12 @@ REPLACEMENTS = [
     ("async for ", "for "),
     ("            for item in page.items:\n                yield item\n", "            yield from page.items\n"),
     ("await ", ""),
+    ("import Sessions, Tx", "import Sessions, SyncSessions, Tx"),
+    ("Sessions(state", "SyncSessions(state"),
+    (
+        "from queuert.client.base import",
+        "from queuert.blocking import Blocking, run_blocking\nfrom queuert.client.base import",
+    ),
     ("ChainWaiting", "SyncChainWaiting"),
     (
         "channel: NotifyAdapter = BoundedNotify(notify)",
@@ -62,34 +55,27 @@ REPLACEMENTS = [
         "from queuert.ports.state import StateAdapter\nfrom queuert.ports.sync_notify import SyncNotify\n",
     ),
     ("StateAdapter", "SyncStateAdapter"),
-    ("AsyncBlock, run_async", "SyncBlock, run"),
-    ("AsyncBlock", "SyncBlock"),
-    ("run_async", "run"),
     ("class Client(", "class SyncClient("),
-    ("Client[Any]", "SyncClient[Any]"),
     ("Completion", "SyncCompletion"),
     ("__aenter__", "__enter__"),
     ("__aexit__", "__exit__"),
-    ("flush_async", "flush"),
-    ("task = asyncio.current_task()", "thread = threading.get_ident()"),
-    ("(task)", "(thread)"),
-    ("(task, opened)", "(thread, opened)"),
     ("self._read_chain, self._ended_chains, poll_interval", "self._read_chain, poll_interval"),
     ("from queuert.operations import queries\n", ""),
 ]
 
 # In the sync client, each waiting thread polls on its own, so reading for all waiters at once is
-# not needed. The committing thread flushes at once, so there are no tasks to keep.
-ASYNC_ONLY = re.compile(
-    r"    async def _ended_chains.*?\n\n(?=    async def)"
-    r"|        self\._flushes: set.*?\n"
-    r"|            if self\._flushes:\n.*?_flushes\)\n",
-    re.DOTALL,
-)
+# not needed.
+ASYNC_ONLY = re.compile(r"    async def _ended_chains.*?\n\n(?=    async def)", re.DOTALL)
+
+# What the sessions do is written once, as coroutines and async blocks.
+AWAITED_SESSIONS = re.compile(r"await (self\._sessions\.\w+\(.*\))$", re.MULTILINE)
+SESSION_BLOCKS = re.compile(r"return (self\._sessions\.\w+\(.*\))$", re.MULTILINE)
 
 
 def make_sync(source: str) -> str:
     text = ASYNC_ONLY.sub("", source)
+    text = SESSION_BLOCKS.sub(r"return Blocking(\1)", text)
+    text = AWAITED_SESSIONS.sub(r"run_blocking(\1)", text)
     for old, new in REPLACEMENTS:
         if old not in text:
             raise SystemExit(f"tools/make_sync.py: {old!r} is no longer in client.py: update REPLACEMENTS")

@@ -69,15 +69,7 @@ class Hooks:
     def discard(self) -> None:
         self._by_name.clear()
 
-    def flush(self) -> None:
-        for hook in self._in_order():
-            try:
-                for step in hook.steps():
-                    step()
-            except Exception:
-                self._failed(hook)
-
-    async def flush_async(self) -> None:
+    async def flush(self) -> None:
         for hook in self._in_order():
             try:
                 for step in hook.steps():
@@ -118,13 +110,11 @@ class Enlisted:
 class Transaction(Generic[Conn]):
     """An open transaction, from `client.transaction()` or `client.after_commit(connection)`."""
 
-    __slots__ = ("_connection", "_is_open", "hooks", "joined", "provider")
+    __slots__ = ("_connection", "_is_open", "joined")
 
-    def __init__(self, connection: Conn, provider: object, *, joined: bool, hooks: Hooks | None = None) -> None:
+    def __init__(self, connection: Conn, *, joined: bool) -> None:
         self._connection = connection
         self._is_open = True
-        self.hooks = Hooks() if hooks is None else hooks
-        self.provider = provider
         self.joined = joined
 
     @property
@@ -141,6 +131,19 @@ class Transaction(Generic[Conn]):
     def is_open(self) -> bool:
         """Whether the transaction can still be used."""
         return self._is_open
+
+
+class OpenTransaction(Transaction[Conn]):
+    """A transaction as clients and workers see it."""
+
+    __slots__ = ("first", "hooks", "provider")
+
+    def __init__(self, connection: Conn, provider: object, *, joined: bool, hooks: Hooks | None = None) -> None:
+        super().__init__(connection, joined=joined)
+        self.hooks = Hooks() if hooks is None else hooks
+        self.provider = provider
+        self.first: Any = None
+        """The result of the program that the transaction began with."""
 
     def end(self) -> None:
         """From here on the transaction cannot be used any more."""

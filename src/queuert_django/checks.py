@@ -13,6 +13,7 @@ from django.db import connections
 
 from queuert.adapters.django.databases import postgres_problem, sqlite_problem
 from queuert.errors import InvalidArgument, JobTypeError
+from queuert.worker.handlers import registry_of
 from queuert_django.discovery import find_handlers, find_jobs
 from queuert_django.options import databases
 
@@ -54,7 +55,7 @@ def check_jobs(**_: Any) -> list[CheckMessage]:
     try:
         jobs = find_jobs()
         for handlers in find_handlers():
-            for handler in handlers.by_name.values():
+            for handler in registry_of(handlers).by_name.values():
                 jobs.require(handler.job_class)
     except (JobTypeError, InvalidArgument) as error:
         return [Error(str(error), hint="Put job classes into the jobs.py of an installed app.", id="queuert.E005")]

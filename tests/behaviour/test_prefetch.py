@@ -100,7 +100,7 @@ async def test_behind_a_slow_handler_they_are_given_back(
         async with Worker(client, others, poll_interval=0.02, prefetch=0):
             assert ran_elsewhere == []
             monkeypatch.setattr(run, "STALE", 0.0)
-            slow._run._agenda.event.set()  # type: ignore[union-attr]  # its next turn, which would come by itself
+            slow._run._next_turn.event.set()  # type: ignore[union-attr]  # its next turn, which would come by itself
             await eventually(lambda: len(ran_elsewhere) >= ahead)
             gate.open()
             await eventually(lambda: done(client, 1 + ahead))
@@ -118,7 +118,7 @@ async def test_what_is_lost_meanwhile_does_not_run(setting: Setting, ahead: int)
         async with client.transaction() as tx:
             assert len(await client.cancel(tx, chains[1])) == 1
         # The renewal notices, also where no notification tells.
-        held_now = worker._run._attempts.held  # type: ignore[union-attr]
+        held_now = worker._run._attempts.claims  # type: ignore[union-attr]
         await eventually(lambda: held_now[chains[1].id].signal.aborted)
         gate.open()
         await worker.drain()

@@ -200,7 +200,7 @@ class SqlAlchemy(Handle):
 
     async def settled(self) -> None:
         if self._is_async:
-            await asyncio.gather(*self._client._flushes)
+            await asyncio.gather(*self._client._sessions._flushes)
 
 
 def begin_immediate(engine: Any) -> None:

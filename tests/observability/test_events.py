@@ -17,6 +17,7 @@ from tests.support.jobs import JOBS, After, Charge, Greet, Receipt, Reserve, Sen
 from queuert import Attempt, Chain, ChainFailed, Client, Handlers, JobError, Reschedule, SyncAttempt, Worker
 from queuert.model import Settlement, When
 from queuert.operations import publishing
+from queuert.worker.handlers import registry_of
 
 handlers: Handlers[Any] = Handlers()
 
@@ -87,7 +88,7 @@ async def test_the_life_of_a_chain_of_one_job(setting: Setting, recorder: Record
     assert facts["job_completed"] == {**job, "continued": False, "worker": worker}
     assert facts["chain_completed"] == {"chain_id": chain.id, "chain_type": "greet", "worker": worker}
     assert facts["worker_started"]["concurrency"] == 1
-    assert set(facts["worker_started"]["job_types"]) == set(handlers.by_name)
+    assert set(facts["worker_started"]["job_types"]) == set(registry_of(handlers).by_name)
     assert facts["worker_stopped"]["clean"] is True
 
 
@@ -436,7 +437,7 @@ async def test_a_transaction_that_cannot_commit_is_told_of(sqlite: Setting, reco
             async def __aenter__(self) -> None:
                 raise OSError("no database")
 
-        client._provider._inner.transaction = Broken  # type: ignore[attr-defined]
+        client.state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
         with pytest.raises(OSError, match="no database"):
             async with client.transaction():
                 pass
@@ -455,7 +456,7 @@ def test_a_sync_transaction_that_cannot_begin_or_commit_is_told_of(sqlite: Setti
             def __enter__(self) -> None:
                 raise OSError("no database")
 
-        client._provider._inner.transaction = Broken  # type: ignore[attr-defined]
+        client.state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
         with pytest.raises(OSError, match="no database"), client.transaction():
             pass
 

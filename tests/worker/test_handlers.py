@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import AsyncGenerator, Generator
 from datetime import timedelta
 from typing import Any
@@ -25,7 +24,7 @@ from queuert import (
     UnknownJobType,
     Worker,
 )
-from queuert.worker.handlers import LeaseSettings, resolve
+from queuert.worker.handlers import LeaseSettings, registry_of, resolve
 
 
 class One(EntryJob[None], name="one"):
@@ -134,7 +133,7 @@ class Callables:
 def test_what_can_be_a_handler(client: Client[Any], function: Any, is_async: bool) -> None:
     handlers = Handlers[Any]()
     assert handlers.handles(One)(function) is function
-    assert handlers.by_name["one"].is_async is is_async
+    assert registry_of(handlers).by_name["one"].is_async is is_async
     Worker(client, handlers)
 
 
@@ -288,16 +287,6 @@ def test_middleware_is_made_of_instances(wrong: Any) -> None:
         Handlers[Any](middleware=[wrong])
 
 
-def test_the_log_level_is_that_of_the_workers_logger(client: Client[Any]) -> None:
-    logger = logging.getLogger("queuert.worker")
-    before = logger.level
-    try:
-        Worker(client, of(One), loglevel="ERROR")
-        assert logger.level == logging.ERROR
-    finally:
-        logger.setLevel(before)
-
-
 def test_an_attempt_of_a_plain_handler_is_typed_as_such() -> None:
     handlers = Handlers[Any]()
 
@@ -305,4 +294,4 @@ def test_an_attempt_of_a_plain_handler_is_typed_as_such() -> None:
     def plain(attempt: SyncAttempt[One]) -> None:
         return
 
-    assert not handlers.by_name["one"].is_async
+    assert not registry_of(handlers).by_name["one"].is_async

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from queuert import Key, Middleware
-from queuert.worker.middleware import Onion, Values
+from queuert.worker.middleware import MiddlewareStack, Values
 
 
 def test_keys_are_told_apart_by_identity_and_not_by_name() -> None:
@@ -28,7 +28,7 @@ class Doubling(Middleware):
 
 
 async def test_only_layers_that_override_something_are_called() -> None:
-    onion = Onion([Middleware(), Doubling(), Middleware(), Doubling()])
+    onion = MiddlewareStack([Middleware(), Doubling(), Middleware(), Doubling()])
     assert len(onion.all) == 4
     assert (onion.wraps("prepare"), onion.wraps("complete")) == (False, False)
     attempt: Any = None

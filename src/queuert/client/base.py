@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
-from collections.abc import Awaitable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeAlias, TypedDict, cast
+from typing import Any, Generic, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
+from queuert.client.sessions import Sessions, Tx
 from queuert.contexts import context
-from queuert.errors import (
-    ClientClosed,
-    InvalidArgument,
-    TransactionMisused,
-    TransactionNested,
-    TransactionRequired,
-)
-from queuert.ids import GenerateId, ValidateId
+from queuert.errors import InvalidArgument, TransactionNested
 from queuert.jobs.chain import Chain
 from queuert.jobs.job import Job
 from queuert.jobs.options import make_options
 from queuert.jobs.record import JobRecord
-from queuert.jobs.registry import Registry
 from queuert.model import Dedup, Duration, Order, Page, Status, TypeStats, check_unicode
 from queuert.operations import chains, create, queries, take_over
 from queuert.operations.engine import Engine
-from queuert.operations.notifications import Publisher
-from queuert.operations.observers import Observers
 from queuert.ports.program import Program
-from queuert.ports.provider import AsyncProvider, Enlisting, SyncProvider
-from queuert.ports.state import StateOperations
-from queuert.transaction import Enlisted, Hooks, Transaction
+from queuert.transaction import OpenTransaction
 
 Conn = TypeVar("Conn", default=Any)
 T = TypeVar("T")
@@ -41,9 +28,6 @@ ChainOrId = Chain[Any] | str
 JobOrId = JobRecord[Any] | str
 TypeOrName = type[Job[Any, Any]] | str
 OneOrMore: TypeAlias = T | Sequence[T]
-
-Tx: TypeAlias = Transaction[Conn] | Conn
-"""A transaction, or, where the provider can tell when that ends, the connection or session that it is open on."""
 
 Plan = tuple[Program[T], Conn | None]
 """A program, and the connection to run it on (None: one of the client's own)."""
@@ -88,97 +72,27 @@ class ListOptions(IterOptions, total=False):
 class BaseClient(Generic[Conn]):
     """Made by its subclasses; the names with an underscore are the shared half of their methods."""
 
-    def __init__(
-        self,
-        operations: StateOperations,
-        provider: AsyncProvider[Conn] | SyncProvider[Conn],
-        notify: Publisher,
-        jobs: Registry,
-        generate_id: GenerateId,
-        validate_id: ValidateId,
-        observers: Observers | None,
-    ) -> None:
-        self.jobs = jobs
-        self.engine = Engine(jobs, operations, notify, generate_id, validate_id, observers)
-        self.hook_failures = 0
+    def __init__(self, sessions: Sessions[Conn]) -> None:
+        self._sessions = sessions
+        self.jobs = sessions.engine.jobs
+
+    @property
+    def engine(self) -> Engine:
+        return self._sessions.engine
+
+    @property
+    def hook_failures(self) -> int:
         """How many after-commit steps failed (each was logged). They never undo a commit."""
-        self._base_provider = provider
-        self._enlisting = cast("Enlisting[Conn] | None", provider if hasattr(provider, "enlist") else None)
-        self._closed = False
-        self._nesting = Nesting()
-
-    def flush(self, hooks: Hooks) -> Awaitable[None] | None:
-        """Do what waited for a commit; the subclasses know how."""
-        raise NotImplementedError
-
-    def _flush_enlisted(self, hooks: Hooks) -> Awaitable[None] | None:
-        """A transaction that was not ours has been committed, as far as its owner knows: PostgreSQL answers the COMMIT
-        of a broken one with a rollback, and no driver minds."""
-        raise NotImplementedError
-
-    # Which connection
+        return self._sessions.hook_failures
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise ClientClosed
+        self._sessions.check_open()
 
-    def _writing(self, operation: str, tx: Tx[Conn]) -> Transaction[Conn]:
-        """The transaction that a mutation was given, by itself or by the connection that it is open on."""
-        self._check_open()
-        if isinstance(tx, Transaction):
-            transaction = cast("Transaction[Conn]", tx)
-            self._connection(transaction)
-            return transaction
-        if self._enlisting is None:
-            raise TransactionRequired(operation, tx)
-        enlisted = self._enlisting.enlist(tx, operation, lambda: Enlisted(self._flush_enlisted))
-        return Transaction(tx, self._base_provider, joined=True, hooks=enlisted.hooks)
+    def _writing(self, operation: str, tx: Tx[Conn]) -> OpenTransaction[Conn]:
+        return self._sessions.writing(operation, tx)
 
     def _reading(self, tx: Tx[Conn] | None) -> Conn | None:
-        self._check_open()
-        if tx is None:
-            return None
-        if isinstance(tx, Transaction):
-            return self._connection(cast("Transaction[Conn]", tx))
-        if self._enlisting is None:
-            raise InvalidArgument(
-                f"tx= takes a Transaction, got {type(tx).__name__}: pass what client.transaction() or "
-                "client.after_commit(connection) gave you, or leave it out"
-            )
-        self._base_provider.check(tx)
-        return tx
-
-    def _connection(self, tx: Transaction[Conn]) -> Conn:
-        connection = tx.connection
-        if tx.provider is not self._base_provider:
-            raise TransactionMisused("this transaction belongs to another client: use the client that opened it")
-        if tx.joined:
-            self._base_provider.check(connection)
-        return connection
-
-    def _join(self, connection: Conn) -> Transaction[Conn]:
-        self._check_open()
-        try:
-            self._base_provider.in_transaction(connection)
-        except AttributeError:
-            raise TransactionMisused(
-                f"after_commit() takes a connection of this database's driver, got {type(connection).__name__}"
-            ) from None
-        return Transaction(connection, self._base_provider, joined=True)
-
-    def _check_ended(self, tx: Transaction[Conn], connection: Conn) -> None:
-        """A joined block has ended: the user's transaction must have, too."""
-        if self._base_provider.in_transaction(connection):
-            tx.hooks.discard()
-            raise TransactionMisused(
-                "after_commit() ended while the connection is still inside a transaction, so nothing was announced. "
-                "Put after_commit() outside of the block that commits: "
-                "`with client.after_commit(connection) as tx, <your transaction>:`"
-            )
-
-    def _unconfirmed(self, hooks: Hooks) -> Program[None] | None:
-        """A look at what a joined transaction has left behind, before observers are told; None if there are none."""
-        return None if self.engine.observers is None else self.engine.observations(hooks).confirm()
+        return self._sessions.reading(tx)
 
     # Starting
 
@@ -258,40 +172,12 @@ class BaseClient(Generic[Conn]):
         tx = self._writing("take_over", tx)
         return take_over.take_over(self.engine, tx.hooks, chain_id(chain), self._type_name(job_type)), tx.connection
 
-    def _settle_taken(self, tx: Tx[Conn], taken: take_over.TakenOver, result: Any) -> Plan[None, Conn]:
-        return taken.settle(result), self._writing("settle", tx).connection
-
     def _type_name(self, job_type: TypeOrName | None) -> str | None:
         if job_type is None:
             return None
         if isinstance(job_type, str):
             return check_unicode(job_type, "the name of a job type")
         return self.jobs.require(job_type).name
-
-
-class Nesting:
-    """Who has a transaction open. A second one in the same task or thread would wait for the first for ever."""
-
-    def __init__(self) -> None:
-        self._blocks: dict[Hashable, OpenBlock | None] = {}
-        self._lock = threading.Lock()
-
-    def enter(self, holder: Hashable, block: OpenBlock | None = None) -> None:
-        with self._lock:
-            if holder in self._blocks:
-                raise TransactionNested(
-                    "client.transaction() inside another one of the same task or thread: pass the outer tx on, "
-                    "or use client.savepoint(tx) for a part that may fail on its own"
-                )
-            self._blocks[holder] = block
-
-    def leave(self, holder: Hashable) -> None:
-        with self._lock:
-            self._blocks.pop(holder, None)
-
-    def left_open_by(self, holder: Hashable) -> OpenBlock | None:
-        """The transaction that a task or thread, now at its end, has opened and never left."""
-        return self._blocks.get(holder)
 
 
 @context
@@ -306,21 +192,9 @@ def in_own_transaction(operation: str) -> Iterator[None]:
         ) from error
 
 
-class OpenBlock:
-    """The block of a transaction, so that whoever ran the code that has forgotten it can end it."""
-
-    __slots__ = ("_block",)
-
-    def __init__(self) -> None:
-        self._block: weakref.ref[Any] | None = None
-
-    def is_that_of(self, block: Any) -> None:
-        # Weakly: if nobody else holds on to it, the interpreter ends the block by itself, and that is better.
-        self._block = weakref.ref(block)
-
-    def get(self) -> Any:
-        """The block; None if the interpreter is about to end it."""
-        return None if self._block is None else self._block()
+def sessions_of(client: BaseClient[Conn]) -> Sessions[Conn]:
+    """How a worker uses the database of its client."""
+    return client._sessions  # pyright: ignore[reportPrivateUsage]
 
 
 def chain_id(chain: ChainOrId) -> str:

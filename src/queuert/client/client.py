@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Generic, Self, overload
 
 from typing_extensions import TypeVar, Unpack
@@ -17,16 +16,15 @@ from queuert.client.base import (
     JobOrId,
     ListOptions,
     OneOrMore,
-    OpenBlock,
     PageOptions,
     Plan,
     StartOptions,
-    Tx,
     TypeOrName,
     chain_id,
     check_keywords,
     in_own_transaction,
 )
+from queuert.client.sessions import Sessions, Tx
 from queuert.client.waiting import ChainWaiting
 from queuert.contexts import async_context
 from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
@@ -37,15 +35,15 @@ from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobsItem, Registry
 from queuert.model import Duration, Page, Status, TypeStats
 from queuert.operations import queries
+from queuert.operations.engine import Engine
 from queuert.operations.observers import all_of
 from queuert.operations.publishing import BoundedNotify
 from queuert.operations.take_over import TakenOver
 from queuert.operations.watched import watched
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.observer import Observer
-from queuert.ports.provider import AsyncBlock, run_async
 from queuert.ports.state import StateAdapter
-from queuert.transaction import Hooks, Transaction
+from queuert.transaction import Transaction
 
 J = TypeVar("J", bound=Job[Any, Any])
 J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
@@ -98,19 +96,16 @@ class Client(BaseClient[Conn]):
         if told is not None:
             state, channel = watched(state, channel, told)
         registry = jobs if isinstance(jobs, Registry) else Registry(jobs, codecs=codecs)
-        super().__init__(state.operations, state.provider, channel, registry, generate_id, validate_id, told)
+        engine = Engine(registry, state.operations, channel, generate_id, validate_id, told)
+        super().__init__(Sessions(state.provider, engine, migrate=migrate))
         self.state = state
         self.notify = channel
-        self._provider = state.provider
-        self._migrate_on_open = migrate
-        self._flushes: set[asyncio.Task[None]] = set()
         self._waiting = ChainWaiting(channel, self._read_chain, self._ended_chains, poll_interval)
 
     async def __aenter__(self) -> Self:
         self._check_open()
         try:
-            if self._migrate_on_open:
-                await self.migrate()
+            await self._sessions.ensure_schema()
         except BaseException:
             await self.close()
             raise
@@ -123,16 +118,14 @@ class Client(BaseClient[Conn]):
         """Close everything that the client has opened. The `with` block does this. A second call
         does nothing.
         """
-        if self._closed:
+        if self._sessions.closed:
             return
-        self._closed = True
         # Each in spite of what becomes of the one before: a close that is cancelled must not leave the rest open.
         async with AsyncExitStack() as closing:
             closing.push_async_callback(self.state.close)
             closing.push_async_callback(self.notify.close)
             closing.push_async_callback(self._waiting.close)
-            if self._flushes:
-                await asyncio.wait(self._flushes)
+            await self._sessions.close()
 
     async def migrate(self) -> list[int]:
         """Create or update the tables. Returns the schema versions that were applied."""
@@ -155,29 +148,7 @@ class Client(BaseClient[Conn]):
 
         A task or thread can have one open at a time; a second one raises `TransactionNested`.
         """
-        return self._begin(None)
-
-    def _begin(self, block: AsyncBlock[Conn] | None) -> AbstractAsyncContextManager[Transaction[Conn], None]:
-        opened = OpenBlock()
-        transaction = self._transaction(opened, block)
-        opened.is_that_of(transaction)
-        return transaction
-
-    @async_context
-    async def _transaction(self, opened: OpenBlock, block: AsyncBlock[Conn] | None) -> AsyncIterator[Transaction[Conn]]:
-        self._check_open()
-        task = asyncio.current_task()
-        self._nesting.enter(task, opened)
-        try:
-            async with self._provider.transaction() if block is None else block as connection:
-                tx = Transaction(connection, self._provider, joined=False)
-                try:
-                    yield tx
-                finally:
-                    tx.end()
-        finally:
-            self._nesting.leave(task)
-        await self.flush(tx.hooks)
+        return self._sessions.transaction()
 
     def after_commit(self, connection: Conn) -> AbstractAsyncContextManager[Transaction[Conn], None]:
         """Use a transaction that you commit yourself. Put this block around the block that commits.
@@ -191,17 +162,7 @@ class Client(BaseClient[Conn]):
         Args:
             connection: A connection of the driver that the client uses.
         """
-        return self._after_commit(connection)
-
-    @async_context
-    async def _after_commit(self, connection: Conn) -> AsyncIterator[Transaction[Conn]]:
-        tx = self._join(connection)
-        try:
-            yield tx
-        finally:
-            tx.end()
-        self._check_ended(tx, connection)
-        await self._flush_joined(tx.hooks)
+        return self._sessions.after_commit(connection)
 
     def savepoint(self, tx: Tx[Conn]) -> AbstractAsyncContextManager[None, None]:
         """A part of a transaction that can fail on its own: an error in the block rolls back this
@@ -210,38 +171,7 @@ class Client(BaseClient[Conn]):
         Args:
             tx: The open transaction.
         """
-        return self._savepoint(tx)
-
-    @async_context
-    async def _savepoint(self, tx: Tx[Conn]) -> AsyncIterator[None]:
-        transaction = self._writing("savepoint", tx)
-        roll_back = transaction.hooks.checkpoint()
-        try:
-            async with self._provider.savepoint(transaction.connection):
-                yield
-        except BaseException:
-            roll_back()
-            raise
-
-    async def _flush_joined(self, hooks: Hooks) -> None:
-        program = self._unconfirmed(hooks)
-        if program is not None:
-            # If the database cannot be asked, the end without an error is believed.
-            with suppress(Exception):
-                await self._run((program, None))
-        await self.flush(hooks)
-
-    async def flush(self, hooks: Hooks) -> None:
-        """Do what waited for a commit. Never raises: the commit stands whatever happens here."""
-        await hooks.flush_async()
-        self.hook_failures += hooks.failures
-
-    def _flush_enlisted(self, hooks: Hooks) -> asyncio.Task[None]:
-        """Whoever has committed does not wait for it; `close` does."""
-        task = asyncio.create_task(self._flush_joined(hooks))
-        self._flushes.add(task)
-        task.add_done_callback(self._flushes.discard)
-        return task
+        return self._sessions.savepoint(tx)
 
     # Starting
 
@@ -673,7 +603,7 @@ class Client(BaseClient[Conn]):
     async def _take_over(
         self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None
     ) -> AsyncIterator[Completion[Any]]:
-        yield Completion(self, tx, await self._run(self._take(tx, chain, job_type)))
+        yield Completion(self._sessions, tx, await self._run(self._take(tx, chain, job_type)))
 
     # Waiting
 
@@ -710,16 +640,14 @@ class Client(BaseClient[Conn]):
         return await self._run((queries.ended_chains(self.engine, ids), None))
 
     async def _run(self, plan: Plan[T, Conn]) -> T:
-        program, connection = plan
-        self._check_open()
-        return await run_async(self._provider, connection, program)
+        return await self._sessions.run(*plan)
 
 
 class Completion(Generic[J_co]):
     """The job that `take_over` has locked: complete it with `settle`."""
 
-    def __init__(self, client: Client[Any], tx: Tx[Any], taken: TakenOver) -> None:
-        self._client = client
+    def __init__(self, sessions: Sessions[Any], tx: Tx[Any], taken: TakenOver) -> None:
+        self._sessions = sessions
         self._tx = tx
         self._taken = taken
 
@@ -741,4 +669,5 @@ class Completion(Generic[J_co]):
         Args:
             result: The chain's output, or the next job.
         """
-        await self._client._run(self._client._settle_taken(self._tx, self._taken, result))
+        connection = self._sessions.writing("settle", self._tx).connection
+        await self._sessions.run(self._taken.settle(result), connection)

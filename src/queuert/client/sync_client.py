@@ -5,13 +5,13 @@ Written by tools/make_sync.py from client.py: change that file instead, and run 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any, Generic, Self, overload
 
 from typing_extensions import TypeVar, Unpack
 
+from queuert.blocking import Blocking, run_blocking
 from queuert.client.base import (
     BaseClient,
     ChainOrId,
@@ -20,16 +20,15 @@ from queuert.client.base import (
     JobOrId,
     ListOptions,
     OneOrMore,
-    OpenBlock,
     PageOptions,
     Plan,
     StartOptions,
-    Tx,
     TypeOrName,
     chain_id,
     check_keywords,
     in_own_transaction,
 )
+from queuert.client.sessions import Sessions, SyncSessions, Tx
 from queuert.client.waiting import SyncChainWaiting
 from queuert.contexts import context
 from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
@@ -39,16 +38,16 @@ from queuert.jobs.job import EntryJob, Job
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobsItem, Registry
 from queuert.model import Duration, Page, Status, TypeStats
+from queuert.operations.engine import Engine
 from queuert.operations.observers import all_of
 from queuert.operations.publishing import BoundedNotify
 from queuert.operations.take_over import TakenOver
 from queuert.operations.watched import watched
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.observer import Observer
-from queuert.ports.provider import SyncBlock, run
 from queuert.ports.state import SyncStateAdapter
 from queuert.ports.sync_notify import SyncNotify
-from queuert.transaction import Hooks, Transaction
+from queuert.transaction import Transaction
 
 J = TypeVar("J", bound=Job[Any, Any])
 J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
@@ -101,18 +100,16 @@ class SyncClient(BaseClient[Conn]):
         if told is not None:
             state, channel = watched(state, channel, told)
         registry = jobs if isinstance(jobs, Registry) else Registry(jobs, codecs=codecs)
-        super().__init__(state.operations, state.provider, channel, registry, generate_id, validate_id, told)
+        engine = Engine(registry, state.operations, channel, generate_id, validate_id, told)
+        super().__init__(SyncSessions(state.provider, engine, migrate=migrate))
         self.state = state
         self.notify = channel
-        self._provider = state.provider
-        self._migrate_on_open = migrate
         self._waiting = SyncChainWaiting(channel, self._read_chain, poll_interval)
 
     def __enter__(self) -> Self:
         self._check_open()
         try:
-            if self._migrate_on_open:
-                self.migrate()
+            run_blocking(self._sessions.ensure_schema())
         except BaseException:
             self.close()
             raise
@@ -125,14 +122,14 @@ class SyncClient(BaseClient[Conn]):
         """Close everything that the client has opened. The `with` block does this. A second call
         does nothing.
         """
-        if self._closed:
+        if self._sessions.closed:
             return
-        self._closed = True
         # Each in spite of what becomes of the one before: a close that is cancelled must not leave the rest open.
         with ExitStack() as closing:
             closing.callback(self.state.close)
             closing.callback(self.notify.close)
             closing.callback(self._waiting.close)
+            run_blocking(self._sessions.close())
 
     def migrate(self) -> list[int]:
         """Create or update the tables. Returns the schema versions that were applied."""
@@ -155,29 +152,7 @@ class SyncClient(BaseClient[Conn]):
 
         A task or thread can have one open at a time; a second one raises `TransactionNested`.
         """
-        return self._begin(None)
-
-    def _begin(self, block: SyncBlock[Conn] | None) -> AbstractContextManager[Transaction[Conn], None]:
-        opened = OpenBlock()
-        transaction = self._transaction(opened, block)
-        opened.is_that_of(transaction)
-        return transaction
-
-    @context
-    def _transaction(self, opened: OpenBlock, block: SyncBlock[Conn] | None) -> Iterator[Transaction[Conn]]:
-        self._check_open()
-        thread = threading.get_ident()
-        self._nesting.enter(thread, opened)
-        try:
-            with self._provider.transaction() if block is None else block as connection:
-                tx = Transaction(connection, self._provider, joined=False)
-                try:
-                    yield tx
-                finally:
-                    tx.end()
-        finally:
-            self._nesting.leave(thread)
-        self.flush(tx.hooks)
+        return Blocking(self._sessions.transaction())
 
     def after_commit(self, connection: Conn) -> AbstractContextManager[Transaction[Conn], None]:
         """Use a transaction that you commit yourself. Put this block around the block that commits.
@@ -191,17 +166,7 @@ class SyncClient(BaseClient[Conn]):
         Args:
             connection: A connection of the driver that the client uses.
         """
-        return self._after_commit(connection)
-
-    @context
-    def _after_commit(self, connection: Conn) -> Iterator[Transaction[Conn]]:
-        tx = self._join(connection)
-        try:
-            yield tx
-        finally:
-            tx.end()
-        self._check_ended(tx, connection)
-        self._flush_joined(tx.hooks)
+        return Blocking(self._sessions.after_commit(connection))
 
     def savepoint(self, tx: Tx[Conn]) -> AbstractContextManager[None, None]:
         """A part of a transaction that can fail on its own: an error in the block rolls back this
@@ -210,34 +175,7 @@ class SyncClient(BaseClient[Conn]):
         Args:
             tx: The open transaction.
         """
-        return self._savepoint(tx)
-
-    @context
-    def _savepoint(self, tx: Tx[Conn]) -> Iterator[None]:
-        transaction = self._writing("savepoint", tx)
-        roll_back = transaction.hooks.checkpoint()
-        try:
-            with self._provider.savepoint(transaction.connection):
-                yield
-        except BaseException:
-            roll_back()
-            raise
-
-    def _flush_joined(self, hooks: Hooks) -> None:
-        program = self._unconfirmed(hooks)
-        if program is not None:
-            # If the database cannot be asked, the end without an error is believed.
-            with suppress(Exception):
-                self._run((program, None))
-        self.flush(hooks)
-
-    def flush(self, hooks: Hooks) -> None:
-        """Do what waited for a commit. Never raises: the commit stands whatever happens here."""
-        hooks.flush()
-        self.hook_failures += hooks.failures
-
-    def _flush_enlisted(self, hooks: Hooks) -> None:
-        self._flush_joined(hooks)
+        return Blocking(self._sessions.savepoint(tx))
 
     # Starting
 
@@ -664,7 +602,7 @@ class SyncClient(BaseClient[Conn]):
 
     @context
     def _take_over(self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None) -> Iterator[SyncCompletion[Any]]:
-        yield SyncCompletion(self, tx, self._run(self._take(tx, chain, job_type)))
+        yield SyncCompletion(self._sessions, tx, self._run(self._take(tx, chain, job_type)))
 
     # Waiting
 
@@ -694,16 +632,14 @@ class SyncClient(BaseClient[Conn]):
         return self._run(self._get_chain(chain, chain_type, None))
 
     def _run(self, plan: Plan[T, Conn]) -> T:
-        program, connection = plan
-        self._check_open()
-        return run(self._provider, connection, program)
+        return run_blocking(self._sessions.run(*plan))
 
 
 class SyncCompletion(Generic[J_co]):
     """The job that `take_over` has locked: complete it with `settle`."""
 
-    def __init__(self, client: SyncClient[Any], tx: Tx[Any], taken: TakenOver) -> None:
-        self._client = client
+    def __init__(self, sessions: Sessions[Any], tx: Tx[Any], taken: TakenOver) -> None:
+        self._sessions = sessions
         self._tx = tx
         self._taken = taken
 
@@ -725,4 +661,5 @@ class SyncCompletion(Generic[J_co]):
         Args:
             result: The chain's output, or the next job.
         """
-        self._client._run(self._client._settle_taken(self._tx, self._taken, result))
+        connection = self._sessions.writing("settle", self._tx).connection
+        run_blocking(self._sessions.run(self._taken.settle(result), connection))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from queuert.errors import ChainInUse, ChainNotFound, ChainNotRetryable, ChainNotTriggerable
 from queuert.jobs.chain import Chain
-from queuert.model import OPEN, ChainRow, JobRow, PageRequest, Settlement
+from queuert.model import OPEN, ChainRow, JobRow, PageRequest, Settlement, Status
 from queuert.operations.engine import Engine
+from queuert.operations.observations import Observations
 from queuert.operations.settle import settle
 from queuert.ports.program import Program
 from queuert.transaction import Hooks
@@ -29,31 +30,32 @@ def lock_chains(engine: Engine, chain_ids: Sequence[str]) -> Program[list[ChainR
 
 def trigger(engine: Engine, hooks: Hooks, chain_ids: Sequence[str]) -> Program[list[Chain[Any]]]:
     """Make the current jobs of these chains due now; all of them, or an error and none."""
-    chains = yield from lock_chains(engine, list(dict.fromkeys(chain_ids)))
-    for chain in chains:
-        if chain.current.status != "pending":
-            raise ChainNotTriggerable(chain.first.id, chain.current.status)
-    jobs = yield from engine.state.trigger([chain.current.id for chain in chains])
-    if engine.observers is not None:
-        engine.observations(hooks).triggered(jobs)
-    return _revived(engine, hooks, chains, jobs)
+    state = engine.state
+    return _revive(engine, hooks, chain_ids, "pending", ChainNotTriggerable, state.trigger, Observations.triggered)
 
 
 def retry(engine: Engine, hooks: Hooks, chain_ids: Sequence[str]) -> Program[list[Chain[Any]]]:
     """Give the failed current jobs of these chains new attempts; all of them, or an error and none."""
+    state = engine.state
+    return _revive(engine, hooks, chain_ids, "failed", ChainNotRetryable, state.retry, Observations.retried)
+
+
+def _revive(
+    engine: Engine,
+    hooks: Hooks,
+    chain_ids: Sequence[str],
+    status: Status,
+    refusal: Callable[[str, Status], Exception],
+    change: Callable[[Sequence[str]], Program[list[JobRow | None]]],
+    tell: Callable[[Observations, Sequence[JobRow | None]], None],
+) -> Program[list[Chain[Any]]]:
     chains = yield from lock_chains(engine, list(dict.fromkeys(chain_ids)))
     for chain in chains:
-        if chain.current.status != "failed":
-            raise ChainNotRetryable(chain.first.id, chain.current.status)
-    jobs = yield from engine.state.retry([chain.current.id for chain in chains])
+        if chain.current.status != status:
+            raise refusal(chain.first.id, chain.current.status)
+    jobs = yield from change([chain.current.id for chain in chains])
     if engine.observers is not None:
-        engine.observations(hooks).retried(jobs)
-    return _revived(engine, hooks, chains, jobs)
-
-
-def _revived(
-    engine: Engine, hooks: Hooks, chains: Sequence[ChainRow], jobs: Sequence[JobRow | None]
-) -> list[Chain[Any]]:
+        tell(engine.observations(hooks), jobs)
     notifications = engine.notifications(hooks)
     revived: list[Chain[Any]] = []
     for chain, job in zip(chains, jobs, strict=True):

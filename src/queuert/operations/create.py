@@ -41,67 +41,37 @@ def announce_created(engine: Engine, hooks: Hooks, new_jobs: Sequence[NewJob], c
 
 def continuation(engine: Engine, row: JobRow, job: Job[Any, Any]) -> NewJob:
     """The next job of the chain that `row` is the current job of."""
-    job_type = engine.jobs.of(job)
-    options = options_of(job)
+    job_type, options = engine.jobs.of(job), options_of(job)
     if options.dedup is not None:
         raise InvalidArgument(
             f"a continuation cannot have a deduplication key ({job_type.name!r}): keys belong to whole chains"
         )
-    return _new_job(
-        job_type,
-        job,
-        options,
-        job_id=_job_id(engine, options),
-        chain_id=row.chain_id,
-        chain_type=row.chain_type,
-        chain_index=row.chain_index + 1,
-        chain_trace_context=row.chain_trace_context,
-    )
+    return _new_job(engine, job_type, job, options, row)
 
 
 def _first_job(engine: Engine, job: Job[Any, Any], extra: JobOptions | None) -> NewJob:
-    job_type = engine.jobs.of(job)
+    job_type, options = engine.jobs.of(job), options_of(job)
     job_type.check_entry()
-    options = options_of(job)
-    if extra is not None:
-        options = options.merged(extra)
-    job_id = _job_id(engine, options)
-    return _new_job(
-        job_type,
-        job,
-        options,
-        job_id=job_id,
-        chain_id=job_id,
-        chain_type=job_type.name,
-        chain_index=0,
-        chain_trace_context=None,
-    )
+    return _new_job(engine, job_type, job, options if extra is None else options.merged(extra), None)
 
 
 def _new_job(
-    job_type: JobType,
-    job: Job[Any, Any],
-    options: JobOptions,
-    *,
-    job_id: str,
-    chain_id: str,
-    chain_type: str,
-    chain_index: int,
-    chain_trace_context: str | None,
+    engine: Engine, job_type: JobType, job: Job[Any, Any], options: JobOptions, previous: JobRow | None
 ) -> NewJob:
+    job_id = _job_id(engine, options)
     return NewJob(
         id=job_id,
         type_name=job_type.name,
-        chain_id=chain_id,
-        chain_type=chain_type,
-        chain_index=chain_index,
+        chain_id=job_id if previous is None else previous.chain_id,
+        chain_type=job_type.name if previous is None else previous.chain_type,
+        chain_index=0 if previous is None else previous.chain_index + 1,
         input=job_type.encode_input(job),
         priority=DEFAULT_PRIORITY if options.priority is None else options.priority,
         schedule=options.schedule or NOW,
         deadline=options.deadline,
         dedup=options.dedup,
         blockers=job_type.blockers_of(job),
-        chain_trace_context=chain_trace_context,
+        chain_trace_context=None if previous is None else previous.chain_trace_context,
     )
 
 

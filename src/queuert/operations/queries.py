@@ -7,6 +7,7 @@ import binascii
 import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, TypedDict, TypeVar
 
 from typing_extensions import Unpack
@@ -18,9 +19,7 @@ from queuert.model import (
     STATUSES,
     TERMINAL,
     ChainFilter,
-    ChainRow,
     JobFilter,
-    JobRow,
     Order,
     Page,
     PageRequest,
@@ -67,40 +66,24 @@ def get_blockers(engine: Engine, job_id: str) -> Program[list[Chain[Any]] | None
 
 def list_jobs(engine: Engine, where: JobFilter, page: PageQuery) -> Program[Page[JobRecord[Any]]]:
     rows = yield from engine.state.list_jobs(where, page.request("jobs"))
-    return page.build("jobs", rows, _job_key, engine.jobs.record)
+    return page.build("jobs", rows, attrgetter("id"), engine.jobs.record)
 
 
 def list_chains(engine: Engine, where: ChainFilter, page: PageQuery) -> Program[Page[Chain[Any]]]:
     # By status, the walk is along the current jobs; the cursor says which of the two walks it belongs to.
-    kind, key = ("chains", _first_key) if where.status is None else ("chains-by-status", _current_key)
+    kind, key = ("chains", "first.id") if where.status is None else ("chains-by-status", "current.id")
     rows = yield from engine.state.list_chains(where, page.request(kind))
-    return page.build(kind, rows, key, engine.jobs.chain_from_row)
+    return page.build(kind, rows, attrgetter(key), engine.jobs.chain_from_row)
 
 
 def list_chain_jobs(engine: Engine, chain_id: str, page: PageQuery) -> Program[Page[JobRecord[Any]]]:
     rows = yield from engine.state.list_chain_jobs(chain_id, page.request("chain-jobs"))
-    return page.build("chain-jobs", rows, _index_key, engine.jobs.record)
+    return page.build("chain-jobs", rows, lambda row: str(row.chain_index), engine.jobs.record)
 
 
 def list_blocked_jobs(engine: Engine, chain_id: str, page: PageQuery) -> Program[Page[JobRecord[Any]]]:
     rows = yield from engine.state.list_blocked_jobs(chain_id, page.request("blocked-jobs"))
-    return page.build("blocked-jobs", rows, _job_key, engine.jobs.record)
-
-
-def _job_key(row: JobRow) -> str:
-    return row.id
-
-
-def _first_key(row: ChainRow) -> str:
-    return row.first.id
-
-
-def _current_key(row: ChainRow) -> str:
-    return row.current.id
-
-
-def _index_key(row: JobRow) -> str:
-    return str(row.chain_index)
+    return page.build("blocked-jobs", rows, attrgetter("id"), engine.jobs.record)
 
 
 class PageQuery:

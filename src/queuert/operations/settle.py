@@ -13,25 +13,20 @@ from queuert.ports.program import Program
 from queuert.transaction import Hooks
 
 
-def completion(engine: Engine, row: JobRow, result: Any, *, token: int | None, worker: str | None = None) -> Settlement:
+def settlement_for(
+    engine: Engine, row: JobRow, result: Any, *, token: int | None, worker: str | None = None
+) -> Settlement:
     """The settlement for what a handler returned: a job continues the chain, anything else is its output."""
     job_type = engine.jobs.require(row.type_name)
+    following, output = None, None
     if isinstance(result, Job):
-        following: Job[Any, Any] = result  # pyright: ignore[reportUnknownVariableType]
-        job_type.check_continuation(following)
-        return Settlement(
-            job_id=row.id,
-            token=token,
-            status="completed",
-            continuation=continuation(engine, row, following),
-            worker=worker,
-        )
+        job: Job[Any, Any] = result  # pyright: ignore[reportUnknownVariableType]
+        job_type.check_continuation(job)
+        following = continuation(engine, row, job)
+    else:
+        output = job_type.encode_output(result)
     return Settlement(
-        job_id=row.id,
-        token=token,
-        status="completed",
-        output=job_type.encode_output(result),
-        worker=worker,
+        job_id=row.id, token=token, status="completed", output=output, continuation=following, worker=worker
     )
 
 

@@ -9,7 +9,7 @@ from queuert.jobs.job import Job
 from queuert.model import OPEN, JobRow
 from queuert.operations.chains import lock_chains
 from queuert.operations.engine import Engine
-from queuert.operations.settle import completion, settle
+from queuert.operations.settle import settle, settlement_for
 from queuert.ports.program import Program
 from queuert.transaction import Hooks
 
@@ -28,29 +28,30 @@ class TakenOver:
     def row(self) -> JobRow:
         return self._row
 
-    def read(self) -> Program[None]:
-        """Check that the job is one we may settle, and decode it with the outputs of its blockers."""
+    def _checked(self) -> JobRow:
+        """The job, if it is one we may settle."""
         row = self._row
         if row.status not in OPEN:
             raise ChainEnded(row.chain_id, row.status)
         if self._type_name is not None and row.type_name != self._type_name:
             raise JobTypeMismatch(row.id, self._type_name, row.type_name)
+        return row
+
+    def read(self) -> Program[None]:
+        """Check the job, and decode it with the outputs of its blockers."""
+        row = self._checked()
         job_type = self._engine.jobs.require(row.type_name)
         (blockers,) = yield from self._engine.state.job_blockers([row.id])
         self.job = job_type.decode_input(row.input, blockers)
 
     def settle(self, result: Any) -> Program[None]:
-        row = self._row
-        if row.status not in OPEN:
-            raise ChainEnded(row.chain_id, row.status)
-        if self._type_name is not None and row.type_name != self._type_name:
-            raise JobTypeMismatch(row.id, self._type_name, row.type_name)
-        settlement = completion(self._engine, row, result, token=None)
+        row = self._checked()
+        settlement = settlement_for(self._engine, row, result, token=None)
         settled = yield from settle(self._engine, self._hooks, [(row, settlement)])
         (chain,) = yield from lock_chains(self._engine, [row.chain_id])
         self._row = chain.current
         if not settled.held[0]:
-            # Somebody else settled or cancelled it in this very transaction.
+            # It was settled or cancelled before, in this very transaction.
             raise ChainEnded(row.chain_id, chain.current.status)
         if isinstance(result, Job):
             self.job = result

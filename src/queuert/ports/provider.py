@@ -10,8 +10,9 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from queuert.blocking import Awaited, run_blocking
 from queuert.ports.program import Atomic, Pause, Program
 
 Conn = TypeVar("Conn")
@@ -132,12 +133,32 @@ class Threaded(Protocol):
 
 
 def run(provider: SyncProvider[Conn], connection: Conn | None, program: Program[T]) -> T:
-    """Drive a program to its end. Errors of a command are raised inside the program, where it stands."""
+    """`run_async`, blocking."""
+    return run_blocking(run_async(BlockingProvider(provider), connection, program, _sleep))
+
+
+async def run_async(
+    provider: AsyncProvider[Conn],
+    connection: Conn | None,
+    program: Program[T],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> T:
+    """Drive a program to its end. The error of a command is raised inside the program, at its `yield`."""
     try:
         command = next(program)
         while True:
             try:
-                result = _carry_out(provider, connection, command)
+                if isinstance(command, Pause):
+                    result: Any = None
+                    await sleep(command.seconds)
+                elif not isinstance(command, Atomic):
+                    result = await provider.execute(connection, command)
+                elif connection is None:
+                    async with provider.transaction() as own:
+                        result = await run_async(provider, own, command.program, sleep)
+                else:
+                    async with provider.savepoint(connection):
+                        result = await run_async(provider, connection, command.program, sleep)
             except BaseException as error:
                 command = program.throw(error)
             else:
@@ -147,41 +168,40 @@ def run(provider: SyncProvider[Conn], connection: Conn | None, program: Program[
         return value
 
 
-def _carry_out(provider: SyncProvider[Conn], connection: Conn | None, command: Any) -> Any:
-    if isinstance(command, Pause):
-        return time.sleep(command.seconds)
-    if not isinstance(command, Atomic):
-        return provider.execute(connection, command)
-    if connection is None:
-        with provider.transaction() as own:
-            return run(provider, own, command.program)
-    with provider.savepoint(connection):
-        return run(provider, connection, command.program)
+async def _sleep(seconds: float) -> None:
+    time.sleep(seconds)  # noqa: ASYNC251  # only ever run by `run_blocking`
 
 
-async def run_async(provider: AsyncProvider[Conn], connection: Conn | None, program: Program[T]) -> T:
-    """`run`, awaited."""
-    try:
-        command = next(program)
-        while True:
-            try:
-                result = await _carry_out_async(provider, connection, command)
-            except BaseException as error:
-                command = program.throw(error)
-            else:
-                command = program.send(result)
-    except StopIteration as done:
-        value: T = done.value
-        return value
+class BlockingProvider(Generic[Conn]):
+    """A sync provider as an async one whose calls never suspend: see `queuert.blocking`."""
+
+    def __init__(self, provider: SyncProvider[Conn]) -> None:
+        self._provider = provider
+
+    def transaction(self, first: Any = None) -> AsyncBlock[Conn]:
+        return _AwaitedBlock(self._provider.transaction() if first is None else self._provider.transaction(first))
+
+    def savepoint(self, connection: Conn) -> AbstractAsyncContextManager[None, None]:
+        return Awaited(self._provider.savepoint(connection))
+
+    async def execute(self, connection: Conn | None, command: Any) -> Any:
+        return self._provider.execute(connection, command)
+
+    def check(self, connection: Conn) -> None:
+        self._provider.check(connection)
+
+    def in_transaction(self, connection: Conn) -> bool:
+        return self._provider.in_transaction(connection)
+
+    async def close(self) -> None:
+        self._provider.close()
 
 
-async def _carry_out_async(provider: AsyncProvider[Conn], connection: Conn | None, command: Any) -> Any:
-    if isinstance(command, Pause):
-        return await asyncio.sleep(command.seconds)
-    if not isinstance(command, Atomic):
-        return await provider.execute(connection, command)
-    if connection is None:
-        async with provider.transaction() as own:
-            return await run_async(provider, own, command.program)
-    async with provider.savepoint(connection):
-        return await run_async(provider, connection, command.program)
+class _AwaitedBlock(Awaited[Conn_co]):
+    def __init__(self, block: SyncBlock[Conn_co]) -> None:
+        super().__init__(block)
+        self._begun = block
+
+    @property
+    def answer(self) -> Any:
+        return self._begun.answer

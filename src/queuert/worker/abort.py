@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Literal
 
+from queuert.contexts import context
 from queuert.model import JobRow
 
 AbortReason = Literal[
@@ -83,27 +84,16 @@ class AbortSignal:
         for wake in waiting:
             wake()
 
-    def _watching(self, wake: Callable[[], None]) -> _Watch:
-        return _Watch(self, wake)
-
-
-class _Watch:
-    """Keeps a wake-up function registered for the length of a block."""
-
-    def __init__(self, signal: AbortSignal, wake: Callable[[], None]) -> None:
-        self._signal = signal
-        self._wake = wake
-
-    def __enter__(self) -> None:
+    @context
+    def _watching(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Keep a wake-up function registered for the length of a block."""
         with _lock:
-            if self._signal._waiting is None:
-                self._signal._waiting = []
-            self._signal._waiting.append(self._wake)
-
-    def __exit__(self, *exc: object) -> None:
-        with _lock:
-            if self._signal._waiting is not None:
-                self._signal._waiting.remove(self._wake)
+            self._waiting = [*(self._waiting or ()), wake]
+        try:
+            yield
+        finally:
+            with _lock:
+                self._waiting.remove(wake)
 
 
 def lost_reason(row: JobRow | None, token: int) -> AbortReason | None:

@@ -9,15 +9,18 @@ from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
+from queuert.blocking import Blocking
+from queuert.client.base import BaseClient, sessions_of
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
+from queuert.errors import TransactionMisused
 from queuert.jobs.chain import error_record
 from queuert.jobs.job import Job
 from queuert.transaction import Transaction
 from queuert.worker.abort import AbortSignal
-from queuert.worker.held import Held
+from queuert.worker.claim import Claim
 from queuert.worker.middleware import Values
-from queuert.worker.phases import AsyncPhases, SyncPhases
+from queuert.worker.phases import Mode, Phase, Phases, PhasesInTask, PhasesInThread
 
 Conn = TypeVar("Conn", default=Any)
 J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
@@ -26,30 +29,30 @@ J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
 class BaseAttempt(Generic[J_co, Conn]):
     """What `Attempt` and `SyncAttempt` have in common. Middleware is given one of them."""
 
-    __slots__ = ("_held", "_values", "_worker_id")
+    __slots__ = ("_claim", "_values", "_worker_id")
 
-    def __init__(self, held: Held, worker_id: str) -> None:
-        self._held = held
+    def __init__(self, claim: Claim, worker_id: str) -> None:
+        self._claim = claim
         self._worker_id = worker_id
         self._values: Values | None = None
 
     @property
     def job(self) -> J_co:
         """The job. Its blocker fields have their outputs."""
-        job: Any = self._held.job
+        job: Any = self._claim.job
         return job  # type: ignore[no-any-return]
 
     @property
     def number(self) -> int:
         """The number of this attempt, counted from 1."""
-        return self._held.row.attempt
+        return self._claim.row.attempt
 
     @property
     def signal(self) -> AbortSignal:
         """Tells when the attempt should stop: the job is no longer its own, it timed out, or the
         worker stops.
         """
-        return self._held.signal
+        return self._claim.signal
 
     @property
     def values(self) -> Values:
@@ -61,17 +64,17 @@ class BaseAttempt(Generic[J_co, Conn]):
     @property
     def job_id(self) -> str:
         """The id of the job."""
-        return self._held.row.id
+        return self._claim.row.id
 
     @property
     def chain_id(self) -> str:
         """The id of the job's chain."""
-        return self._held.row.chain_id
+        return self._claim.row.chain_id
 
     @property
     def job_type(self) -> str:
         """The name of the job's type."""
-        return self._held.row.type_name
+        return self._claim.row.type_name
 
     @property
     def worker_id(self) -> str:
@@ -81,14 +84,21 @@ class BaseAttempt(Generic[J_co, Conn]):
     @property
     def created_at(self) -> datetime:
         """When the job was created."""
-        return self._held.row.created_at
+        return self._claim.row.created_at
 
     @property
     def last_error(self) -> Mapping[str, Any] | None:
         """The error of the last failed attempt: `code`, `type`, `message`, `traceback`. None if there
         is none.
         """
-        return error_record(self._held.row.last_error)
+        return error_record(self._claim.row.last_error)
+
+    def _phase(
+        self, kind: type[Phases[Any]], client: BaseClient[Conn], phase: Phase, mode: Mode | None = None
+    ) -> AbstractAsyncContextManager[Transaction[Conn], None]:
+        if self._claim.phases is None:
+            self._claim.phases = kind(sessions_of(client), self._claim, self)
+        return self._claim.phases.phase(phase, mode)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.number} of {self.job_type} {self.job_id}>"
@@ -99,8 +109,8 @@ class Attempt(BaseAttempt[J_co, Conn]):
 
     __slots__ = ("_client",)
 
-    def __init__(self, held: Held, worker_id: str, client: Client[Conn]) -> None:
-        super().__init__(held, worker_id)
+    def __init__(self, claim: Claim, worker_id: str, client: Client[Conn]) -> None:
+        super().__init__(claim, worker_id)
         self._client = client
 
     @property
@@ -118,35 +128,34 @@ class Attempt(BaseAttempt[J_co, Conn]):
                 and `complete()` opens another transaction. "atomic": `complete()` uses the same
                 transaction, which stays open until the handler returns.
         """
-        return self._phases().prepare(mode)
+        return self._phase(PhasesInTask, self._client, "prepare", mode)
 
     def complete(self) -> AbstractAsyncContextManager[Transaction[Conn], None]:
         """Open the transaction that completes the job. What you write in it takes effect once.
 
         It commits when the handler returns. An error in the block or after it rolls back everything.
         """
-        return self._phases().complete()
-
-    def _phases(self) -> AsyncPhases[Conn]:
-        phases = self._held.phases
-        if not isinstance(phases, AsyncPhases):
-            phases = self._held.phases = AsyncPhases(self._client, self._held, self)
-        return phases  # pyright: ignore[reportUnknownVariableType]
+        return self._phase(PhasesInTask, self._client, "complete")
 
 
 class SyncAttempt(BaseAttempt[J_co, Conn]):
     """One attempt at a job, for a plain `def` handler, which runs in a thread."""
 
-    __slots__ = ("_client", "_phases")
+    __slots__ = ("_client",)
 
-    def __init__(self, held: Held, worker_id: str, phases: SyncPhases[Conn]) -> None:
-        super().__init__(held, worker_id)
-        self._phases = phases
+    def __init__(self, claim: Claim, worker_id: str, client: SyncClient[Conn] | None) -> None:
+        super().__init__(claim, worker_id)
+        self._client = client
 
     @property
     def client(self) -> SyncClient[Conn]:
         """A client for this thread. Use it to start further chains in `prepare()` and `complete()`."""
-        return self._phases.client
+        if self._client is None:
+            raise TransactionMisused(
+                "a plain `def` handler cannot open transactions with this driver: it has no sync counterpart. "
+                "Make the handler `async def`, or use a driver that has both"
+            )
+        return self._client
 
     def prepare(self, mode: Literal["atomic", "staged"] = "staged") -> AbstractContextManager[Transaction[Conn], None]:
         """Open a transaction to read in. It must come before `complete()`.
@@ -156,11 +165,11 @@ class SyncAttempt(BaseAttempt[J_co, Conn]):
                 and `complete()` opens another transaction. "atomic": `complete()` uses the same
                 transaction, which stays open until the handler returns.
         """
-        return self._phases.prepare(mode, self)
+        return Blocking(self._phase(PhasesInThread, self.client, "prepare", mode))
 
     def complete(self) -> AbstractContextManager[Transaction[Conn], None]:
         """Open the transaction that completes the job. What you write in it takes effect once.
 
         It commits when the handler returns. An error in the block or after it rolls back everything.
         """
-        return self._phases.complete(self)
+        return Blocking(self._phase(PhasesInThread, self.client, "complete"))

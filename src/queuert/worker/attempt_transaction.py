@@ -1,64 +1,98 @@
-"""The transaction of an attempt: it holds the claim, and outlives whatever becomes of the handler's task."""
+"""The transaction of an attempt, in which a phase of its handler runs and the job may be settled.
+
+It begins by looking at the claim. With `lock`, everyone else who wants the job waits from there on, and
+what user code locks and writes comes after the job, in every handler alike.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
-from queuert.client.client import Client
+from queuert.client.sessions import Sessions
+from queuert.contexts import async_context
 from queuert.errors import OwnershipLost
-from queuert.model import JobRow
-from queuert.ports.program import answered
-from queuert.transaction import Transaction
+from queuert.model import Settlement
+from queuert.operations.settle import settle
+from queuert.transaction import OpenTransaction, Transaction
 from queuert.worker.abort import lost_reason
-from queuert.worker.held import Held
+from queuert.worker.claim import Claim
 
 Conn = TypeVar("Conn", default=Any)
 
 
 class AttemptTransaction(Generic[Conn]):
-    """A transaction that lives in a task of its own, so that nothing that happens to the handler's task touches it.
+    """Opened, and then committed or rolled back, by calls instead of a block: it may outlive its phase."""
 
-    It begins by looking at the claim. With `lock`, whoever wants the job waits for us from there on, and what user code
-    locks and writes comes after the job, in every handler alike.
-    """
-
-    def __init__(self, client: Client[Conn], held: Held, *, lock: bool) -> None:
-        self._client = client
-        self._held = held
+    def __init__(self, sessions: Sessions[Conn], claim: Claim, *, lock: bool) -> None:
+        self._sessions = sessions
+        self._claim = claim
         self._lock = lock
-        self._opened: asyncio.Future[Transaction[Conn]] = asyncio.get_running_loop().create_future()
-        self._verdict: asyncio.Future[Callable[[Transaction[Conn]], Awaitable[None]]] = (
-            asyncio.get_running_loop().create_future()
-        )
+
+    async def open(self) -> Transaction[Conn]:
+        """Begin, unless that is done. `OwnershipLost` if the claim is over."""
+        raise NotImplementedError
+
+    async def commit(self, settlement: Settlement | None = None) -> None:
+        """Settle the job, if a settlement is given, and commit. An error rolls back and is raised."""
+        raise NotImplementedError
+
+    async def roll_back(self, error: BaseException | None = None) -> None:
+        """Undo it. If code inside has ended it before, `error` gets a note about that."""
+        raise NotImplementedError
+
+    @async_context
+    async def _block(self) -> AsyncIterator[OpenTransaction[Conn]]:
+        job_id, token, state = self._claim.row.id, self._claim.token, self._sessions.engine.state
+        async with self._sessions.transaction(state.hold(job_id, token, lock=self._lock)) as tx:
+            if not tx.first:
+                (row,) = await self._sessions.run(state.get_jobs([job_id]), tx.connection)
+                raise OwnershipLost(job_id, lost_reason(row, token) or "taken_by_another_worker")
+            yield tx
+
+    async def _settle(self, tx: OpenTransaction[Conn], settlement: Settlement) -> None:
+        row = self._claim.row
+        program = settle(self._sessions.engine, tx.hooks, [(row, settlement)])
+        settled = await self._sessions.run(program, tx.connection)
+        if not settled.held[0]:
+            raise OwnershipLost(row.id, "taken_by_another_worker")
+
+
+class TransactionInTask(AttemptTransaction[Conn]):
+    """It lives in a task of its own, so that nothing that happens to the handler's task touches it."""
+
+    def __init__(self, sessions: Sessions[Conn], claim: Claim, *, lock: bool) -> None:
+        super().__init__(sessions, claim, lock=lock)
+        loop = asyncio.get_running_loop()
+        self._opened: asyncio.Future[Transaction[Conn]] = loop.create_future()
+        self._end: asyncio.Future[Settlement | None] = loop.create_future()
+        """What to settle before the commit, or the error to roll back with."""
         self._task: asyncio.Task[None] | None = None
         self._notes: Iterable[str] = ()
 
     async def open(self) -> Transaction[Conn]:
-        """Begin, and look at the claim; `OwnershipLost` if it is over."""
         if self._task is None:
-            self._task = asyncio.create_task(self._hold())
+            self._task = asyncio.create_task(self._run())
         return await asyncio.shield(self._opened)
 
-    async def commit(self, last: Callable[[Transaction[Conn]], Awaitable[None]] | None = None) -> None:
-        """Do `last` in the transaction, then commit; an error rolls back and is raised."""
-        if not self._verdict.done():
-            self._verdict.set_result(last or _nothing)
+    async def commit(self, settlement: Settlement | None = None) -> None:
+        if not self._end.done():
+            self._end.set_result(settlement)
         if self._task is not None:
             await self._task
 
     async def roll_back(self, error: BaseException | None = None) -> None:
-        """Undo it. If that was not possible, because code inside had ended it, `error` gets a note about that."""
         if self._task is None:
             return
         if not self._opened.done():
-            # It may be waiting, for a connection or for whoever has locked the job. Nobody needs it any more.
+            # It may be waiting, for a connection or for the lock of the job. It is not needed any more.
             self._task.cancel()
-        elif not self._verdict.done():
-            self._verdict.set_result(_roll_back)
+        elif not (self._task.done() or self._end.done()):
+            self._end.set_exception(_RollBack())
         await asyncio.wait({self._task})
         if not self._task.cancelled():
             self._task.exception()  # if there is one, the connection is gone, and the transaction with it
@@ -66,17 +100,13 @@ class AttemptTransaction(Generic[Conn]):
             for note in self._notes:
                 error.add_note(note)
 
-    async def _hold(self) -> None:
-        client = self._client
+    async def _run(self) -> None:
         try:
-            hold = client.engine.state.hold(self._held.row.id, self._held.token, lock=self._lock)
-            block = client._provider.transaction(next(hold))
-            async with client._begin(block) as tx:
-                if not answered(hold, block.answer):
-                    raise lost(await self._read(tx), self._held)
+            async with self._block() as tx:
                 self._opened.set_result(tx)
-                last = await self._verdict
-                await last(tx)
+                settlement = await self._end
+                if settlement is not None:
+                    await self._settle(tx, settlement)
         except _RollBack as undone:
             self._notes = dict.fromkeys(getattr(undone, "__notes__", ()))
         except BaseException as error:
@@ -85,23 +115,39 @@ class AttemptTransaction(Generic[Conn]):
             self._opened.set_exception(error)
             self._opened.exception()  # the handler may be gone: nobody has to look at it
 
-    async def _read(self, tx: Transaction[Conn]) -> JobRow | None:
-        (row,) = await self._client._run((self._client.engine.state.get_jobs([self._held.row.id]), tx.connection))
-        return row
 
+class TransactionInThread(AttemptTransaction[Conn]):
+    """It is opened and ended in the thread of a plain `def` handler. Nothing here suspends."""
 
-def lost(row: JobRow | None, held: Held) -> OwnershipLost:
-    """What a claim that is over ends its attempt with."""
-    return OwnershipLost(held.row.id, lost_reason(row, held.token) or "taken_by_another_worker")
+    _open: tuple[AbstractAsyncContextManager[Any, None], OpenTransaction[Conn]] | None = None
+
+    async def open(self) -> Transaction[Conn]:
+        if self._open is None:
+            block = self._block()
+            self._open = block, await block.__aenter__()
+        return self._open[1]
+
+    async def commit(self, settlement: Settlement | None = None) -> None:
+        if self._open is not None:
+            block, tx = self._open
+            try:
+                if settlement is not None:
+                    await self._settle(tx, settlement)
+            except BaseException as error:
+                await self.roll_back(error)
+                raise
+            self._open = None
+            await block.__aexit__(None, None, None)
+
+    async def roll_back(self, error: BaseException | None = None) -> None:
+        if self._open is not None:
+            block, _ = self._open
+            self._open = None
+            error = error or _RollBack()
+            # What else goes wrong here would only hide the error that led to it.
+            with suppress(BaseException):
+                await block.__aexit__(type(error), error, error.__traceback__)
 
 
 class _RollBack(BaseException):
     """Leaves the transaction's block by its error path."""
-
-
-async def _roll_back(_tx: Transaction[Any]) -> None:
-    raise _RollBack
-
-
-async def _nothing(_tx: Transaction[Any]) -> None:
-    return

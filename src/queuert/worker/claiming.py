@@ -16,8 +16,8 @@ from queuert.model import (
     TypeLimit,
     check_text,
 )
+from queuert.worker.claim import Claim
 from queuert.worker.handlers import HandlerPlan
-from queuert.worker.held import Held
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ClaimPolicy:
         self.concurrency = concurrency
         self._most_at_once = concurrency + prefetch
         self._max_batch = max_claim_batch
-        self._max_held = max_claim_per_worker
+        self._max_claims = max_claim_per_worker
         self._cluster_cap = cluster_cap
         self._queues = _served(plans, jobs, queues)
         self.types: tuple[str, ...] = tuple(plan.name for _, plans, _ in self._queues for plan in plans)
@@ -79,7 +79,7 @@ class ClaimPolicy:
         if not self.limited:
             self._fixed_queues = tuple(self._queue_limits({}))
 
-    def request(self, held: Collection[Held], active: int, ahead: int) -> ClaimRequest | None:
+    def request(self, claims: Collection[Claim], active: int, ahead: int) -> ClaimRequest | None:
         """A claim for the free slots and as many `ahead`, or None if there is no room.
 
         `active`: how many are running, or are claimed ahead already.
@@ -87,21 +87,21 @@ class ClaimPolicy:
         limit = self.concurrency + ahead - active
         if self._max_batch is not None:
             limit = min(limit, self._max_batch)
-        if self._max_held is not None:
-            limit = min(limit, self._max_held - len(held))
+        if self._max_claims is not None:
+            limit = min(limit, self._max_claims - len(claims))
         if limit <= 0:
             return None
-        queues = tuple(self._queue_limits(_count(held))) if self.limited else self._fixed_queues
+        queues = tuple(self._queue_limits(_count(claims))) if self.limited else self._fixed_queues
         return ClaimRequest(self._worker_id, limit, queues, self._cluster_cap) if queues else None
 
-    def _queue_limits(self, held: Mapping[str, int]) -> Iterable[QueueLimit]:
+    def _queue_limits(self, claimed: Mapping[str, int]) -> Iterable[QueueLimit]:
         # One more than can be claimed at all: a type without a limit of its own must not look as if it had reached one.
         unlimited = self._most_at_once + 1
         for queue, plans, members in self._queues:
             types = tuple(
                 TypeLimit(plan.name, room, plan.lease)
                 for plan in plans
-                if (room := unlimited if plan.concurrency is None else plan.concurrency - held.get(plan.name, 0)) > 0
+                if (room := unlimited if plan.concurrency is None else plan.concurrency - claimed.get(plan.name, 0)) > 0
             )
             if types and queue.max_concurrency != 0:
                 yield QueueLimit(queue.name, queue.priority, types, members, queue.max_concurrency)
@@ -133,8 +133,8 @@ def _served(
     return served
 
 
-def _count(held: Iterable[Held]) -> dict[str, int]:
+def _count(claims: Iterable[Claim]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for each in held:
-        counts[each.plan.name] = counts.get(each.plan.name, 0) + 1
+    for claim in claims:
+        counts[claim.plan.name] = counts.get(claim.plan.name, 0) + 1
     return counts

@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.loop_thread import Runner
@@ -47,5 +48,6 @@ def client_for_threads(client: Client[Any]) -> SyncClient[Any] | None:
         migrate=False,
     )
     # The adapters are the client's own, and watched already.
-    for_threads.engine = dataclasses.replace(for_threads.engine, observers=engine.observers)
+    sessions = sessions_of(for_threads)
+    sessions.engine = dataclasses.replace(sessions.engine, observers=engine.observers)
     return for_threads

@@ -8,130 +8,104 @@ import inspect
 import threading
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from queuert.blocking import run_blocking
+from queuert.client.base import sessions_of
 from queuert.client.client import Client
-from queuert.client.sync_client import SyncClient
 from queuert.current import current_job
-from queuert.errors import OwnershipLost, TransactionMisused
 from queuert.jobs.job import Job
-from queuert.operations.settle import completion, settle
-from queuert.ports.provider import run
-from queuert.worker.attempt import Attempt, BaseAttempt, SyncAttempt
+from queuert.worker.attempt import Attempt, SyncAttempt
 from queuert.worker.call_in_thread import CallInThread, Confirm
+from queuert.worker.claim import Claim
+from queuert.worker.client_for_threads import client_for_threads
+from queuert.worker.ending import checked, end_attempt
 from queuert.worker.failure import SERIALIZATION_ERROR
-from queuert.worker.held import Held
-from queuert.worker.outcome import LEFT_OPEN, Late, Outcome, Raised, Returned, SettledInThread
-from queuert.worker.phases import SyncPhases
+from queuert.worker.listener import AttemptListener
+from queuert.worker.outcome import Late, Outcome, Raised, Returned
+from queuert.worker.verdict import Verdicts
 
 
 class Execution:
     """Calls handlers. It never raises: whatever happens becomes an outcome."""
 
-    def __init__(self, client: Client[Any], sync_client: SyncClient[Any] | None, worker_id: str) -> None:
+    def __init__(self, client: Client[Any], verdicts: Verdicts, listener: AttemptListener) -> None:
         self._client = client
-        self._sync_client = sync_client
-        self._worker_id = worker_id
+        self._sync_client = client_for_threads(client)
+        self._verdicts = verdicts
+        self._listener = listener
+        self._worker_id = verdicts.worker_id
         self._loop = asyncio.get_running_loop()
         # Some drivers have something to do where a thread begins and ends (see `queuert.ports.provider.Threaded`).
         self._around_thread: Callable[[], AbstractContextManager[None, None]] = getattr(
             client.state.sync_provider, "in_thread", nullcontext
         )
 
-    async def run(self, held: Held) -> Outcome:
+    async def run(self, claim: Claim) -> Outcome:
         """The body of the attempt's task. Only what a handler's own task raises is caught: that is all it can be."""
-        if held.start_by is not None and time.monotonic() >= held.start_by:
+        if claim.start_by is not None and time.monotonic() >= claim.start_by:
             return Late()
-        current_job.set(held.row)  # never reset: the task's context ends with it
-        plan = held.plan
+        self._listener.started(claim)
+        current_job.set(claim.row)  # never reset: the task's context ends with it
+        plan = claim.plan
         try:
-            held.job = plan.job_type.decode_input(held.row.input, held.claimed.blockers)
+            claim.job = plan.job_type.decode_input(claim.row.input, claim.claimed.blockers)
         except Exception as error:
             return Raised(error, SERIALIZATION_ERROR)
         try:
             if plan.is_async:
-                return Returned(await self._call_async(held))
-            return await self._call_in_thread(held)
+                return Returned(await self._call_async(claim))
+            return await self._call_in_thread(claim)
         except BaseException as error:
             return Raised(error)
 
-    async def _call_async(self, held: Held) -> Any:
-        plan = held.plan
-        attempt: Attempt[Any, Any] = Attempt(held, self._worker_id, self._client)
-        if plan.onion.all:
-            return await plan.onion.call(attempt, lambda: self._innermost(held, attempt))
-        return await self._innermost(held, attempt)
+    async def _call_async(self, claim: Claim) -> Any:
+        plan = claim.plan
+        attempt: Attempt[Any, Any] = Attempt(claim, self._worker_id, self._client)
+        if plan.middleware.all:
+            return await plan.middleware.call(attempt, lambda: self._innermost(claim, attempt))
+        return await self._innermost(claim, attempt)
 
-    async def _innermost(self, held: Held, attempt: Attempt[Any, Any]) -> Any:
+    async def _innermost(self, claim: Claim, attempt: Attempt[Any, Any]) -> Any:
         # Runs at the first chance the loop gets: when the handler has awaited something that was not there yet.
-        self._loop.call_soon(held.mark_suspended)
-        return refuse_awaitable(await held.plan.function(attempt))
+        self._loop.call_soon(claim.mark_suspended)
+        return refuse_awaitable(await claim.plan.function(attempt))
 
-    async def _call_in_thread(self, held: Held) -> Outcome:
-        phases: SyncPhases[Any] = SyncPhases(self._sync_client, held, self._loop)
-        held.phases = phases
-        attempt: SyncAttempt[Any, Any] = SyncAttempt(held, self._worker_id, phases)
+    async def _call_in_thread(self, claim: Claim) -> Outcome:
+        attempt: SyncAttempt[Any, Any] = SyncAttempt(claim, self._worker_id, self._sync_client)
 
         async def run_body(confirm: Confirm) -> Outcome:
-            return await self._in_thread(lambda: self._thread_body(held, attempt, phases, confirm))
+            return await self._in_thread(lambda: self._thread_body(claim, attempt, confirm))
 
-        if not held.plan.onion.all:
+        if not claim.plan.middleware.all:
             return await run_body(lambda result: result)
         call = CallInThread(run_body, self._loop)
         try:
-            value = await held.plan.onion.call(attempt, call.run)
+            value = await claim.plan.middleware.call(attempt, call.run)
         except BaseException as error:
             await call.decide(Raised(error))
             raise
         return await call.decide(Returned(value))
 
-    def _thread_body(
-        self, held: Held, attempt: BaseAttempt[Any, Any], phases: SyncPhases[Any], confirm: Confirm
-    ) -> Outcome:
-        """In the thread: the handler, and the end of its transaction if it left one open."""
+    def _thread_body(self, claim: Claim, attempt: SyncAttempt[Any, Any], confirm: Confirm) -> Outcome:
+        """In the thread: the handler, and the end of what it left open."""
+        outcome: Outcome
         try:
-            result = refuse_awaitable(held.plan.function(attempt))
-            problem = phases.problem()
-            if problem is not None:
-                raise problem
-            if phases.transaction is None:
-                self._end_forgotten()
-                return Returned(result)
-            result = confirm(result)
-            self._complete_in_thread(held, phases, result)
-        except _BadResult as bad:
-            phases.roll_back(bad)
-            return Raised(bad.error, SERIALIZATION_ERROR)
+            outcome = Returned(refuse_awaitable(claim.plan.function(attempt)))
         except BaseException as error:
-            phases.roll_back(error)
-            with suppress(TransactionMisused):
-                self._end_forgotten()
-            return Raised(error)
-        return SettledInThread()
-
-    def _end_forgotten(self) -> None:
-        """In the thread: roll back a transaction of the client's own that the handler has never left, and say so."""
-        client = self._sync_client
-        forgotten = None if client is None else client._nesting.left_open_by(threading.get_ident())
-        block = None if forgotten is None else forgotten.get()
-        if block is not None:
-            error = TransactionMisused(LEFT_OPEN)
-            with suppress(Exception):
-                block.__exit__(TransactionMisused, error, None)
-            raise error
-
-    def _complete_in_thread(self, held: Held, phases: SyncPhases[Any], result: Any) -> None:
-        client, tx = phases.client, phases.transaction
-        assert tx is not None
-        try:
-            settlement = completion(client.engine, held.row, result, token=held.token, worker=self._worker_id)
-        except Exception as error:
-            raise _BadResult(error) from error
-        settled = run(client._provider, tx.connection, settle(client.engine, tx.hooks, [(held.row, settlement)]))
-        if not settled.held[0]:
-            raise OwnershipLost(held.row.id, "taken_by_another_worker")
-        phases.commit()
+            outcome = Raised(error)
+        if self._sync_client is None:
+            return outcome  # then there was nothing to open
+        sessions, thread = sessions_of(self._sync_client), threading.get_ident()
+        outcome = checked(claim, outcome, left_open=sessions.has_left_open(thread))
+        transaction = None if claim.phases is None else claim.phases.hand_over()
+        if transaction is not None and isinstance(outcome, Returned):
+            try:
+                outcome = Returned(confirm(outcome.value))
+            except BaseException as error:
+                outcome = Raised(error)
+        return run_blocking(end_attempt(claim, outcome, transaction, sessions, thread, self._verdicts))
 
     async def _in_thread(self, body: Callable[[], Outcome]) -> Outcome:
         """A daemon thread per call: one that never ends must keep neither a pool nor the process from ending."""
@@ -158,14 +132,6 @@ class Execution:
     def _inside_thread(self, body: Callable[[], Outcome]) -> Outcome:
         with self._around_thread():
             return body()
-
-
-class _BadResult(Exception):
-    """What the handler returned cannot be stored."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 def refuse_awaitable(value: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, overload
 
 from typing_extensions import TypeVar
@@ -16,7 +16,7 @@ from queuert.jobs.registry import Registry
 from queuert.model import MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.worker.attempt import Attempt, SyncAttempt
 from queuert.worker.backoff import JOB_BACKOFF, Backoff, check_backoff
-from queuert.worker.middleware import Middleware, Onion
+from queuert.worker.middleware import Middleware, MiddlewareStack, check_required
 
 Conn = TypeVar("Conn", default=Any)
 J = TypeVar("J", bound=Job[Any, Any])
@@ -50,6 +50,15 @@ class Handler:
     concurrency: int | None
 
 
+@dataclass(frozen=True)
+class HandlerRegistry:
+    """What `Handlers` has registered."""
+
+    middleware: MiddlewareStack
+    settings: LeaseSettings
+    by_name: dict[str, Handler] = field(default_factory=dict[str, Handler])
+
+
 class Handlers(Generic[Conn]):
     """A registry of handlers. A worker takes one or several.
 
@@ -78,9 +87,7 @@ class Handlers(Generic[Conn]):
         renew_interval: Duration | None = None,
         backoff: Backoff | None = None,
     ) -> None:
-        self.onion = Onion(middleware)
-        self.settings = LeaseSettings(lease, renew_interval, backoff)
-        self.by_name: dict[str, Handler] = {}
+        self._registry = HandlerRegistry(MiddlewareStack(middleware), LeaseSettings(lease, renew_interval, backoff))
 
     def handles(
         self,
@@ -137,9 +144,14 @@ class Handlers(Generic[Conn]):
 
     def _register(self, handler: Handler) -> None:
         name = name_of(handler.job_class)
-        if name in self.by_name:
-            raise InvalidArgument(f"job type {name!r} already has a handler: {self.by_name[name].function!r}")
-        self.by_name[name] = handler
+        known = self._registry.by_name
+        if name in known:
+            raise InvalidArgument(f"job type {name!r} already has a handler: {known[name].function!r}")
+        known[name] = handler
+
+
+def registry_of(handlers: Handlers[Any]) -> HandlerRegistry:
+    return handlers._registry  # pyright: ignore[reportPrivateUsage]
 
 
 class _Handles(Generic[J_co, Conn]):
@@ -175,19 +187,26 @@ class HandlerPlan:
     max_attempts: int | None
     timeout: float | None
     concurrency: int | None
-    onion: Onion
+    middleware: MiddlewareStack
 
     @property
     def name(self) -> str:
         return self.job_type.name
 
 
-def resolve(registries: Sequence[Handlers[Any]], jobs: Registry, defaults: LeaseSettings) -> dict[str, HandlerPlan]:
+def resolve(
+    registries: Sequence[Handlers[Any]],
+    jobs: Registry,
+    defaults: LeaseSettings,
+    required_middleware: Sequence[Middleware] = (),
+) -> dict[str, HandlerPlan]:
     """Every handler of a worker by type name; an error says which type is wrong, and how."""
     plans: dict[str, HandlerPlan] = {}
-    for registry in registries:
-        if not isinstance(registry, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidArgument(f"a worker takes Handlers, got {registry!r}")
+    for handlers in registries:
+        if not isinstance(handlers, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(f"a worker takes Handlers, got {handlers!r}")
+        registry = registry_of(handlers)
+        check_required(required_middleware, registry.middleware.all, list(registry.by_name))
         for name, handler in registry.by_name.items():
             if name in plans:
                 raise InvalidArgument(f"job type {name!r} has two handlers; keep one")
@@ -195,7 +214,7 @@ def resolve(registries: Sequence[Handlers[Any]], jobs: Registry, defaults: Lease
     return plans
 
 
-def _plan(handler: Handler, registry: Handlers[Any], jobs: Registry, defaults: LeaseSettings) -> HandlerPlan:
+def _plan(handler: Handler, registry: HandlerRegistry, jobs: Registry, defaults: LeaseSettings) -> HandlerPlan:
     job_type = jobs.require(handler.job_class)
     levels = (handler.settings, registry.settings, defaults)
     lease = seconds(
@@ -221,7 +240,7 @@ def _plan(handler: Handler, registry: Handlers[Any], jobs: Registry, defaults: L
         max_attempts=handler.max_attempts,
         timeout=handler.timeout,
         concurrency=handler.concurrency,
-        onion=registry.onion,
+        middleware=registry.middleware,
     )
 
 

@@ -100,7 +100,7 @@ async def _nothing() -> AsyncIterator[None]:
     yield
 
 
-class Onion:
+class MiddlewareStack:
     """The middleware of one registry, with only the layers that override something."""
 
     def __init__(self, middleware: Sequence[Middleware]) -> None:

@@ -1,30 +1,23 @@
-"""A worker's attempts with somebody who hears of them. A worker without observers never comes here."""
+"""Tells observers of a worker's attempts. A worker without observers has none of this."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from queuert.client.client import Client
-from queuert.model import JobRow, Lease, Settlement
+from queuert.client.sessions import Sessions
+from queuert.model import JobRow, Settlement
 from queuert.operations.observations import error_facts, job_facts
 from queuert.operations.observers import Observers
 from queuert.worker.abort import AbortReason, lost_reason
-from queuert.worker.agenda import Agenda
-from queuert.worker.attempts import Attempts
-from queuert.worker.execution import Execution
-from queuert.worker.held import Held
-from queuert.worker.options import WorkerOptions
-from queuert.worker.outcome import Outcome, SettledInThread
+from queuert.worker.claim import Claim
+from queuert.worker.listener import AttemptListener
 
 
-def attempts_of(worker_id: str, client: Client[Any], options: WorkerOptions, agenda: Agenda) -> Attempts:
-    """The attempts of a worker, observed if its client is."""
-    observers = client.engine.observers
-    if observers is None:
-        return Attempts(worker_id, client, options, agenda)
-    return ObservedAttempts(worker_id, client, options, agenda, observers)
+def listener_for(worker_id: str, sessions: Sessions[Any]) -> AttemptListener:
+    observers = sessions.engine.observers
+    return AttemptListener() if observers is None else ObservedAttempts(worker_id, sessions, observers)
 
 
 class Started:
@@ -37,41 +30,20 @@ class Started:
         self.end: dict[str, Any] = {"outcome": "unknown", "error_code": None, "error_type": None}
         self.at = time.monotonic()
         self.told = False
-        """How it ended, or that it was lost, has been told."""
+        """Observers know how it ended, or that it was lost."""
 
     @property
     def duration(self) -> float:
         return time.monotonic() - self.at
 
 
-class ObservedExecution(Execution):
-    """Tells of the start in the handler's own task, so that what it sets up there surrounds the handler."""
-
-    def __init__(self, inner: Execution, client: Client[Any], worker_id: str, on_start: Callable[[Held], None]) -> None:
-        super().__init__(client, inner._sync_client, worker_id)
-        self._on_start = on_start
-
-    async def run(self, held: Held) -> Outcome:
-        if held.start_by is None or time.monotonic() < held.start_by:
-            self._on_start(held)
-        return await super().run(held)
-
-
-class ObservedAttempts(Attempts):
-    def __init__(
-        self,
-        worker_id: str,
-        client: Client[Any],
-        options: WorkerOptions,
-        agenda: Agenda,
-        observers: Observers,
-    ) -> None:
-        super().__init__(worker_id, client, options, agenda)
+class ObservedAttempts(AttemptListener):
+    def __init__(self, worker_id: str, sessions: Sessions[Any], observers: Observers) -> None:
         self._worker_id = worker_id
+        self._sessions = sessions
         self._tell = observers
         self._tracer = observers.tracer
-        self._started: dict[Held, Started] = {}
-        self._execution = ObservedExecution(self._execution, client, worker_id, self._on_start)
+        self._started: dict[Claim, Started] = {}
         self._lost_events: dict[AbortReason, Callable[..., None]] = {
             "taken_by_another_worker": observers.attempt_taken_by_another_worker,
             "already_completed": observers.attempt_already_completed,
@@ -80,62 +52,33 @@ class ObservedAttempts(Attempts):
             "lease_lost": observers.attempt_lease_lost,
         }
 
-    def _on_start(self, held: Held) -> None:
+    def started(self, claim: Claim) -> None:
         span = None
         if self._tracer is not None:
-            span = self._tracer.start_attempt(**self._facts(held), trace_context=held.row.trace_context)
-        self._started[held] = Started(span)
-        self._tell.attempt_started(**self._facts(held), wait=waited(held))
+            span = self._tracer.start_attempt(**self._facts(claim), trace_context=claim.row.trace_context)
+        self._started[claim] = Started(span)
+        self._tell.attempt_started(**self._facts(claim), wait=waited(claim))
 
-    def _handler_ended(self, held: Held, task: Any) -> None:
-        started = self._started.get(held)
+    def handler_ended(self, claim: Claim) -> None:
+        started = self._started.get(claim)
         if started is not None:
-            self._tell.attempt_ended(**self._facts(held), duration=started.duration)
-        super()._handler_ended(held, task)
-        if self._closed and started is not None:
-            self._end_span(started)
+            self._tell.attempt_ended(**self._facts(claim), duration=started.duration)
 
-    def _conclude(self, held: Held, outcome: Outcome) -> None:
-        if isinstance(outcome, SettledInThread):
-            self._tell_completed(held)
-        super()._conclude(held, outcome)
+    def aborting(self, claim: Claim, reason: AbortReason) -> None:
+        started = self._started.get(claim)
+        if started is not None and not claim.signal.aborted:
+            self._tell_lost(claim, started, reason)
 
-    def _on_settled(self, held: Held, settlement: Settlement, *, took_effect: bool) -> None:
-        if took_effect:
-            self._tell_settled(held, settlement)
-        super()._on_settled(held, settlement, took_effect=took_effect)
+    def renewed(self, claims: Iterable[Claim]) -> None:
+        for claim in claims:
+            self._tell.attempt_lease_renewed(**self._facts(claim))
 
-    def _forget(self, held: Held) -> None:
-        started = self._started.pop(held, None)
-        if started is not None and not started.told:
-            self._spawn(self._find_out(held, started))
-        elif started is not None:
-            self._end_span(started)
-        super()._forget(held)
-
-    async def renew(self, leases: Sequence[Lease]) -> list[str]:
-        lost = await super().renew(leases)
-        gone = set(lost)
-        for lease in leases:
-            held = self.held.get(lease.job_id)
-            if held is not None and lease.job_id not in gone:
-                self._tell.attempt_lease_renewed(**self._facts(held))
-        return lost
-
-    def abort(self, held: Held, reason: AbortReason) -> None:
-        started = self._started.get(held)
-        if started is not None and not held.signal.aborted:
-            self._tell_lost(held, started, reason)
-        super().abort(held, reason)
-
-    # What is told
-
-    def _tell_settled(self, held: Held, settlement: Settlement) -> None:
-        started = self._started.get(held)
+    def settled(self, claim: Claim, settlement: Settlement) -> None:
+        started = self._started.get(claim)
         if started is None:
             return  # given back, expired or exhausted before its handler was called
         started.told = True
-        facts = self._facts(held)
+        facts = self._facts(claim)
         facts["duration"] = started.duration
         if settlement.status == "completed":
             started.end["outcome"] = "completed"
@@ -144,49 +87,53 @@ class ObservedAttempts(Attempts):
             started.end["outcome"] = "rescheduled"
             self._tell.attempt_rescheduled(**facts)
         else:
-            error, retry_in = error_facts(settlement.error), _retry_in(held.row, settlement)
+            error, retry_in = error_facts(settlement.error), _retry_in(claim.row, settlement)
             started.end = {"outcome": "failed", "error_code": error["error_code"], "error_type": error["error_type"]}
             self._tell.attempt_failed(**facts, **error, retry_in=retry_in)
 
-    def _tell_completed(self, held: Held) -> None:
-        started = self._started.get(held)
-        if started is not None:
-            started.told = True
-            started.end["outcome"] = "completed"
-            self._tell.attempt_completed(**self._facts(held), duration=started.duration)
+    def released(self, claim: Claim) -> Coroutine[Any, Any, None] | None:
+        started = self._started.pop(claim, None)
+        if started is not None and not started.told:
+            return self._find_out(claim, started)
+        self._end_span(started)
+        return None
 
-    def _tell_lost(self, held: Held, started: Started, reason: AbortReason | None) -> None:
+    def dropped(self, claim: Claim) -> None:
+        self._end_span(self._started.get(claim))
+
+    def _tell_lost(self, claim: Claim, started: Started, reason: AbortReason | None) -> None:
         event = None if reason is None else self._lost_events.get(reason)
         if event is not None:
-            started.told = reason != "lease_lost"  # a lease that ended may still be settled, if nobody took the job
+            # An attempt whose lease ended may still be settled, if no other worker took the job.
+            started.told = reason != "lease_lost"
             started.end["outcome"] = reason
-            event(**self._facts(held))
+            event(**self._facts(claim))
 
-    async def _find_out(self, held: Held, started: Started) -> None:
-        """The result had no effect, or the job was found to be somebody else's: why?"""
+    async def _find_out(self, claim: Claim, started: Started) -> None:
+        """The result had no effect, or the job was found to be another worker's: why?"""
         try:
-            (row,) = await self._client._run((self._engine.state.get_jobs([held.row.id]), None))
-            self._tell_lost(held, started, lost_reason(row, held.token))
+            (row,) = await self._sessions.run(self._sessions.engine.state.get_jobs([claim.row.id]))
+            self._tell_lost(claim, started, lost_reason(row, claim.token))
         except Exception:
-            return  # the database's fault has been told of
+            return  # observers have heard of the database's error
         finally:
             self._end_span(started)
 
-    def _end_span(self, started: Started) -> None:
-        if self._tracer is not None:
+    def _end_span(self, started: Started | None) -> None:
+        if self._tracer is not None and started is not None:
             self._tracer.end_attempt(started.span, **started.end)
 
-    def _facts(self, held: Held) -> dict[str, Any]:
-        return {**job_facts(held.row), "attempt": held.row.attempt, "worker": self._worker_id}
+    def _facts(self, claim: Claim) -> dict[str, Any]:
+        return {**job_facts(claim.row), "attempt": claim.row.attempt, "worker": self._worker_id}
 
 
-def waited(held: Held) -> float | None:
+def waited(claim: Claim) -> float | None:
     """How long the job was due: until it was claimed, by the database's clock, and then until a slot was free."""
-    row = held.row
-    if row.last_attempt_at is None or (held.claimed.blockers and row.attempt == 1):
+    row = claim.row
+    if row.last_attempt_at is None or (claim.claimed.blockers and row.attempt == 1):
         return None  # when its last blocker completed is not recorded
     due = max(row.scheduled_at, row.created_at)
-    return max(0.0, (row.last_attempt_at - due).total_seconds()) + time.monotonic() - held.claimed_at
+    return max(0.0, (row.last_attempt_at - due).total_seconds()) + time.monotonic() - claim.claimed_at
 
 
 def _retry_in(row: JobRow, settlement: Settlement) -> float | None:

@@ -1,4 +1,4 @@
-"""How a handler can end."""
+"""How an attempt can end."""
 
 from __future__ import annotations
 
@@ -6,12 +6,8 @@ from typing import Any
 
 import msgspec
 
+from queuert.model import Settlement
 from queuert.worker.failure import EXPIRED
-
-LEFT_OPEN = (
-    "the handler returned with a client.transaction() open: what was done in it is rolled back. "
-    "Open it in a `with` block, or use complete()"
-)
 
 
 class Returned(msgspec.Struct, frozen=True):
@@ -21,14 +17,16 @@ class Returned(msgspec.Struct, frozen=True):
 
 
 class Raised(msgspec.Struct, frozen=True):
-    """The handler raised; or what stands around it did (then `code` says what)."""
+    """The handler raised; or code around it did (then `code` says what)."""
 
     error: BaseException
     code: str | None = None
 
 
-class SettledInThread(msgspec.Struct, frozen=True):
-    """The handler's thread has completed the job in its own transaction."""
+class Settled(msgspec.Struct, frozen=True):
+    """The job was settled in the transaction that the handler had left open."""
+
+    settlement: Settlement
 
 
 class Late(msgspec.Struct, frozen=True):
@@ -37,4 +35,4 @@ class Late(msgspec.Struct, frozen=True):
     code: str = EXPIRED
 
 
-Outcome = Returned | Raised | SettledInThread | Late
+Outcome = Returned | Raised | Settled | Late

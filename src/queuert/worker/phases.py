@@ -1,6 +1,4 @@
-"""The two phases of an attempt, and the transactions behind them.
-
-`Phases` is the state machine: which phase may follow which. `AsyncPhases` and `SyncPhases` open transactions by it.
+"""The two phases of an attempt: `prepare` and `complete`.
 
 What the handler does before it first awaits something decides the mode: it opens `complete()` (atomic), or
 `prepare(mode)` (that mode); otherwise the attempt is set up as staged, and `prepare()` comes too late. A plain `def`
@@ -10,24 +8,20 @@ handler never awaits, so the first of the two decides.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
-from queuert.client.base import BaseClient
-from queuert.client.client import Client
-from queuert.client.sync_client import SyncClient
+from queuert.client.sessions import Sessions
 from queuert.contexts import async_context, context
 from queuert.errors import PhaseError, PrepareAfterAutoSetup, TransactionMisused
-from queuert.ports.program import answered
-from queuert.ports.provider import run
 from queuert.ports.tracer import Tracer
 from queuert.transaction import Transaction
-from queuert.worker.attempt_transaction import AttemptTransaction, lost
-from queuert.worker.held import Held
+from queuert.worker.attempt_transaction import AttemptTransaction, TransactionInTask, TransactionInThread
+from queuert.worker.claim import Claim
 
 if TYPE_CHECKING:
     from queuert.worker.attempt import BaseAttempt
@@ -36,235 +30,163 @@ Conn = TypeVar("Conn", default=Any)
 Mode = Literal["atomic", "staged"]
 Phase = Literal["prepare", "complete"]
 
-
 ENDED_INSIDE = "the transaction of this phase was ended by code inside its block: leave commit and rollback to queuert"
-"""For a provider that does not say so itself when the block ends."""
 
 _NO_SPAN: AbstractContextManager[None] = nullcontext()
 
 
-@context
-def _span(tracer: Tracer, phase: Phase) -> Iterator[None]:
-    span = tracer.start_phase(phase=phase)
-    try:
-        yield
-    except BaseException as error:
-        tracer.end_phase(span, error_type=type(error).__qualname__)
-        raise
-    tracer.end_phase(span, error_type=None)
+class Phases(Generic[Conn]):
+    """Which phase the attempt is in, which it has had, the first error inside one, and the open transaction."""
 
+    _transaction_type: type[AttemptTransaction[Any]]
 
-class Phases:
-    """Which phase the attempt is in, which it has had, and the first error that was raised inside one."""
+    def __init__(self, sessions: Sessions[Conn], claim: Claim, attempt: BaseAttempt[Any, Any]) -> None:
+        self._sessions = sessions
+        self._claim = claim
+        self._attempt = attempt
+        self._mode: Mode | None = None
+        self._current: Phase | None = None
+        self._had: set[Phase] = set()
+        self._failure: BaseException | None = None
+        self._transaction: AttemptTransaction[Conn] | None = None
+        """Open from the phase that needs it until the handler has returned and the attempt is settled in it."""
 
-    def __init__(self, held: Held) -> None:
-        self.held = held
-        self.mode: Mode | None = None
-        self.current: Phase | None = None
-        self.done: set[Phase] = set()
-        self.failure: BaseException | None = None
+    @async_context
+    async def phase(self, phase: Phase, mode: Mode | None = None) -> AsyncIterator[Transaction[Conn]]:
+        """The block of a phase. An error in it fails the attempt, even if the handler goes on after it."""
+        with self._span(phase):
+            self._begin(phase, mode)
+            try:
+                tx = await self._open()
+                async with self._middleware(phase, tx):
+                    try:
+                        yield tx
+                    except BaseException as error:
+                        # Recorded here, before middleware swallows it or a rollback fails in its own way.
+                        self._fail(error)
+                        raise
+                if self._failure is not None:
+                    raise self._failure
+                ended_inside = not self._sessions.in_transaction(tx)
+                if ended_inside or mode == "staged":
+                    await self._commit()
+                if ended_inside:
+                    raise TransactionMisused(ENDED_INSIDE)
+            except BaseException as error:
+                self._fail(error)
+                # At once: a handler that goes on after an error must not keep the database waiting.
+                await self._roll_back(error)
+                raise
+            finally:
+                self._current = None
 
-    def begin(self, phase: Phase, mode: Mode | None = None) -> None:
-        if self.current is not None:
-            raise PhaseError(f"{phase}() cannot be opened inside {self.current}()")
-        if phase in self.done:
+    def problem(self) -> BaseException | None:
+        """What fails the attempt, now that the handler has ended, whatever it returned."""
+        if self._failure is None and self._current is not None:
+            return PhaseError(f"the handler returned inside {self._current}(), whose block it has never left")
+        return self._failure
+
+    def hand_over(self) -> AttemptTransaction[Conn] | None:
+        """The open transaction, no longer the handler's."""
+        transaction, self._transaction = self._transaction, None
+        return transaction
+
+    def _begin(self, phase: Phase, mode: Mode | None) -> None:
+        if self._current is not None:
+            raise PhaseError(f"{phase}() cannot be opened inside {self._current}()")
+        if phase in self._had:
             raise PhaseError(f"{phase}() can be used once per attempt")
         if phase == "prepare":
             if mode not in ("atomic", "staged"):
                 raise PhaseError(f"prepare() takes 'atomic' or 'staged', got {mode!r}")
-            if "complete" in self.done or self.held.suspended:
+            if "complete" in self._had or self._claim.suspended:
                 raise PrepareAfterAutoSetup
-            self.mode = mode
-        elif self.mode is None:
-            self.mode = "staged" if self.held.suspended else "atomic"
-        self.current = phase
-        self.done.add(phase)
+            self._mode = mode
+        elif self._mode is None:
+            self._mode = "staged" if self._claim.suspended else "atomic"
+        self._current = phase
+        self._had.add(phase)
 
-    @property
-    def ends_here(self) -> bool:
-        """Whether the claim ends with the transaction of the current phase. If so, the transaction locks it, and
-        renewals pass it by. If the handler goes on after it, they must not."""
-        return self.current == "complete" or self.mode == "atomic"
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
 
-    def span(self, phase: Phase, client: BaseClient[Any] | None) -> AbstractContextManager[None]:
-        """The phase as a tracer sees it."""
-        tracer = None if client is None else client.engine.tracer
-        return _NO_SPAN if tracer is None else _span(tracer, phase)
+    async def _open(self) -> Transaction[Conn]:
+        if self._transaction is None:
+            # If the claim ends with this transaction, it locks the job, and renewals skip it. If the handler goes on
+            # after it, they must not.
+            lock = self._current == "complete" or self._mode == "atomic"
+            self._transaction = self._transaction_type(self._sessions, self._claim, lock=lock)
+        return await self._transaction.open()
 
-    def fail(self, error: BaseException) -> None:
-        """An error inside a phase fails the attempt, also if the handler swallows it."""
-        if self.failure is None:
-            self.failure = error
+    async def _commit(self) -> None:
+        transaction = self.hand_over()
+        if transaction is not None:
+            await self._to_the_end(transaction.commit())
 
-    def end(self) -> None:
-        self.current = None
+    async def _roll_back(self, error: BaseException) -> None:
+        transaction = self.hand_over()
+        if transaction is not None:
+            await self._to_the_end(transaction.roll_back(error))
 
-    def problem(self) -> BaseException | None:
-        """What fails the attempt, now that the handler has ended, whatever it returned."""
-        if self.failure is None and self.current is not None:
-            return PhaseError(f"the handler returned inside {self.current}(), whose block it has never left")
-        return self.failure
+    def _to_the_end(self, end: Awaitable[None]) -> Awaitable[None]:
+        """What happens to the handler must not interrupt a commit or a rollback."""
+        raise NotImplementedError
 
-    def left_open(self) -> AttemptTransaction[Any] | None:
-        """The transaction that is open now that the handler has returned, and in which the job is to be settled."""
-        return None
+    def _middleware(self, phase: Phase, tx: Transaction[Conn]) -> AbstractAsyncContextManager[None]:
+        return self._claim.plan.middleware.phase(phase, self._attempt, tx)
+
+    def _span(self, phase: Phase) -> AbstractContextManager[None]:
+        tracer = self._sessions.engine.tracer
+        return _NO_SPAN if tracer is None else _traced(tracer, phase)
 
 
-class AsyncPhases(Phases, Generic[Conn]):
-    def __init__(self, client: Client[Conn], held: Held, attempt: BaseAttempt[Any, Any]) -> None:
-        super().__init__(held)
-        self._client = client
-        self._attempt = attempt
+class PhasesInTask(Phases[Conn]):
+    """For an `async def` handler."""
+
+    _transaction_type = TransactionInTask
+
+    def __init__(self, sessions: Sessions[Conn], claim: Claim, attempt: BaseAttempt[Any, Any]) -> None:
+        super().__init__(sessions, claim, attempt)
         self._inside: set[asyncio.Task[Any] | None] = set()
-        """The tasks that have used the open transaction: one of the client's own would make them wait for ever."""
-        self.transaction: AttemptTransaction[Conn] | None = None
-        """Open from the phase that needs it until the handler has returned and the attempt is settled in it."""
-
-    def left_open(self) -> AttemptTransaction[Any] | None:
-        return self._hand_over()
-
-    @async_context
-    async def prepare(self, mode: Mode) -> AsyncIterator[Transaction[Conn]]:
-        with self.span("prepare", self._client):
-            self.begin("prepare", mode)
-            async with self._user_code("prepare") as tx:
-                yield tx
-            if mode == "staged":
-                try:
-                    await self._commit()
-                except BaseException as error:
-                    self.fail(error)
-                    raise
-
-    @async_context
-    async def complete(self) -> AsyncIterator[Transaction[Conn]]:
-        with self.span("complete", self._client):
-            self.begin("complete")
-            async with self._user_code("complete") as tx:
-                yield tx
-
-    @async_context
-    async def _user_code(self, phase: Phase) -> AsyncIterator[Transaction[Conn]]:
-        try:
-            tx = await self._open()
-            async with self.held.plan.onion.phase(phase, self._attempt, tx):
-                try:
-                    yield tx
-                except BaseException as error:
-                    # Recorded here, before middleware swallows it or a rollback fails in its own way.
-                    self.fail(error)
-                    raise
-            if self.failure is not None:
-                raise self.failure
-            if not self._client._provider.in_transaction(tx.connection):
-                await self._commit()
-                raise TransactionMisused(ENDED_INSIDE)
-        except BaseException as error:
-            self.fail(error)
-            await self._roll_back(error)
-            raise
-        finally:
-            self.end()
+        """The tasks that have used the open transaction. With one of the client's own they could wait for ever."""
 
     async def _open(self) -> Transaction[Conn]:
         task = asyncio.current_task()
         if task not in self._inside:
             # Before anything waits for the database: where there is one writer, it might be this very task.
-            self._client._nesting.enter(task)
+            self._sessions.enter(task)
             self._inside.add(task)
-        if self.transaction is None:
-            self.transaction = AttemptTransaction(self._client, self.held, lock=self.ends_here)
-        return await self.transaction.open()
+        return await super()._open()
 
-    async def _commit(self) -> None:
-        transaction = self._hand_over()
-        if transaction is not None:
-            # Shielded: a cancelled handler must not leave a commit half-way.
-            await asyncio.shield(transaction.commit())
-
-    async def _roll_back(self, error: BaseException) -> None:
-        """At once: a handler that goes on after an error must not keep the database waiting."""
-        transaction = self._hand_over()
-        if transaction is not None:
-            await asyncio.shield(transaction.roll_back(error))
-
-    def _hand_over(self) -> AttemptTransaction[Conn] | None:
-        """The transaction, no longer the handler's."""
-        transaction, self.transaction = self.transaction, None
+    def hand_over(self) -> AttemptTransaction[Conn] | None:
         while self._inside:
-            self._client._nesting.leave(self._inside.pop())
-        return transaction
+            self._sessions.leave(self._inside.pop())
+        return super().hand_over()
+
+    def _to_the_end(self, end: Awaitable[None]) -> Awaitable[None]:
+        return asyncio.shield(end)
 
 
-class SyncPhases(Phases, Generic[Conn]):
-    """The same in a handler's thread, over the sync provider that is paired with the async one."""
+class PhasesInThread(Phases[Conn]):
+    """For a plain `def` handler, in its thread. Nothing here suspends."""
 
-    def __init__(self, client: SyncClient[Conn] | None, held: Held, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(held)
-        self._client = client
-        self._loop = loop
-        self._block: Any = None
-        self.transaction: Transaction[Conn] | None = None
+    _transaction_type = TransactionInThread
 
-    @property
-    def client(self) -> SyncClient[Conn]:
-        if self._client is None:
-            raise TransactionMisused(
-                "a plain `def` handler cannot open transactions with this driver: it has no sync counterpart. "
-                "Make the handler `async def`, or use a driver that has both"
-            )
-        return self._client
+    def _to_the_end(self, end: Awaitable[None]) -> Awaitable[None]:
+        return end
 
-    @context
-    def prepare(self, mode: Mode, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:
-        with self.span("prepare", self._client):
-            self.begin("prepare", mode)
-            with self._user_code("prepare", attempt) as tx:
-                yield tx
-            if mode == "staged":
-                try:
-                    self.commit()
-                except BaseException as error:
-                    self.fail(error)
-                    raise
-
-    @context
-    def complete(self, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:
-        with self.span("complete", self._client):
-            self.begin("complete")
-            with self._user_code("complete", attempt) as tx:
-                yield tx
-
-    @context
-    def _user_code(self, phase: Phase, attempt: BaseAttempt[Any, Any]) -> Iterator[Transaction[Conn]]:
-        try:
-            tx = self._open()
-            with self._middleware(phase, attempt, tx):
-                try:
-                    yield tx
-                except BaseException as error:
-                    self.fail(error)
-                    raise
-            if not self.client._provider.in_transaction(tx.connection):
-                self.commit()
-                raise TransactionMisused(ENDED_INSIDE)
-        except BaseException as error:
-            self.fail(error)
-            self.roll_back(error)
-            raise
-        finally:
-            self.end()
-
-    @context
-    def _middleware(self, phase: Phase, attempt: BaseAttempt[Any, Any], tx: Transaction[Conn]) -> Iterator[None]:
-        """Middleware is async: its block is held open by a task on the worker's loop, while this thread goes on."""
-        onion = self.held.plan.onion
-        if not onion.wraps(phase):
+    @async_context
+    async def _middleware(self, phase: Phase, tx: Transaction[Conn]) -> AsyncIterator[None]:
+        """Middleware is async: a task on the worker's loop keeps its block open, while this thread goes on."""
+        if not self._claim.plan.middleware.wraps(phase):
             yield
             return
+        assert self._claim.task is not None
         entered: Future[None] = Future()
         leaving: Future[BaseException | None] = Future()
-        task = asyncio.run_coroutine_threadsafe(_hold(onion.phase(phase, attempt, tx), entered, leaving), self._loop)
+        block = super()._middleware(phase, tx)
+        task = asyncio.run_coroutine_threadsafe(_keep_open(block, entered, leaving), self._claim.task.get_loop())
         entered.result()
         try:
             yield
@@ -279,38 +201,12 @@ class SyncPhases(Phases, Generic[Conn]):
         if raised is not None:
             raise raised
 
-    def _open(self) -> Transaction[Conn]:
-        if self.transaction is None:
-            client = self.client
-            state, job_id = client.engine.state, self.held.row.id
-            hold = state.hold(job_id, self.held.token, lock=self.ends_here)
-            opened = client._provider.transaction(next(hold))
-            block = client._begin(opened)
-            tx = block.__enter__()
-            self._block, self.transaction = block, tx
-            if not answered(hold, opened.answer):
-                (row,) = run(client._provider, tx.connection, state.get_jobs([job_id]))
-                raise lost(row, self.held)
-        return self.transaction
 
-    def commit(self) -> None:
-        block, self._block, self.transaction = self._block, None, None
-        if block is not None:
-            block.__exit__(None, None, None)
-
-    def roll_back(self, error: BaseException) -> None:
-        block, self._block, self.transaction = self._block, None, None
-        if block is not None:
-            # What else goes wrong here would only hide the error that led to it, which comes back out too.
-            with suppress(BaseException):
-                block.__exit__(type(error), error, error.__traceback__)
-
-
-async def _hold(
+async def _keep_open(
     block: AbstractAsyncContextManager[None], entered: Future[None], leaving: Future[BaseException | None]
 ) -> BaseException | None:
-    """Keep a block open until a thread says how it is to be left. What it raises is returned: it may be `SystemExit`,
-    which would end the loop."""
+    """Keep a block open until a thread leaves it. What it raises is returned: it may be `SystemExit`, which would end
+    the loop."""
     try:
         async with block:
             entered.set_result(None)
@@ -322,3 +218,14 @@ async def _hold(
             entered.set_exception(raised)
         return raised
     return None
+
+
+@context
+def _traced(tracer: Tracer, phase: Phase) -> Iterator[None]:
+    span = tracer.start_phase(phase=phase)
+    try:
+        yield
+    except BaseException as error:
+        tracer.end_phase(span, error_type=type(error).__qualname__)
+        raise
+    tracer.end_phase(span, error_type=None)

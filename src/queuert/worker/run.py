@@ -8,17 +8,18 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
+from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.model import Claimed, ClaimRequest
 from queuert.ports.observer import Observer
-from queuert.ports.program import Program
 from queuert.transaction import Hooks
 from queuert.worker import failure
-from queuert.worker.agenda import Agenda
+from queuert.worker.attempts import Attempts
 from queuert.worker.backoff import Recovery
 from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.leases import LeaseKeeper
-from queuert.worker.observed import attempts_of
+from queuert.worker.next_turn import NextTurn
+from queuert.worker.observed import listener_for
 from queuert.worker.options import WorkerOptions
 from queuert.worker.prefetch import STALE
 from queuert.worker.wake import Wake
@@ -26,7 +27,6 @@ from queuert.worker.watchdog import Watchdog
 
 logger = logging.getLogger("queuert.worker")
 
-T = TypeVar("T")
 Conn = TypeVar("Conn")
 
 MAX_UNSETTLED = 4000
@@ -39,26 +39,28 @@ _LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the 
 class WorkerRun(Generic[Conn]):
     def __init__(self, worker_id: str, client: Client[Conn], options: WorkerOptions) -> None:
         self._worker_id = worker_id
-        self._client = client
+        self._sessions = sessions_of(client)
+        self._engine = self._sessions.engine
         self._options = options
-        self._engine = client.engine
         self._policy: ClaimPolicy = options.policy
-        self._agenda = Agenda()
-        self._attempts = attempts_of(worker_id, client, options, self._agenda)
-        self._observer = client.engine.observers or Observer()
-        """Told of the worker's own life; of its jobs' only if somebody listens (see `observed`)."""
+        self._next_turn = NextTurn()
+        self._observer = self._engine.observers or Observer()
+        """Told of the worker itself; its attempts have a listener of their own."""
+        listener = listener_for(worker_id, self._sessions)
+        self._attempts = Attempts(worker_id, client, options, self._next_turn, listener)
         self._prefetch = self._attempts.prefetch
         self._poll_at = 0.0
         self._reap_at = 0.0
         self._recovery = Recovery(options.recovery_backoff)
-        attempts = self._attempts
-        self._keeper = LeaseKeeper(
-            attempts.held, attempts.renew, attempts.look_into, attempts.abort, options.renew_interval
-        )
+        self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, options.renew_interval)
         self._wake = Wake(
-            client.notify, self._policy.types, attempts.maybe_lost, options.coalesce_notifies, self._agenda.event
+            client.notify,
+            self._policy.types,
+            self._keeper.maybe_lost,
+            options.coalesce_notifies,
+            self._next_turn.event,
         )
-        self._watchdog = Watchdog(attempts.type_of)
+        self._watchdog = Watchdog(self._attempts.type_of)
         self._stopping = asyncio.Event()
         self._migrated = True
         self._closed = False
@@ -89,7 +91,7 @@ class WorkerRun(Generic[Conn]):
         if self._closed:
             return
         self._quiet.clear()
-        self._agenda.claim_soon()
+        self._next_turn.claim_soon()
         await self._quiet.wait()
 
     async def stop(self) -> bool:
@@ -98,7 +100,7 @@ class WorkerRun(Generic[Conn]):
         self._observer.worker_stopping(worker=self._worker_id)
         timeout = self._options.shutdown_timeout
         self._stopping.set()
-        self._agenda.event.set()
+        self._next_turn.event.set()
         self._attempts.give_back_waiting()
         # A claim that is under way gives back what it gets, so from here on running handlers only become fewer.
         clean = await self._handlers_ended(timeout)
@@ -163,7 +165,7 @@ class WorkerRun(Generic[Conn]):
                 self._recovery.reset()
             except Exception as error:
                 # What was announced meanwhile has not been read: one thing that fails must not keep jobs from running.
-                self._agenda.wants_claim = True
+                self._next_turn.wants_claim = True
                 delay = self._recovery.next_delay()
                 logger.exception(
                     "worker %s: a turn of the main loop failed, trying again in %.1f s", self._worker_id, delay,
@@ -181,49 +183,49 @@ class WorkerRun(Generic[Conn]):
     async def _turn(self) -> None:
         """Fill the free slots, reap, then wait for a reason to do so again."""
         if not self._migrated:
-            await self._client.migrate()
+            await self._sessions.ensure_schema()
             self._migrated = True
         if self._is_stale():
             self._prefetch.stalled()
             self._attempts.give_back_waiting()
-        if self._agenda.wants_claim:
+        if self._next_turn.wants_claim:
             await self._fill()
         await self._reap()
         now = time.monotonic()
         if now >= self._poll_at:
             await self._poll()
             self._poll_at = now + self._options.poll_interval  # afterwards: if it fails, the next turn asks again
-        if self._agenda.wants_claim and self._has_room():
+        if self._next_turn.wants_claim and self._has_room():
             return
-        if not self._attempts.held:
+        if not self._attempts.claims:
             self._quiet.set()
         await self._wait()
 
     async def _poll(self) -> None:
         """What notifications would have told, asked of the database: it is right, whatever got lost."""
         await self._wake.listen()
-        if not self._agenda.wants_claim:
-            available = await self._run(self._engine.state.next_available_in(self._policy.types))
+        if not self._next_turn.wants_claim:
+            available = await self._sessions.run(self._engine.state.next_available_in(self._policy.types))
             # Only ever added to: what happened here while the database was asked may be news to its answer.
             if available == 0:
-                self._agenda.wants_claim = True
+                self._next_turn.wants_claim = True
             elif available is not None:
-                self._agenda.due_in(available)
+                self._next_turn.claim_in(available)
 
     async def _wait(self) -> None:
-        agenda, now = self._agenda, time.monotonic()
+        next_turn, now = self._next_turn, time.monotonic()
         until = min(self._poll_at, self._reap_at)
-        if agenda.due_at is not None:
-            until = min(until, agenda.due_at)
+        if next_turn.due_at is not None:
+            until = min(until, next_turn.due_at)
         waiting_since = self._attempts.waiting_since
         if waiting_since is not None:
             until = min(until, waiting_since + STALE)
         if until > now and not self._stopping.is_set():
-            await _wait_for(agenda.event, until - now)
-        agenda.event.clear()
-        agenda.has_come_due()
+            await _wait_for(next_turn.event, until - now)
+        next_turn.event.clear()
+        next_turn.check_due()
         if await self._wake.should_claim(able=self._has_room() and not self._stopping.is_set()):
-            agenda.wants_claim = True
+            next_turn.wants_claim = True
 
     def _has_room(self) -> bool:
         return self._request() is not None
@@ -234,7 +236,7 @@ class WorkerRun(Generic[Conn]):
             return None
         # What is claimed ahead will soon be a result, too.
         ahead = min(prefetch.ahead, max(0, MAX_UNSETTLED - attempts.unsettled))
-        return self._policy.request(attempts.held.values(), attempts.active, ahead)
+        return self._policy.request(attempts.claims.values(), attempts.active, ahead)
 
     def _is_stale(self) -> bool:
         """Whether jobs that were claimed ahead have waited for too long: the handlers are slower than they were."""
@@ -248,17 +250,17 @@ class WorkerRun(Generic[Conn]):
         if request is None:
             return
         # Before the claim: what is announced while it is under way must not be forgotten.
-        self._agenda.wants_claim = False
+        self._next_turn.wants_claim = False
         try:
-            result = await self._run(self._engine.state.claim(request))
+            result = await self._sessions.run(self._engine.state.claim(request))
         except BaseException:
-            self._agenda.wants_claim = True
+            self._next_turn.wants_claim = True
             raise
         # An empty claim that reports more has met only jobs that others hold: asking again at once would not help.
         if result.more and result.jobs:
-            self._agenda.wants_claim = True
+            self._next_turn.wants_claim = True
         if result.next_in is not None:
-            self._agenda.due_in(result.next_in)
+            self._next_turn.claim_in(result.next_in)
         if result.jobs:
             self._quiet.clear()
         for claimed in result.jobs:
@@ -274,14 +276,14 @@ class WorkerRun(Generic[Conn]):
         if now < self._reap_at:
             return
         hooks = Hooks()
-        reaped = await self._run(
-            self._engine.state.reap(self._policy.types, list(self._attempts.held), 1, _LEASE_EXPIRED)
+        reaped = await self._sessions.run(
+            self._engine.state.reap(self._policy.types, list(self._attempts.claims), 1, _LEASE_EXPIRED)
         )
         if not reaped:
             self._reap_at = now + self._options.reap_interval
             return
         # There may be more: the next turn looks again.
-        self._agenda.wants_claim = True
+        self._next_turn.wants_claim = True
         notifications = self._engine.notifications(hooks)
         if self._engine.observers is not None:
             self._engine.observations(hooks).reaped(reaped, self._worker_id)
@@ -291,10 +293,7 @@ class WorkerRun(Generic[Conn]):
                                   "attempt": row.attempt, "worker": self._worker_id})  # fmt: skip
             notifications.add("job_scheduled", row.type_name)
             notifications.add("ownership_lost", row.id)
-        await self._client.flush(hooks)
-
-    async def _run(self, program: Program[T]) -> T:
-        return await self._client._run((program, None))
+        await self._sessions.flush(hooks)
 
 
 def _lost_its_worker(claimed: Claimed) -> bool:

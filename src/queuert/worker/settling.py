@@ -9,45 +9,52 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
+from queuert.client.sessions import Sessions
 from queuert.errors import StorageError
 from queuert.model import Settled, Settlement
+from queuert.operations.settle import settle
+from queuert.transaction import Hooks
 from queuert.worker.backoff import Backoff, Recovery
-from queuert.worker.held import Held
+from queuert.worker.claim import Claim
+from queuert.worker.next_turn import NextTurn
+from queuert.worker.verdict import Verdicts
 
 logger = logging.getLogger("queuert.worker")
 
 MAX_GROUP = 1000
 
-Item = tuple[Held, Settlement]
+Item = tuple[Claim, Settlement]
 
 DATABASE_AT_FAULT = (StorageError, OSError)
 """Errors that say nothing about the items: the same items may pass a moment later."""
 
 
 class OnSettled(Protocol):
-    def __call__(self, held: Held, settlement: Settlement, /, *, took_effect: bool) -> None: ...
+    def __call__(self, claim: Claim, settlement: Settlement, /, *, took_effect: bool) -> None: ...
 
 
 class Settler:
     def __init__(
         self,
-        settle: Callable[[Sequence[Item]], Awaitable[Settled]],
+        sessions: Sessions[Any],
+        verdicts: Verdicts,
+        next_turn: NextTurn,
         on_settled: OnSettled,
-        instead: Callable[[Held, Exception], Settlement],
         backoff: Backoff,
     ) -> None:
-        self._settle = settle
+        self._sessions = sessions
+        self._verdicts = verdicts
+        self._next_turn = next_turn
         self._on_settled = on_settled
-        self._instead = instead
         self._backoff = backoff
         self._waiting: list[Item] = []
         self._task: asyncio.Task[None] | None = None
 
-    def add(self, held: Held, settlement: Settlement) -> None:
-        self._waiting.append((held, settlement))
+    def add(self, claim: Claim, settlement: Settlement) -> None:
+        self._waiting.append((claim, settlement))
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="queuert-settler")
             self._task.add_done_callback(_report_bug)
@@ -91,9 +98,18 @@ class Settler:
                 await self._without_the_bad_one(group, error)
                 return
             else:
-                for (held, settlement), took_effect in zip(group, settled.held, strict=True):
-                    self._on_settled(held, settlement, took_effect=took_effect)
+                for (claim, settlement), took_effect in zip(group, settled.held, strict=True):
+                    self._on_settled(claim, settlement, took_effect=took_effect)
                 return
+
+    async def _settle(self, group: Sequence[Item]) -> Settled:
+        hooks = Hooks()
+        program = settle(self._sessions.engine, hooks, [(claim.row, settlement) for claim, settlement in group])
+        settled = await self._sessions.run(program)
+        if settled.unblocked or any(created is not None for created in settled.created):
+            self._next_turn.claim_soon()
+        await self._sessions.flush(hooks)
+        return settled
 
     async def _without_the_bad_one(self, group: Sequence[Item], error: Exception) -> None:
         if len(group) > 1:
@@ -101,13 +117,14 @@ class Settler:
             await self._settle_group(group[:middle])
             await self._settle_group(group[middle:])
             return
-        ((held, settlement),) = group
+        ((claim, settlement),) = group
         if settlement.status != "completed":
             # It is a plain put-back already: there is nothing simpler to fall back to. The lease will end.
-            logger.error("job %s cannot be settled; its lease is left to end", held.row.id, exc_info=error)
-            self._on_settled(held, settlement, took_effect=False)
+            logger.error("job %s cannot be settled; its lease is left to end", claim.row.id, exc_info=error)
+            self._on_settled(claim, settlement, took_effect=False)
             return
-        await self._settle_group([(held, self._instead(held, error))])
+        # The result could not be stored (a continuation's id exists, say): the attempt has failed with that.
+        await self._settle_group([(claim, self._verdicts.failed(claim, error, None))])
 
 
 def _report_bug(task: asyncio.Task[None]) -> None:

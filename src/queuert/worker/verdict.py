@@ -10,11 +10,11 @@ from typing import Any
 from queuert.errors import InvalidArgument, OwnershipLost, Reschedule
 from queuert.model import Settlement, When, aware, seconds
 from queuert.operations.engine import Engine
-from queuert.operations.settle import completion
+from queuert.operations.settle import settlement_for
 from queuert.worker import failure
 from queuert.worker.abort import AbortReason
 from queuert.worker.backoff import LONGEST
-from queuert.worker.held import Held
+from queuert.worker.claim import Claim
 from queuert.worker.outcome import Late, Raised, Returned
 
 logger = logging.getLogger("queuert.worker")
@@ -25,100 +25,100 @@ LOST: frozenset[AbortReason] = frozenset(("taken_by_another_worker", "not_found"
 class Verdicts:
     def __init__(self, engine: Engine, worker_id: str) -> None:
         self._engine = engine
-        self._worker_id = worker_id
+        self.worker_id = worker_id
 
-    def on(self, held: Held, outcome: Returned | Raised | Late) -> Settlement | None:
+    def on(self, claim: Claim, outcome: Returned | Raised | Late) -> Settlement | None:
         """How the job goes on; None if that is not ours to say any more. It never raises."""
         try:
             match outcome:
                 case Returned(value):
-                    return self.completed(held, value)
+                    return self.completed(claim, value)
                 case Late():
-                    return self.expired(held)
+                    return self.expired(claim)
                 case Raised(error, code):
-                    return self._after_error(held, error, code)
+                    return self._after_error(claim, error, code)
         except Exception as error:
             # What the handler returned cannot be stored, or the time it asked for is none.
-            return self.failed(held, error, failure.SERIALIZATION_ERROR if isinstance(outcome, Returned) else None)
+            return self.failed(claim, error, failure.SERIALIZATION_ERROR if isinstance(outcome, Returned) else None)
 
-    def completed(self, held: Held, value: Any) -> Settlement:
+    def completed(self, claim: Claim, value: Any) -> Settlement:
         """Raises if the value cannot be stored."""
-        return completion(self._engine, held.row, value, token=held.token, worker=self._worker_id)
+        return settlement_for(self._engine, claim.row, value, token=claim.token, worker=self.worker_id)
 
-    def given_back(self, held: Held) -> Settlement:
+    def given_back(self, claim: Claim) -> Settlement:
         """Nobody has touched it: its attempt does not count."""
-        return Settlement(job_id=held.row.id, token=held.token, status="pending", give_back=True)
+        return Settlement(job_id=claim.row.id, token=claim.token, status="pending", give_back=True)
 
-    def expired(self, held: Held) -> Settlement:
+    def expired(self, claim: Claim) -> Settlement:
         error = failure.record(failure.EXPIRED, "the deadline passed before the work began")
-        return Settlement(job_id=held.row.id, token=held.token, status="expired", error=error, worker=self._worker_id)
+        return Settlement(job_id=claim.row.id, token=claim.token, status="expired", error=error, worker=self.worker_id)
 
-    def exhausted(self, held: Held) -> Settlement:
+    def exhausted(self, claim: Claim) -> Settlement:
         """The job has used up its attempts without an end of its own: each time, its worker died or lost it."""
-        error = held.row.last_error or failure.record(
-            failure.LEASE_EXPIRED, f"all {held.plan.max_attempts} attempts ended without a result"
+        error = claim.row.last_error or failure.record(
+            failure.LEASE_EXPIRED, f"all {claim.plan.max_attempts} attempts ended without a result"
         )
-        return Settlement(job_id=held.row.id, token=held.token, status="failed", error=error, worker=self._worker_id)
+        return Settlement(job_id=claim.row.id, token=claim.token, status="failed", error=error, worker=self.worker_id)
 
-    def failed(self, held: Held, error: BaseException, code: str | None) -> Settlement:
-        plan, row = held.plan, held.row
+    def failed(self, claim: Claim, error: BaseException, code: str | None) -> Settlement:
+        plan, row = claim.plan, claim.row
         last = plan.max_attempts is not None and row.attempt >= plan.max_attempts
         delay = plan.backoff.delay(row.attempt)
         code = code or failure.code_of(error)
         next_one = "that was the last one" if last else f"next one in {delay:.1f} s"
         failure.log(
             error, "attempt %d of job %s (%s) failed: %s, %s", row.attempt, row.id, row.type_name, code, next_one,
-            extra={**self.extra(held), "duration": time.monotonic() - held.claimed_at, "error_code": code},
+            extra={**self.extra(claim), "duration": time.monotonic() - claim.claimed_at, "error_code": code},
         )  # fmt: skip
         return Settlement(
             job_id=row.id,
-            token=held.token,
+            token=claim.token,
             status="failed" if last else "pending",
             error=failure.record_of(error, code),
             schedule=When(after=delay),
-            worker=self._worker_id if last else None,
+            worker=self.worker_id if last else None,
         )
 
-    def _after_error(self, held: Held, error: BaseException, code: str | None) -> Settlement | None:
-        reason = held.signal.reason
-        if reason in LOST or (isinstance(error, OwnershipLost) and error.job_id == held.row.id):
-            logger.info("job %s (%s) was stopped: %s", held.row.id, held.row.type_name, reason or error,
-                        extra=self.extra(held))  # fmt: skip
+    def _after_error(self, claim: Claim, error: BaseException, code: str | None) -> Settlement | None:
+        reason = claim.signal.reason
+        if reason in LOST or (isinstance(error, OwnershipLost) and error.job_id == claim.row.id):
+            logger.info("job %s (%s) was stopped: %s", claim.row.id, claim.row.type_name, reason or error,
+                        extra=self.extra(claim))  # fmt: skip
             return None
         if reason == "shutdown" and isinstance(error, asyncio.CancelledError):
-            return Settlement(job_id=held.row.id, token=held.token, status="pending")
+            return Settlement(job_id=claim.row.id, token=claim.token, status="pending")
         if isinstance(error, Reschedule):
-            return self._rescheduled(held, error)
+            return self._rescheduled(claim, error)
         if reason == "timeout":
-            return self._timed_out(held, error)
-        return self.failed(held, error, code)
+            return self._timed_out(claim, error)
+        return self.failed(claim, error, code)
 
-    def _timed_out(self, held: Held, error: BaseException) -> Settlement:
+    def _timed_out(self, claim: Claim, error: BaseException) -> Settlement:
         if isinstance(error, asyncio.CancelledError):
             # That was our doing: say why.
-            cancelled, error = error, TimeoutError(f"the attempt took longer than {held.plan.timeout:g} s")
+            cancelled, error = error, TimeoutError(f"the attempt took longer than {claim.plan.timeout:g} s")
             error.__cause__ = cancelled
-        return self.failed(held, error, failure.TIMEOUT)
+        return self.failed(claim, error, failure.TIMEOUT)
 
-    def _rescheduled(self, held: Held, request: Reschedule) -> Settlement:
+    def _rescheduled(self, claim: Claim, request: Reschedule) -> Settlement:
         cause = request.cause if request.cause is not None else request.__cause__
         return Settlement(
-            job_id=held.row.id,
-            token=held.token,
+            job_id=claim.row.id,
+            token=claim.token,
             status="pending",
             error=None if cause is None else failure.record_of(cause),
             schedule=_asked_for(request),
         )
 
-    def extra(self, held: Held) -> dict[str, Any]:
+    def extra(self, claim: Claim) -> dict[str, Any]:
         """What log records say of the attempt."""
-        row = held.row
+        row = claim.row
         return {
             "job_id": row.id,
             "job_type": row.type_name,
             "chain_id": row.chain_id,
             "attempt": row.attempt,
-            "worker": self._worker_id,
+            "worker": self.worker_id,
         }
 
 

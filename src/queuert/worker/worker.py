@@ -12,13 +12,14 @@ from typing import Any, Self
 
 from typing_extensions import TypeVar
 
+from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.errors import InvalidArgument, SchemaTooNew, StorageError, StorageNotADatabase, StorageReadOnly
 from queuert.model import Duration, seconds
 from queuert.worker.backoff import RECOVERY_BACKOFF, Backoff, check_backoff
 from queuert.worker.claiming import ClaimPolicy, Queue, check_cap
 from queuert.worker.handlers import Handlers, LeaseSettings, resolve
-from queuert.worker.middleware import Middleware, check_required
+from queuert.worker.middleware import Middleware
 from queuert.worker.options import WorkerOptions
 from queuert.worker.run import WorkerRun
 
@@ -98,7 +99,6 @@ class Worker:
         required_middleware: Sequence[Middleware] = (),
         coalesce_notifies: int = 100,
         cancel_on_abort: bool = True,
-        loglevel: int | str | None = None,
     ) -> None:
         if not isinstance(client, Client):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument(f"a worker takes a client from queuert.connect(), got {client!r}")
@@ -116,13 +116,9 @@ class Worker:
             raise InvalidArgument(f"prefetch must be 0 (off) or a positive number, got {prefetch!r}")
         check_cap(cluster_cap, "cluster_cap")
         check_backoff(recovery_backoff, "recovery_backoff")
-        plans = resolve(registries, client.jobs, LeaseSettings(lease, renew_interval, backoff))
+        plans = resolve(registries, client.jobs, LeaseSettings(lease, renew_interval, backoff), required_middleware)
         if not plans:
             raise InvalidArgument("a worker needs at least one handler: register it with @handlers.handles(…)")
-        for registry in registries:
-            check_required(required_middleware, registry.onion.all, list(registry.by_name))
-        if loglevel is not None:
-            logger.setLevel(loglevel)
         self.id = f"{name or 'worker'}-{uuid.uuid4()}"
         self._client: Client[Any] = client
         self._options = WorkerOptions(
@@ -259,10 +255,8 @@ class Worker:
 
     async def _ensure_schema(self) -> bool:
         """Whether the schema is up to date. A worker starts even while the database is unavailable."""
-        if not self._client._migrate_on_open:
-            return True
         try:
-            await self._client.migrate()
+            await sessions_of(self._client).ensure_schema()
         except (SchemaTooNew, StorageNotADatabase, StorageReadOnly):
             raise  # waiting does not help
         except (StorageError, OSError) as error:

@@ -48,9 +48,10 @@ class Announcing(logging.Handler):
 
 async def main() -> int:
     logging.getLogger("queuert.worker").addHandler(Announcing())
+    logging.getLogger("queuert.worker").setLevel("INFO")
     async with queuert.connect(sys.argv[1], jobs=[Step, Entry]) as client:
         timeout = 0.05 if mood == "deaf" else 60
-        worker = Worker(client, handlers, shutdown_timeout=timeout, poll_interval=0.05, loglevel="INFO")
+        worker = Worker(client, handlers, shutdown_timeout=timeout, poll_interval=0.05)
         running = asyncio.create_task(worker.run())
         if mood == "idle":
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A job that this worker holds, from its claim until it is settled."""
+"""A job that this worker has claimed, until it is settled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from queuert.worker.phases import Phases
 
 
-class Held:
+class Claim:
     """What the worker knows of a claim. Made once per job: slots, and nothing that is not needed for every job."""
 
     __slots__ = (
@@ -47,20 +47,19 @@ class Held:
         self.signal = AbortSignal()
         self.task: asyncio.Task[Any] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.phases: Phases | None = None
+        self.phases: Phases[Any] | None = None
         self.running = False
         """Its handler occupies a slot."""
         self.waiting = False
         """It is claimed ahead: its handler starts when a slot is free."""
         self.suspended = False
         """The handler has awaited something (see `Phases`)."""
-        self.claimed_at = claimed_at
         # Counted from before the claim was sent: the lease cannot have begun earlier than that.
         self.claimed_at = self.renewed_at = claimed_at
         self.lease_end = claimed_at + plan.lease
         self.start_by: float | None = None
         if row.deadline is not None and row.last_attempt_at is not None:
-            # Both times are the database's; only their difference is laid on our own clock.
+            # Both times are the database's. Only their difference is applied to our own clock.
             self.start_by = time.monotonic() + (row.deadline - row.last_attempt_at).total_seconds()
 
     @property

@@ -6,8 +6,8 @@ import asyncio
 import time
 
 
-class Agenda:
-    """Reasons are only ever added here, by whoever knows of one; the main loop takes them away as it acts on them."""
+class NextTurn:
+    """Reasons are added from everywhere. Only the main loop takes them away, as it acts on them."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()
@@ -21,12 +21,12 @@ class Agenda:
         self.wants_claim = True
         self.event.set()
 
-    def due_in(self, delay: float) -> None:
+    def claim_in(self, delay: float) -> None:
         """Look for jobs then, at the latest."""
         due_at = time.monotonic() + delay
         self.due_at = due_at if self.due_at is None else min(self.due_at, due_at)
 
-    def has_come_due(self) -> None:
+    def check_due(self) -> None:
         """If the time has come, there is something to claim."""
         if self.due_at is not None and time.monotonic() >= self.due_at:
             self.due_at = None

@@ -1,0 +1,60 @@
+"""The end of an attempt that has left something open."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from queuert.client.sessions import Sessions
+from queuert.errors import TransactionMisused
+from queuert.worker import failure
+from queuert.worker.attempt_transaction import AttemptTransaction
+from queuert.worker.claim import Claim
+from queuert.worker.outcome import Outcome, Raised, Returned, Settled
+from queuert.worker.verdict import Verdicts
+
+LEFT_OPEN = (
+    "the handler returned with a client.transaction() open: what was done in it is rolled back. "
+    "Open it in a `with` block, or use complete()"
+)
+
+
+def checked(claim: Claim, outcome: Outcome, *, left_open: bool) -> Outcome:
+    """The outcome; a failure, if the handler has swallowed the error of a phase, or has never left a transaction."""
+    if not isinstance(outcome, Returned):
+        return outcome
+    problem = None if claim.phases is None else claim.phases.problem()
+    if problem is None and left_open:
+        problem = TransactionMisused(LEFT_OPEN)
+    return outcome if problem is None else Raised(problem)
+
+
+async def end_attempt(
+    claim: Claim,
+    outcome: Outcome,
+    transaction: AttemptTransaction[Any] | None,
+    sessions: Sessions[Any],
+    holder: Hashable,
+    verdicts: Verdicts,
+) -> Outcome:
+    """Settle the job in the transaction of its phases, or roll that back. Roll back a transaction of the client's own
+    that the handler, in the task or thread `holder`, has never left: it would keep others from writing."""
+    await sessions.roll_back_left_open(holder, TransactionMisused(LEFT_OPEN))
+    if transaction is None:
+        return outcome
+    if isinstance(outcome, Returned):
+        try:
+            settlement = verdicts.completed(claim, outcome.value)
+        except Exception as error:
+            outcome = Raised(error, failure.SERIALIZATION_ERROR)
+        else:
+            try:
+                await transaction.commit(settlement)
+            except Exception as error:
+                # Rolled back; or, if the connection broke during COMMIT, perhaps not. Then the token is gone, and the
+                # put-back that follows finds that out.
+                outcome = Raised(error)
+            else:
+                return Settled(settlement)
+    await transaction.roll_back(outcome.error if isinstance(outcome, Raised) else None)
+    return outcome

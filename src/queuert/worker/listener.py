@@ -1,0 +1,35 @@
+"""What a worker's attempts tell of themselves. By default nobody listens."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from queuert.model import Settlement
+from queuert.worker.abort import AbortReason
+from queuert.worker.claim import Claim
+
+# Listeners override what they need.
+
+
+class AttemptListener:
+    def started(self, claim: Claim) -> None:
+        """Its handler is about to be called. In the handler's own task: what is set up here surrounds the handler."""
+
+    def handler_ended(self, claim: Claim) -> None:
+        """Its handler has ended."""
+
+    def aborting(self, claim: Claim, reason: AbortReason) -> None:
+        """It is about to be aborted, perhaps not for the first time."""
+
+    def renewed(self, claims: Iterable[Claim]) -> None:
+        """Their leases were renewed."""
+
+    def settled(self, claim: Claim, settlement: Settlement) -> None:
+        """It was settled."""
+
+    def released(self, claim: Claim) -> Coroutine[Any, Any, None] | None:
+        """The worker is done with it: it was settled, or was found to be over. Returns what is left to do."""
+
+    def dropped(self, claim: Claim) -> None:
+        """Its handler has ended after the worker had stopped: the lease is left to end."""
