@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.support.matrix import Soak
 
 from queuert.conformance import StateHarness
 from queuert.conformance.case import DRIVER
@@ -16,4 +17,11 @@ def add_driver_tests(tests: dict[str, Any], **harnesses: Factory[StateHarness]) 
     """Add tests for each harness to a module: in `make test` what a driver can get wrong, in `make soak` everything."""
     for name, harness in harnesses.items():
         tests[f"test_{name}"] = state_tests(harness, only=DRIVER)
-        tests[f"test_all_{name}"] = pytest.mark.soak(state_tests(harness))
+        add_soak_tests(tests, **{f"all_{name}": harness})
+
+
+def add_soak_tests(tests: dict[str, Any], **harnesses: Factory[StateHarness]) -> None:
+    """Add tests of everything to a module, for `make soak`."""
+    if Soak.is_collected:
+        for name, harness in harnesses.items():
+            tests[f"test_{name}"] = pytest.mark.soak(state_tests(harness))

@@ -19,6 +19,16 @@ import pytest
 T = TypeVar("T")
 
 
+class Soak:
+    """Most combinations are soak. They are not even collected where they would only be deselected again."""
+
+    is_collected = True
+
+    @classmethod
+    def configure(cls, config: pytest.Config) -> None:
+        cls.is_collected = config.option.markexpr != "not soak"
+
+
 def parametrize(
     metafunc: pytest.Metafunc,
     fixture: str,
@@ -36,9 +46,7 @@ def parametrize(
     for marker, more in (("drivers", drivers), ("channels", channels)):
         if metafunc.definition.get_closest_marker(marker):
             chosen += [each for each in more if each not in chosen]
-    # Most combinations are soak. They are not even collected where they would only be deselected again.
-    deselected = metafunc.config.option.markexpr == "not soak"
-    rest = [] if deselected else dict.fromkeys([*drivers, *channels, *soak])
+    rest = dict.fromkeys([*drivers, *channels, *soak]) if Soak.is_collected else {}
     parameters = [
         *(pytest.param(each, id=ids and ids(each)) for each in chosen),
         *(pytest.param(each, id=ids and ids(each), marks=pytest.mark.soak) for each in rest if each not in chosen),
