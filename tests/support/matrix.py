@@ -1,11 +1,12 @@
 """Which tests run with which adapters: the rule, in one place.
 
-1. Every test runs where the operations differ: with memory, with SQLite, and with PostgreSQL by one driver, psycopg.
-2. Tests about what a driver can get wrong run with every driver: about transactions, values, errors, cancellation, lost
-   connections and concurrency. In the conformance suite these are the cases that `only="@driver"` chooses; elsewhere
-   they are marked `drivers`.
-3. Tests about what a channel can get wrong run with every channel. They are marked `channels`: tests in which a worker
-   or a waiter is woken, and tests in which the channel fails.
+1. Every test runs where the operations differ: with memory, with SQLite, and with PostgreSQL by
+   one driver, psycopg.
+2. Tests about what a driver can get wrong run with every driver: about transactions, values,
+   errors, cancellation, lost connections and concurrency. In the conformance suite these are the
+   cases that `only="@driver"` chooses. Elsewhere they are marked `drivers`.
+3. Tests about what a channel can get wrong run with every channel. They are marked `channels`:
+   tests in which a worker or a waiter is woken, and tests in which the channel fails.
 4. `make soak` runs every test with every combination.
 """
 
@@ -20,7 +21,7 @@ T = TypeVar("T")
 
 
 class Soak:
-    """Most combinations are soak. They are not even collected where they would only be deselected again."""
+    """Most combinations are soak. They are collected only where they are not deselected again."""
 
     is_collected = True
 
@@ -39,7 +40,7 @@ def parametrize(
     soak: Iterable[T] = (),
     ids: Any = None,
 ) -> None:
-    """Give a fixture its parameters by the rule, if the test has that fixture. What is not named for it is soak."""
+    """Give a fixture its parameters by the rule, if the test uses it. The others are soak."""
     if fixture not in metafunc.fixturenames:
         return
     chosen = list(always)
