@@ -28,7 +28,7 @@ HINTS = ("in-process", "sqlite", "redis", "nats")
 ALWAYS = [("memory", None), ("sqlite", "sqlite"), ("postgres", "postgres")]
 DRIVERS = [("asyncpg", "postgres")]
 BROKERS = [("memory", "redis"), ("memory", "nats")]
-PAIRS = [(state, notify) for state in STATES for notify in CHANNELS]
+PAIRS = [("sqlite", "sqlite"), *((state, notify) for state in STATES for notify in CHANNELS)]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

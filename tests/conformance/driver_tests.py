@@ -1,10 +1,11 @@
-"""The state suite for the drivers over which operations run that are checked in full with another driver."""
+"""The state suite for a driver whose operations are checked in full with another driver."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from tests.support.matrix import Soak
 
 from queuert.conformance import StateHarness
 from queuert.conformance.case import DRIVER
@@ -13,7 +14,17 @@ from queuert.conformance.runner import Factory
 
 
 def add_driver_tests(tests: dict[str, Any], **harnesses: Factory[StateHarness]) -> None:
-    """Add tests for each harness to a module: in `make test` what a driver can get wrong, in `make soak` everything."""
+    """Add tests for each harness to a module.
+
+    `make test` runs the cases that a driver can fail, `make soak` all cases.
+    """
     for name, harness in harnesses.items():
         tests[f"test_{name}"] = state_tests(harness, only=DRIVER)
-        tests[f"test_all_{name}"] = pytest.mark.soak(state_tests(harness))
+        add_soak_tests(tests, **{f"all_{name}": harness})
+
+
+def add_soak_tests(tests: dict[str, Any], **harnesses: Factory[StateHarness]) -> None:
+    """Add tests of all cases to a module, for `make soak` only."""
+    if Soak.is_collected:
+        for name, harness in harnesses.items():
+            tests[f"test_{name}"] = pytest.mark.soak(state_tests(harness))

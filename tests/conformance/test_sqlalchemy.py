@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.conformance.driver_tests import add_driver_tests
+from tests.conformance.driver_tests import add_driver_tests, add_soak_tests
 from tests.conformance.sqlalchemy_harness import harness
 
 from queuert.conformance.pytest_plugin import state_tests
@@ -16,4 +15,4 @@ for driver, is_async in DRIVERS:
     # A connection is used as the connection of a session is. Only how transactions begin and end is different.
     with_connection = harness(driver, sessions=False, is_async=is_async)
     globals()[f"test_{name % 'connection'}"] = state_tests(with_connection, only=("transactions", "isolation"))
-    globals()[f"test_all_{name % 'connection'}"] = pytest.mark.soak(state_tests(with_connection))
+    add_soak_tests(globals(), **{f"all_{name % 'connection'}": with_connection})

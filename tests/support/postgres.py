@@ -27,7 +27,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 import pytest
 from psycopg import sql
-from tests.support.places import ON_DISK
+from tests.support.places import place_for_programs
 from tests.support.servers import die_with_us
 
 ELSEWHERE = "QUEUERT_TEST_POSTGRES_URL"
@@ -228,7 +228,7 @@ def _as_user(user: pwd.struct_passwd | None) -> dict[str, Any]:
     return common if user is None else {**common, "user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
 
-def _own_directory(user: pwd.struct_passwd | None, place: str | None = None) -> Path:
+def _own_directory(user: pwd.struct_passwd | None, place: Path | None = None) -> Path:
     """A directory of this process's, which this user may write to."""
     directory = Path(tempfile.mkdtemp(prefix="queuert-pg-", dir=place))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -247,7 +247,7 @@ def _binaries(user: pwd.struct_passwd | None) -> Path:
     try:
         _run([str(install / "bin" / "postgres"), "--version"], user)
     except (OSError, subprocess.CalledProcessError):
-        copy = _own_directory(user, ON_DISK) / "install"
+        copy = _own_directory(user, place_for_programs()) / "install"
         shutil.copytree(install, copy, symlinks=True, ignore=shutil.ignore_patterns("include"))
         for path in copy.rglob("*"):
             path.chmod(0o755)

@@ -52,7 +52,6 @@ class Suite(Generic[S]):
         """Register a case that a driver can fail even if the operations over it are right.
 
         Such a case is about transactions, isolation, errors, concurrency or the encoding of values.
-        Together these cases run every statement.
         """
         return self._add(body, driver=True)
 

@@ -7,13 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.conformance.driver_tests import add_driver_tests
+from tests.conformance.driver_tests import add_driver_tests, add_soak_tests
 from tests.conformance.postgres_harness import PostgresHarness, _poison_async, _poison_sync, database, empty
 from tests.support.pgbouncer import binary, pgbouncer
 
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
 from queuert.conformance import StateHarness
-from queuert.conformance.pytest_plugin import state_tests
 from queuert.conformance.state.build import completed, new_job, queue, request
 from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.ports.provider import run_async
@@ -39,8 +38,7 @@ def asyncpg_harness() -> StateHarness:
 
 add_driver_tests(globals(), psycopg=psycopg_harness)
 # Pooling is the server's affair: one driver in `make test`, all three in `make soak`.
-test_sync_psycopg = pytest.mark.soak(state_tests(sync_psycopg_harness))
-test_asyncpg = pytest.mark.soak(state_tests(asyncpg_harness))
+add_soak_tests(globals(), sync_psycopg=sync_psycopg_harness, asyncpg=asyncpg_harness)
 
 
 @pytest.mark.parametrize("state", [psycopg_state, asyncpg_state])

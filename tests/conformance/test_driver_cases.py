@@ -1,0 +1,32 @@
+"""The cases for drivers run every statement for PostgreSQL at least once.
+
+A driver that cannot pass the values of one statement, or cannot read its rows, fails a case, even if
+it does not run the whole suite. For SQLite there is nothing to check: every driver leads to the same
+module of Python.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.conformance.postgres_harness import sync_psycopg_harness
+
+from queuert.adapters.postgres.command import PgStatement, PgText
+from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.conformance import run_state_conformance_sync
+
+ONLY_WITH_A_SCHEMA = {"migrate.create_schema"}
+
+
+def test_every_statement_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    run: set[str] = set()
+    call = PgText.__call__
+
+    def recording(self: PgText, **parameters: Any) -> PgStatement:
+        run.add(self.name)
+        return call(self, **parameters)
+
+    monkeypatch.setattr(PgText, "__call__", recording)
+    run_state_conformance_sync(sync_psycopg_harness, only="@driver").raise_if_failed()
+    assert set(PostgresOperations().store.texts) - run == ONLY_WITH_A_SCHEMA
