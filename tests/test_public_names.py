@@ -58,6 +58,7 @@ NAMES = [
     "Queue",
     "QueuertError",
     "Reschedule",
+    "SchemaMissing",
     "SchemaTooNew",
     "Status",
     "StorageBusy",

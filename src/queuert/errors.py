@@ -41,7 +41,8 @@ QueuertError
     ├── StorageBusy                       somebody else holds the write lock
     ├── StorageReadOnly
     ├── StorageNotADatabase
-    └── SchemaTooNew                      the database was migrated by a newer version of this library
+    ├── SchemaMissing                     tables or functions of this version are not in the database: migrate it
+    └── SchemaTooNew                      the database was migrated by a version that no longer works with this one
 """
 
 from __future__ import annotations
@@ -356,13 +357,27 @@ class StorageNotADatabase(StorageError):
     """The file is there, but is no database."""
 
 
-class SchemaTooNew(StorageError):
-    """The database was migrated by a newer version of this library."""
+class SchemaMissing(StorageError):
+    """Tables or functions that this version of queuert needs are not in the database: it was not migrated."""
 
-    def __init__(self, found: int, known: int) -> None:
+    def __init__(self, message: str) -> None:
         super().__init__(
-            f"the database has schema version {found}, this version of queuert knows {known}: "
-            "upgrade queuert in this process; nothing was changed"
+            f"queuert's tables or functions of this version are missing ({message}): run client.migrate() with this "
+            "version, in Django `manage.py migrate`, with Alembic a new revision that calls upgrade()"
+        )
+
+
+class SchemaTooNew(StorageError):
+    """The database was migrated by a newer version of this library, which no longer works with this one.
+
+    `found` is the database's schema version, `known` this library's, `oldest` the oldest that the database works with.
+    """
+
+    def __init__(self, found: int, known: int, oldest: int) -> None:
+        super().__init__(
+            f"the database has schema version {found} and works with queuert from schema version {oldest} on, "
+            f"this one has {known}: upgrade queuert in this process; nothing was changed"
         )
         self.found = found
         self.known = known
+        self.oldest = oldest

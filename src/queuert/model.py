@@ -128,7 +128,7 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     chain_trace_context: str | None = None
 
 
-class JobRow(msgspec.Struct, gc=False, frozen=True, kw_only=True):
+class JobRow(msgspec.Struct, gc=False, frozen=True):
     """A job as it is stored. `token` fences the claim that is under way: it never repeats."""
 
     id: str

@@ -25,8 +25,8 @@ from tests.support.django import added, postgres_settings, sqlite_settings
 
 import queuert_django.checks
 from queuert import EntryJob, Handlers, StorageError, Worker
-from queuert.adapters.postgres.operations.operations import PostgresOperations
-from queuert.adapters.postgres.operations.store import migrations_for as postgres_migrations
+from queuert.adapters.postgres.installation import migrations_for as postgres_migrations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.adapters.sqlite.store import migrations_for as sqlite_migrations
 from queuert.errors import InvalidArgument
 from queuert_django import clients, get_client, options
@@ -99,7 +99,7 @@ def test_the_last_migration_names_the_versions_of_the_library() -> None:
     last = found["queuert", max(name for app, name in found if app == "queuert")]
     versions = last.operations[0].versions
     assert versions["sqlite"] == sqlite_migrations("queuert_")[-1].version
-    assert versions["postgresql"] == postgres_migrations(PostgresOperations().store.installation)[-1].version
+    assert versions["postgresql"] == postgres_migrations(PostgresOperations().installation)[-1].version
 
 
 def test_a_database_that_is_not_there_for_jobs(tmp_path: Path) -> None:

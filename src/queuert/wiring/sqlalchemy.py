@@ -14,7 +14,7 @@ from typing_extensions import Unpack
 
 from queuert.adapters.postgres.adapter import DEFAULT_PREFIX, DEFAULT_SCHEMA, sync_psycopg_notify
 from queuert.adapters.postgres.notify.channels import Channels, default_prefix
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.adapters.sqlalchemy.async_provider import AsyncEngineAlone, AsyncSqlAlchemyProvider
 from queuert.adapters.sqlalchemy.core import Core
 from queuert.adapters.sqlalchemy.driver import Driver

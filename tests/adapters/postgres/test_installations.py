@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
-from queuert.adapters.postgres.operations.store import ADVISORY_SPACE, Installation
+from queuert.adapters.postgres.installation import ADVISORY_SPACE, Installation
 from queuert.conformance.state.build import completed, key, new_job, queue, request, waiting_for
 from queuert.errors import InvalidArgument, JobIdExists
 from queuert.model import ChainFilter, JobFilter, PageRequest

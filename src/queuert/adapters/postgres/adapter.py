@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from queuert.adapters.postgres.notify.channels import Channels, default_prefix
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.errors import InvalidArgument
 from queuert.ports.state import StateAdapter, SyncStateAdapter
 
