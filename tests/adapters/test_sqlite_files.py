@@ -238,6 +238,21 @@ def test_a_newer_schema_is_left_alone(opened: Callable[..., Sqlite]) -> None:
     assert (error.found, error.known, error.oldest) == (LATEST + 3, LATEST, LATEST + 1)
 
 
+def test_a_database_of_version_2_is_brought_up_to_date_and_still_serves_it(opened: Callable[..., Sqlite]) -> None:
+    """Its libraries refuse whatever is above 2 in the table that they know: it stays as it is."""
+    sqlite = opened()
+    for migration in migrations_for("queuert_")[:2]:
+        for statement in migration.statements:
+            sqlite.query(statement)
+    sqlite.query("CREATE TABLE queuert_migration (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT")
+    sqlite.query("INSERT INTO queuert_migration VALUES (1, 0), (2, 0)")
+    assert sqlite.do(sqlite.ops.migrate()) == ALL[2:]
+    assert sqlite.do(sqlite.ops.migrate()) == []
+    assert sqlite.query("SELECT max(version) FROM queuert_migration") == [(2,)]
+    sqlite.create(job())
+    assert sqlite.query("SELECT status FROM queuert_jobs") == [("pending",)]
+
+
 def test_a_migration_that_fails_leaves_whole_versions_and_goes_on_later(opened: Callable[..., Sqlite]) -> None:
     sqlite = opened()
     good = migrations_for("queuert_")

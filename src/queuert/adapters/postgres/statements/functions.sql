@@ -20,7 +20,7 @@ WITH before AS (
     CROSS JOIN LATERAL aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
 ), new AS (
     SELECT p.oid::regprocedure::text AS name, regexp_replace(p.proname, '_' || :digest::text || '$', '') AS base,
-        p.proowner AS owner
+        p.proowner AS owner, coalesce(p.proacl, acldefault('f', p.proowner)) AS acl
     FROM pg_proc AS p WHERE p.pronamespace = to_regnamespace({schema_text}) AND p.proname = ANY (:functions::text[])
 ), rights AS (
     SELECT new.name, old.grantee, old.is_grantable FROM new JOIN old ON old.base = new.base
@@ -35,13 +35,16 @@ SELECT command FROM (
     SELECT 1, format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', string_agg(new.name, ', ')) FROM new
     WHERE EXISTS (SELECT FROM old) AND new.name NOT IN (SELECT name FROM rights WHERE grantee = 0) HAVING count(*) > 0
     UNION ALL
-    SELECT 2, format('GRANT EXECUTE ON FUNCTION %s TO %s', string_agg(a.name, ', '), 
+    SELECT 2, format('GRANT EXECUTE ON FUNCTION %s TO %s', string_agg(a.name, ', '),
         CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
         || CASE WHEN a.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
-    FROM rights AS a GROUP BY a.grantee, a.is_grantable
+    FROM (
+        SELECT name, grantee, is_grantable FROM rights
+        EXCEPT SELECT new.name, has.grantee, has.is_grantable FROM new CROSS JOIN LATERAL aclexplode(new.acl) AS has
+    ) AS a GROUP BY a.grantee, a.is_grantable
     UNION ALL
     SELECT 3, format('ALTER FUNCTION %s OWNER TO %s', new.name, job.owner::regrole)
-    FROM job JOIN new ON new.owner <> job.owner 
+    FROM job JOIN new ON new.owner <> job.owner
     WHERE pg_has_role(job.owner, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
         AND (current_setting('is_superuser')::boolean OR has_schema_privilege(job.owner, {schema_text}::regnamespace, 'CREATE'))
 ) AS commands (step, command) ORDER BY step;

@@ -33,13 +33,13 @@ WITH job AS (
     JOIN pg_class AS c ON c.oid = to_regclass(created.name) AND c.relkind IN ('r', 'v')
 )
 SELECT command FROM (
-    SELECT 1, format('GRANT %s ON %s TO %s', a.privilege_type, new.name, 
+    SELECT 1, format('GRANT %s ON %s TO %s', a.privilege_type, new.name,
         CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END)
     FROM job CROSS JOIN LATERAL aclexplode(coalesce(job.relacl, acldefault('r', job.owner))) AS a
     JOIN new ON new.owner <> a.grantee
     UNION ALL
     SELECT 2, format('ALTER TABLE %s OWNER TO %s', new.name, job.owner::regrole)
-    FROM job JOIN new ON new.owner <> job.owner 
+    FROM job JOIN new ON new.owner <> job.owner
     -- Where this role may do that.
     WHERE pg_has_role(job.owner, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
         AND (current_setting('is_superuser')::boolean OR has_schema_privilege(job.owner, {schema_text}::regnamespace, 'CREATE'))
