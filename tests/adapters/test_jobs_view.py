@@ -131,7 +131,7 @@ def test_its_columns_are_those_of_the_jobs(database: Database) -> None:
     if isinstance(database.connection, psycopg.Connection):
         from psycopg.types.json import set_json_loads
 
-        set_json_loads(bytes, database.connection)
+        set_json_loads(lambda text: bytes(text) if isinstance(text, bytes) else text.encode(), database.connection)
     found = {str(each["id"]): each for each in database.view()}
     for row in database(database.state.operations.list_jobs(JobFilter(), PageRequest(100))):
         for name in PROMISED:

@@ -33,7 +33,7 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.model import ClaimRequest, ClaimResult, Lease
+from queuert.model import Claimed, ClaimRequest, ClaimResult, Lease
 from queuert.ports.program import Program, answered
 from queuert.ports.provider import run
 from queuert.sql.migrate import Migration
@@ -129,6 +129,7 @@ def work(one: Library, stop: threading.Event, problems: list[BaseException]) -> 
             first, keyed = new_job("a"), new_job("a", dedup=key("k"))
             waiting = new_job("b", blockers=waiting_for(first.id, chain_type="a"))
             one(operations.create_jobs([first, waiting, keyed, new_job("a", schedule=later(0.001))]))
+            claimed: list[Claimed] = []
             for _ in range(2):
                 claimed = one(operations.claim(request(queue("a", "b"), limit=3))).jobs
                 one(operations.renew([Lease(each.job.id, each.job.token or 0, 60.0) for each in claimed]))

@@ -107,7 +107,7 @@ class Settling(Store):
         held = [False] * len(settlements)
         created: list[Created | None] = [None] * len(settlements)
         unblocked: list[Unblocked] = []
-        rest = list(range(len(settlements)))
+        rest: list[int] = list(range(len(settlements)))
         while rest:
             turn = sorted({settlements[place].job_id: place for place in reversed(rest)}.values())
             settled = yield from self._settle([settlements[place] for place in turn])
