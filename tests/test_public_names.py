@@ -59,6 +59,7 @@ NAMES = [
     "Queue",
     "QueuertError",
     "Reschedule",
+    "SchemaMissing",
     "SchemaTooNew",
     "Status",
     "StorageBusy",

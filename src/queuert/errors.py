@@ -39,7 +39,8 @@ QueuertError
     ├── StorageBusy                       another writer held the lock for too long
     ├── StorageReadOnly                   the database cannot be written
     ├── StorageNotADatabase               the file is not a database
-    └── SchemaTooNew                      a newer version of this library migrated the database
+    ├── SchemaMissing                     tables or functions that this version needs are missing
+    └── SchemaTooNew                      the database no longer works with this version of the library
 
 JobError (Exception)                      raise it in a handler: the attempt fails with a code of your own
 Reschedule (Exception)                    raise it in a handler: the job runs again at a time of your own
@@ -487,18 +488,30 @@ class StorageNotADatabase(StorageError):
     """The file exists, but it is not a database."""
 
 
+class SchemaMissing(StorageError):
+    """Tables or functions that this version of queuert needs are not in the database. Migrate it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            f"queuert's tables or functions of this version are missing ({message}): run client.migrate() with this "
+            "version, in Django `manage.py migrate`, with Alembic a new revision that calls upgrade()"
+        )
+
+
 class SchemaTooNew(StorageError):
-    """A newer version of this library migrated the database. Upgrade queuert in this process.
+    """A newer version of this library migrated the database, and this version no longer works with it.
 
     Attributes:
         found: The schema version of the database.
         known: The newest schema version that this library knows.
+        oldest: The oldest schema version that a library must know to work with this database.
     """
 
-    def __init__(self, found: int, known: int) -> None:
+    def __init__(self, found: int, known: int, oldest: int) -> None:
         super().__init__(
-            f"the database has schema version {found}, this version of queuert knows {known}: "
-            "upgrade queuert in this process; nothing was changed"
+            f"the database has schema version {found} and works with queuert from schema version {oldest} on, "
+            f"this one has {known}: upgrade queuert in this process; nothing was changed"
         )
         self.found = found
         self.known = known
+        self.oldest = oldest

@@ -83,7 +83,7 @@ def operations_for(using: str) -> StateOperations:
     wrapper = _wrapper(using)
     kind_of(wrapper)
     if wrapper.vendor == "postgresql":
-        from queuert.adapters.postgres.operations.operations import PostgresOperations
+        from queuert.adapters.postgres.operations import PostgresOperations
 
         return PostgresOperations(options.get("schema", "public"), prefix)
     from queuert.adapters.sqlite.operations import SqliteOperations

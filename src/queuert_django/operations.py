@@ -1,17 +1,19 @@
-"""The library's migrations as a Django migration operation."""
+"""The library's migrations as a Django migration operation, and its functions after each `migrate`."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from django.db import connections
 from django.db.migrations.operations.base import Operation
 
 from queuert.adapters.django.provider import DjangoProvider
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.ports.provider import run
-from queuert.sql.migrate import undone
+from queuert.wiring.schema import statements_to_create, statements_to_drop
 from queuert_django.clients import operations_for
-from queuert_django.options import databases
+from queuert_django.options import databases, options_of
 
 
 class QueuertSchema(Operation):
@@ -40,33 +42,36 @@ class QueuertSchema(Operation):
         if alias not in databases():
             return
         if schema_editor.collect_sql:
-            for statement in self._statements(schema_editor.connection):
+            # What an empty database needs. What is missing from this one is only known when it is run.
+            for statement in statements_to_create(*_place(alias)):
                 schema_editor.execute(statement, params=None)
             return
         run(DjangoProvider(alias), None, operations_for(alias).migrate())
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:  # noqa: ARG002
-        connection = schema_editor.connection
-        if connection.alias not in databases() or not self.first:
+        alias = schema_editor.connection.alias
+        if alias not in databases() or not self.first:
             return  # only the first migration can be undone: older code works with a newer schema
-        for statement in undone(self._statements(connection), cascade=connection.vendor == "postgresql"):
+        for statement in statements_to_drop(*_place(alias)):
             schema_editor.execute(statement, params=None)
 
     def describe(self) -> str:
         return "Create or update queuert's tables"
 
-    def _statements(self, connection: Any) -> list[str]:
-        """The statements for an empty database, as far as they are known in advance."""
-        operations: Any = operations_for(connection.alias)
-        store = operations.store
-        if connection.vendor == "postgresql":
-            from queuert.adapters.postgres.operations.store import migrations_for as postgres_migrations
 
-            versions = postgres_migrations(store.installation)
-            return [store("migrate.create").text, *(text for each in versions for text in each.statements)]
-        from queuert.adapters.sqlite.operations.base import migrations_for as sqlite_migrations
+def install_functions(using: str, **_: Any) -> None:
+    """After every `migrate`: the SQL functions of this version, if its tables are there.
 
-        return [
-            store("migrate.create").text,
-            *(text for each in sqlite_migrations(store.prefix) for text in each.statements),
-        ]
+    A new version of queuert may change functions without a migration of the tables.
+    """
+    if connections[using].vendor == "postgresql" and using in databases():
+        operations = operations_for(using)
+        assert isinstance(operations, PostgresOperations)
+        run(DjangoProvider(using), None, operations.install_functions())
+
+
+def _place(alias: str) -> tuple[str | None, str]:
+    """Schema, None for SQLite, and prefix of our tables."""
+    options = options_of(alias)
+    schema = options.get("schema", "public") if connections[alias].vendor == "postgresql" else None
+    return schema, options.get("table_prefix", "queuert_")

@@ -230,19 +230,37 @@ def test_a_users_own_database_keeps_what_it_has(opened: Callable[..., Sqlite], p
 def test_a_newer_schema_is_left_alone(opened: Callable[..., Sqlite]) -> None:
     sqlite = opened()
     sqlite.do(sqlite.ops.migrate())
-    sqlite.query(f"INSERT INTO queuert_migration VALUES ({LATEST + 3}, 0)")
+    sqlite.query(f"INSERT INTO queuert_version VALUES ({LATEST + 2}, {LATEST}, 0)")
+    assert sqlite.do(sqlite.ops.migrate()) == [], "it says that this version still works"
+    sqlite.query(f"INSERT INTO queuert_version VALUES ({LATEST + 3}, {LATEST + 1}, 0)")
     with pytest.raises(SchemaTooNew) as caught:
         sqlite.do(sqlite.ops.migrate())
-    assert (caught.value.found, caught.value.known) == (LATEST + 3, LATEST)
+    error = caught.value
+    assert (error.found, error.known, error.oldest) == (LATEST + 3, LATEST, LATEST + 1)
+
+
+def test_a_database_of_version_2_is_brought_up_to_date_and_still_serves_it(opened: Callable[..., Sqlite]) -> None:
+    """Its libraries refuse whatever is above 2 in the table that they know: it stays as it is."""
+    sqlite = opened()
+    for migration in migrations_for("queuert_")[:2]:
+        for statement in migration.statements:
+            sqlite.query(statement)
+    sqlite.query("CREATE TABLE queuert_migration (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT")
+    sqlite.query("INSERT INTO queuert_migration VALUES (1, 0), (2, 0)")
+    assert sqlite.do(sqlite.ops.migrate()) == ALL[2:]
+    assert sqlite.do(sqlite.ops.migrate()) == []
+    assert sqlite.query("SELECT max(version) FROM queuert_migration") == [(2,)]
+    sqlite.create(job())
+    assert sqlite.query("SELECT status FROM queuert_jobs") == [("pending",)]
 
 
 def test_a_migration_that_fails_leaves_whole_versions_and_goes_on_later(opened: Callable[..., Sqlite]) -> None:
     sqlite = opened()
     good = migrations_for("queuert_")
-    bad = Migration(2, "bad", ("CREATE TABLE half (x)", "CREATE TABLE half (x)"))
+    bad = Migration(2, 1, ("CREATE TABLE half (x)", "CREATE TABLE half (x)"))
     with pytest.raises(StorageError, match="already exists"):
         sqlite.do(migrate([good[0], bad], statements_for("queuert_"), applied_at=0))
-    assert sqlite.query("SELECT version FROM queuert_migration") == [(1,)]
+    assert sqlite.query("SELECT version FROM queuert_version") == [(1,)]
     assert sqlite.query("SELECT * FROM sqlite_schema WHERE name = 'half'") == []
     assert sqlite.do(sqlite.ops.migrate()) == ALL[1:]
 
@@ -311,8 +329,8 @@ def test_a_process_that_is_killed_leaves_whole_versions(
     killed = subprocess.run([sys.executable, "-c", KILL, str(path), str(statements)], timeout=60, check=False)
     assert killed.returncode == -9
     sqlite = opened()
-    has_table = bool(sqlite.query("SELECT 1 FROM sqlite_schema WHERE name = 'queuert_migration'"))
-    versions = [row[0] for row in sqlite.query("SELECT version FROM queuert_migration")] if has_table else []
+    has_table = bool(sqlite.query("SELECT 1 FROM sqlite_schema WHERE name = 'queuert_version'"))
+    versions = [row[0] for row in sqlite.query("SELECT version FROM queuert_version")] if has_table else []
     assert sqlite.do(sqlite.ops.migrate()) == ALL[len(versions) :]
     sqlite.create(job())
     assert len(sqlite.claim().jobs) == 1

@@ -13,7 +13,7 @@ import pytest
 from tests.adapters.sqlite_support import Sqlite, claim_of, job
 
 from queuert.adapters.sqlite.connections.database import Database
-from queuert.errors import ClientClosed, StorageBusy, StorageError, TransactionMisused, TransactionNested
+from queuert.errors import ClientClosed, SchemaMissing, StorageBusy, StorageError, TransactionMisused, TransactionNested
 from queuert.sql.statement import Statement
 
 
@@ -200,7 +200,7 @@ def test_errors_of_the_users_own_sql_are_not_touched(sqlite: Sqlite) -> None:
 
 def test_our_own_sql_errors_are_translated(tmp_path: Path) -> None:
     sqlite = Sqlite(tmp_path / "jobs.db", migrate=False)
-    with pytest.raises(StorageError, match="migrate it first") as caught:
+    with pytest.raises(SchemaMissing, match=r"run client\.migrate\(\)") as caught:
         sqlite.do(sqlite.ops.get_jobs(["x"]))
     assert isinstance(caught.value.__cause__, sqlite3.OperationalError)
     with pytest.raises(StorageError, match="syntax error"):

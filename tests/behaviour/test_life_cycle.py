@@ -268,7 +268,7 @@ async def test_an_error_that_waiting_cannot_mend_is_raised_at_start(setting: Set
     handlers, _ = counting()
     points = Points()
     async with watched(setting.connect([Step]), points) as client:
-        points.fail("migrate", SchemaTooNew(99, 1))
+        points.fail("migrate", SchemaTooNew(99, 1, 2))
         with pytest.raises(StorageError, match="schema version 99"):
             await Worker(client, handlers).start()
         assert not tasks()

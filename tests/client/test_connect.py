@@ -264,17 +264,12 @@ async def test_a_schema_from_the_future(connect: Connect, tmp_path: Path) -> Non
         known = [int(version) for version in await _versions(client)]
         await start(client, Greet())
     with closing(sqlite3.connect(path)) as connection:
-        (table,) = [
-            name
-            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
-            if "migration" in name or "version" in name
-        ]
-        connection.execute(f"INSERT INTO {table} SELECT 99, applied_at FROM {table} LIMIT 1")
+        connection.execute("INSERT INTO queuert_version (version, oldest, applied_at) VALUES (99, 98, 0)")
         connection.commit()
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     error = await refused(connect, path, SchemaTooNew, "upgrade queuert")
     assert isinstance(error, SchemaTooNew)
-    assert (error.found, error.known) == (99, max(known))
+    assert (error.found, error.known, error.oldest) == (99, max(known), 98)
 
 
 async def _versions(client: Client[Any]) -> list[int]:

@@ -11,7 +11,7 @@ from tests.conformance.postgres_harness import database, empty
 from tests.support.django import add_database, postgres_settings, remove_database, sqlite_settings
 
 from queuert.adapters.django import DjangoConnection, DjangoProvider
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.adapters.sqlite import SqliteOperations
 from queuert.conformance import StateHarness
 from queuert.conformance.state.driver import AnyStateAdapter

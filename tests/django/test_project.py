@@ -17,16 +17,18 @@ from django.conf import settings
 from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
 from django.db import connections, transaction
+from tests.adapters.postgres.libraries import install_version_6
 from tests.django.conftest import database
 from tests.django.shop import jobs as shop_jobs
 from tests.django.shop.jobs import Audit, ReserveStock
 from tests.django.shop.models import Order
 from tests.support.django import added, postgres_settings, sqlite_settings
+from tests.support.postgres import server
 
 import queuert_django.checks
-from queuert import EntryJob, Handlers, StorageError, Worker
-from queuert.adapters.postgres.operations.operations import PostgresOperations
-from queuert.adapters.postgres.operations.store import migrations_for as postgres_migrations
+from queuert import EntryJob, Handlers, SchemaMissing, StorageError, Worker
+from queuert.adapters.postgres.installation import migrations_for as postgres_migrations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.adapters.sqlite.operations.base import migrations_for as sqlite_migrations
 from queuert.errors import InvalidArgument
 from queuert_django import clients, get_client, options
@@ -99,7 +101,69 @@ def test_the_last_migration_names_the_versions_of_the_library() -> None:
     last = found["queuert", max(name for app, name in found if app == "queuert")]
     versions = last.operations[0].versions
     assert versions["sqlite"] == sqlite_migrations("queuert_")[-1].version
-    assert versions["postgresql"] == postgres_migrations(PostgresOperations().store.installation)[-1].version
+    assert versions["postgresql"] == postgres_migrations(PostgresOperations().installation)[-1].version
+
+
+def functions(alias: str) -> set[str]:
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT proname FROM pg_proc WHERE proname LIKE 'queuert%%'")
+        return {name for (name,) in cursor.fetchall()}
+
+
+def drop_functions(alias: str) -> None:
+    """As if our functions had changed since the last `migrate`."""
+    with connections[alias].cursor() as cursor:
+        for name in functions(alias):
+            cursor.execute(f"DROP FUNCTION {name}")
+        cursor.execute("DELETE FROM queuert_function_set")
+
+
+def test_functions_that_have_changed_are_installed_after_migrate(tmp_path: Path) -> None:
+    """There is no new migration for them; whatever is migrated, `--plan` excepted."""
+    with database("postgres", tmp_path) as alias:
+        made = functions(alias)
+        assert len(made) > 30
+        for arguments in ((), ("contenttypes",)):
+            drop_functions(alias)
+            output_of("migrate", *arguments, database=alias, plan=True)
+            with pytest.raises(SchemaMissing, match=r"manage\.py migrate"):
+                get_client(alias).get_chain("00000000-0000-7000-8000-000000000000")
+            call_command("migrate", *arguments, database=alias, verbosity=0)
+            assert functions(alias) == made
+        drop_functions(alias)
+        del settings.QUEUERT[alias]
+        call_command("migrate", database=alias, verbosity=0)
+        settings.QUEUERT[alias] = {}
+        assert functions(alias) == set(), "this database is not there for jobs"
+
+
+def test_functions_wait_for_their_tables(tmp_path: Path) -> None:
+    """When another app is migrated, and our tables are not there, or not up to date."""
+    with database("postgres", tmp_path) as alias:
+        call_command("migrate", "queuert", "zero", database=alias, verbosity=0)
+        call_command("migrate", "contenttypes", database=alias, verbosity=0)
+        assert tables(alias) == functions(alias) == set()
+        call_command("migrate", "queuert", "0001", database=alias, verbosity=0)
+        drop_functions(alias)
+        with connections[alias].cursor() as cursor:
+            cursor.execute("DELETE FROM queuert_version WHERE version > 1")
+        call_command("migrate", "contenttypes", database=alias, verbosity=0)
+        assert functions(alias) == set()
+
+
+def test_a_project_comes_from_version_6(tmp_path: Path) -> None:
+    with server().fresh() as url, added(postgres_settings(url)) as alias:
+        install_version_6(url)
+        call_command("migrate", "queuert", "0001", database=alias, fake=True, verbosity=0)
+        before = functions(alias)
+        assert "queuert.0002_function_sets" in output_of("migrate", database=alias, plan=True)
+        call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
+        assert before < functions(alias)
+        with transaction.atomic(using=alias):
+            chain = get_client(alias).start(connections[alias], Audit())
+        assert get_client(alias).get_chain(chain) is not None
+        call_command("migrate", "queuert", "zero", database=alias, verbosity=0)
+        assert tables(alias) == functions(alias) == set()
 
 
 def test_a_database_that_is_not_there_for_jobs(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.support.postgres import forget_jobs, server
 from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
 from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
 from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.ports.state import StateAdapter, SyncStateAdapter
 
 CLOCK = """

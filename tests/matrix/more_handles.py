@@ -16,7 +16,7 @@ from tests.support.jobs import JOBS
 
 from queuert import Client, EntryJob, SyncClient
 from queuert.adapters.django import DjangoConnection, DjangoProvider
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.adapters.sqlite import SqliteOperations, aiosqlite_state
 from queuert.jobs.registry import Registry
 from queuert.ports.state import StateOperations, SyncStateAdapter

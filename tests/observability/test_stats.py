@@ -12,7 +12,7 @@ from tests.behaviour.conftest import Setting
 from tests.support.jobs import JOBS, Greet
 
 from queuert import SyncClient
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 
 HISTORY = 5_000
 

@@ -1,87 +1,146 @@
 """Migrations: numbered `.sql` files, each applied once, in a transaction of its own.
 
-The versions that were applied stand in a table. Whoever migrates first looks without any lock (the usual case: nothing
-is to be done), then applies each missing version under the lock that writing takes, after looking again. So processes
-that start together do not disturb each other, and one that was killed leaves whole versions behind, never half of one.
+The applied versions are in a table. A process first looks without any lock: usually there is nothing
+to do. Otherwise it applies each missing version under a lock, after looking again. So processes that
+start together do not disturb each other, and a killed one leaves whole versions behind, never half
+of one.
+
+Each version also records the oldest version whose library still works with the tables. Only a library
+below that is refused: during a rolling deploy, older processes can restart.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import msgspec
 
 from queuert.errors import SchemaTooNew
-from queuert.ports.program import Program, atomically
-from queuert.sql.statement import Statement, Text, sql_files, strip_comments, substitute
+from queuert.ports.program import Pause, Program, atomically
+from queuert.sql.statement import Statement, sql_files, strip_comments, substitute
 
-_CREATED = re.compile(r"^CREATE (TABLE|SEQUENCE|FUNCTION) (?:IF NOT EXISTS )?([^\s(]+)", re.MULTILINE)
+T = TypeVar("T")
+
+LOOK_AGAIN_AFTER = 0.05
+
+_OLDEST = re.compile(r"^-- oldest: (\d+)$", re.MULTILINE)
+_CREATED = re.compile(r"^CREATE (TABLE|VIEW|SEQUENCE) (?:IF NOT EXISTS )?((?:\"[^\"]+\"|[^\s(\"])+)")
+
+Texts = Mapping[str, Callable[..., Any]]
+"""Statements by name; called with their parameters, they can be yielded."""
 
 
 class Migration(msgspec.Struct, frozen=True):
-    """One version of the schema: what brings the version before it here."""
+    """One version of the tables: the statements that lead to it from the version before.
+
+    `oldest` is the oldest version whose library works with these tables.
+    """
 
     version: int
-    name: str
+    oldest: int
     statements: tuple[str, ...]
 
 
-def load_migrations(package: str, replacements: Mapping[str, str]) -> list[Migration]:
+def load_migrations(package: str, replacements: Mapping[str, str]) -> tuple[Migration, ...]:
     """The migrations of a package, files named `0001_what.sql` and so on, in their order.
 
-    A statement ends with a semicolon at the end of a line.
+    A statement ends with a semicolon at the end of a line. A line `-- oldest: 1` is in each file.
     """
     found: list[Migration] = []
     for stem, source in sql_files(package):
-        number, _, name = stem.partition("_")
+        oldest = _OLDEST.search(source)
+        if oldest is None:
+            raise LookupError(f"{stem}.sql has no line '-- oldest: …'")
         script = strip_comments(substitute(source, replacements, f"{stem}.sql"))
         statements = tuple(part.strip() for part in script.split(";\n") if part.strip())
-        found.append(Migration(int(number), name, statements))
-    return found
+        found.append(Migration(int(stem.partition("_")[0]), int(oldest[1]), statements))
+    return tuple(found)
 
 
-def undone(statements: Iterable[str], *, cascade: bool) -> list[str]:
-    """The statements that drop what these have created, last first."""
-    created = dict.fromkeys(found for statement in statements for found in _CREATED.findall(statement))
-    return [f"DROP {kind} IF EXISTS {name}{' CASCADE' if cascade else ''}" for kind, name in reversed(created)]
+def created(statements: Iterable[str]) -> list[tuple[str, str]]:
+    """Kind and name of the tables, views and sequences that these statements create."""
+    return [(found[1], found[2]) for statement in statements if (found := _CREATED.match(statement))]
 
 
-def migrate(migrations: Sequence[Migration], texts: Mapping[str, Text], **recorded: Any) -> Program[list[int]]:
+def create_script(migrations: Iterable[Migration], texts: Mapping[str, Any]) -> list[str]:
+    """The statements that make all tables in an empty database."""
+    return [*(text for migration in migrations for text in migration.statements), texts["migrate.create"].text]
+
+
+def drop_script(migrations: Iterable[Migration], texts: Mapping[str, Any], *, cascade: bool) -> list[str]:
+    """The statements that drop all tables, last first."""
+    drops = [f"DROP {kind} IF EXISTS {name}" for kind, name in created(create_script(migrations, texts))]
+    return [texts["migrate.drop"].text, *(f"{drop} CASCADE" if cascade else drop for drop in reversed(drops))]
+
+
+def migrate(
+    migrations: Sequence[Migration], texts: Texts, command: Callable[[str], Any] = Statement, **recorded: Any
+) -> Program[list[int]]:
     """Apply what is missing; answers the versions that this call applied.
 
-    `texts` has the statements on the version table: `migrate.exists`, `migrate.create`, `migrate.current` and
-    `migrate.record`, which takes the version and what else is `recorded`.
+    `texts` has the statements on the version table: `migrate.exists`, `current`, `create` and `record`, which takes
+    what is `recorded` besides; and `try_lock` and `adopt`, where the database has them. `command` makes a command
+    of a migration's statement.
     """
     known = migrations[-1].version
-    current = yield from _current(texts, known)
+    current = yield from current_version(texts, known)
     applied: list[int] = []
     for migration in migrations:
         if migration.version > current:
-            applied += yield from atomically(_apply(migration, known, texts, recorded))
+            apply = partial(_apply, migration, known, texts, command, recorded)
+            applied += yield from one_at_a_time(texts, apply)
     return applied
 
 
 def _apply(
-    migration: Migration, known: int, texts: Mapping[str, Text], recorded: Mapping[str, Any]
+    migration: Migration, known: int, texts: Texts, command: Callable[[str], Any], recorded: Mapping[str, Any]
 ) -> Program[list[int]]:
-    """The version, or nothing if somebody else has applied it in the meantime."""
-    if (yield from _current(texts, known)) >= migration.version:
+    """The version, or nothing if another process has applied it meanwhile."""
+    if (yield from current_version(texts, known)) >= migration.version:
         return []
-    yield texts["migrate.create"]()
     for statement in migration.statements:
-        yield Statement(statement, {}, writes=True)
-    yield texts["migrate.record"](version=migration.version, **recorded)
+        yield command(statement)
+    yield texts["migrate.create"]()
+    yield texts["migrate.record"](version=migration.version, oldest=migration.oldest, **recorded)
+    if "migrate.adopt" in texts:
+        names = [name for _, name in created(migration.statements)]
+        yield from carry_out(texts["migrate.adopt"](names=names), command)
     return [migration.version]
 
 
-def _current(texts: Mapping[str, Text], known: int) -> Program[int]:
-    """The version that the database has, 0 before the first migration."""
-    if not (yield texts["migrate.exists"]()):
+def carry_out(query: Any, command: Callable[[str], Any]) -> Program[None]:
+    """Run the commands that a query answers with."""
+    for (text,) in (yield query):
+        yield command(text)
+
+
+def one_at_a_time(texts: Texts, make: Callable[[], Program[T]]) -> Program[T]:
+    """Run a program in a transaction, under the lock of migrations.
+
+    While another process has the lock, this one waits without a transaction.
+    """
+    while (done := (yield from atomically(_locked(texts, make)))) is None:
+        yield Pause(LOOK_AGAIN_AFTER)
+    return done
+
+
+def _locked(texts: Texts, make: Callable[[], Program[T]]) -> Program[T | None]:
+    if "migrate.try_lock" in texts:
+        ((locked,),) = yield texts["migrate.try_lock"]()
+        if not locked:
+            return None
+    return (yield from make())
+
+
+def current_version(texts: Texts, known: int) -> Program[int]:
+    """The version of the tables, 0 before the first migration. `SchemaTooNew` if this library is too old for it."""
+    ((present, before),) = yield texts["migrate.exists"]()
+    if not (present or before):
         return 0
-    rows: Sequence[Sequence[Any]] = yield texts["migrate.current"]()
-    current = int(rows[0][0])
-    if current > known:
-        raise SchemaTooNew(current, known)
-    return current
+    ((version, oldest),) = yield texts["migrate.current" if present else "migrate.current_before"]()
+    if known < oldest:
+        raise SchemaTooNew(version, known, oldest)
+    return int(version)

@@ -26,8 +26,8 @@ class Statement(msgspec.Struct, frozen=True):
     """SQL and its parameters. `writes` decides where it may run when it stands alone, outside a transaction."""
 
     text: str
-    parameters: Mapping[str, Any]
-    writes: bool
+    parameters: Mapping[str, Any] = {}
+    writes: bool = True
 
 
 class Text(msgspec.Struct, frozen=True):

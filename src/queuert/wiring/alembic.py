@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 from sqlalchemy.engine.mock import MockConnection
 from typing_extensions import Unpack
 
-from queuert.adapters.postgres.operations.store import Installation
-from queuert.adapters.postgres.operations.store import migrations_for as postgres_migrations
-from queuert.adapters.sqlite.operations.base import migrations_for as sqlite_migrations
 from queuert.errors import InvalidArgument
 from queuert.ports.provider import run
-from queuert.sql.migrate import undone
 from queuert.wiring.options import TableOptions
+from queuert.wiring.schema import statements_to_drop
 from queuert.wiring.sqlalchemy import Target
 
 _OFFLINE = (
@@ -24,9 +21,10 @@ _OFFLINE = (
 
 
 def upgrade(connection: Connection, **tables: Unpack[TableOptions]) -> list[int]:
-    """Create or update queuert's tables in an Alembic revision: `upgrade(op.get_bind())`.
+    """Create or update queuert's tables and functions in an Alembic revision.
 
-    Make clients with `migrate=False` then. Returns the schema versions that were applied.
+    Call `upgrade(op.get_bind())`, in a new revision for each new version of queuert. Make clients
+    with `migrate=False` then. Returns the schema versions that were applied.
 
     Args:
         connection: What `op.get_bind()` returns. Its transaction is used.
@@ -43,7 +41,7 @@ def upgrade(connection: Connection, **tables: Unpack[TableOptions]) -> list[int]
 
 
 def downgrade(connection: Connection, **tables: Unpack[TableOptions]) -> None:
-    """Drop queuert's tables, with all jobs in them, in an Alembic revision.
+    """Drop queuert's tables, with all jobs in them, and its functions, in an Alembic revision.
 
     Args:
         connection: What `op.get_bind()` returns. Its transaction is used.
@@ -51,16 +49,8 @@ def downgrade(connection: Connection, **tables: Unpack[TableOptions]) -> None:
         table_prefix: The client's `table_prefix` (default: "queuert_").
     """
     target = _target(connection, tables)
-    if target.is_postgres:
-        installation = Installation(target.schema, target.prefix)
-        scripts: Any = postgres_migrations(installation)
-        version = installation.name("schema_version")
-    else:
-        scripts = sqlite_migrations(target.prefix)
-        version = f"{target.prefix}migration"
-    statements = [f"CREATE TABLE {version}", *(each for script in scripts for each in script.statements)]
-    for statement in undone(statements, cascade=target.is_postgres):
-        connection.execute(text(statement))
+    for statement in statements_to_drop(target.schema if target.is_postgres else None, target.prefix):
+        connection.exec_driver_sql(statement)
 
 
 def _target(connection: object, tables: TableOptions) -> Target:

@@ -13,7 +13,7 @@ from sqlalchemy.pool import SingletonThreadPool, StaticPool
 from typing_extensions import Unpack
 
 from queuert.adapters.postgres.adapter import DEFAULT_PREFIX, DEFAULT_SCHEMA, asyncpg_notify, psycopg_notify
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.adapters.sqlalchemy.async_provider import AsyncEngineAlone, AsyncSqlAlchemyProvider
 from queuert.adapters.sqlalchemy.core import Core
 from queuert.adapters.sqlalchemy.driver import Driver

@@ -21,7 +21,7 @@ from tests.support.postgres import Databases, server
 from queuert.adapters.postgres.adapter import sync_psycopg_state
 from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
 from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, sqlstate
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import new_job, request
 from queuert.errors import QueuertError
 from queuert.model import ChainRow, Claimed, ClaimRequest, Created, JobRow, NewJob, Settled, Settlement, Status
@@ -157,7 +157,8 @@ class Session:
 
     async def lock(self, *job_ids: str) -> None:
         """As everybody does who changes jobs that may be in flight."""
-        await self.connection.execute("SELECT queuert_lock_jobs($1::text[]::uuid[])", list(job_ids))
+        lock = self._scene.operations.words["lock_jobs"]
+        await self.connection.execute(f"SELECT {lock}($1::text[]::uuid[])", list(job_ids))
 
     async def delete(self, *chain_ids: str, cascade: bool = False) -> Any:
         return await self.run(self._scene.operations.delete_chains(chain_ids, cascade=cascade))

@@ -10,7 +10,7 @@ import pytest
 from tests.adapters.postgres.scenes import explain, pages, template
 from tests.support.postgres import Databases
 
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import completed, continued, key, new_job, next_job, queue, request, waiting_for
 from queuert.model import Claimed, ClaimRequest, Lease, Settlement
 from queuert.ports.program import Program

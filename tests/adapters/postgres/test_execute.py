@@ -12,7 +12,7 @@ from tests.adapters.postgres.drivers import Driver, PsycopgSync, Watcher, statem
 from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.drivers.errors import sqlstate
-from queuert.errors import ClientClosed, InvalidArgument, StorageBusy, StorageError, StorageReadOnly
+from queuert.errors import ClientClosed, InvalidArgument, SchemaMissing, StorageBusy, StorageError, StorageReadOnly
 
 ISOLATION = statement("SELECT current_setting('transaction_isolation')")
 
@@ -144,10 +144,10 @@ async def test_inside_a_transaction_it_is_the_drivers_error(driver: Driver, prov
 @pytest.mark.parametrize(
     ("text", "kind", "says"),
     [
-        ("SELECT * FROM nowhere", StorageError, r"run migrate\(\)"),
-        ("SELECT * FROM nowhere.t", StorageError, r"run migrate\(\)"),
-        ("SELECT absent()", StorageError, r"run migrate\(\)"),
-        ("SELECT m FROM t", StorageError, r"run migrate\(\)"),
+        ("SELECT * FROM nowhere", SchemaMissing, r"run client\.migrate\(\)"),
+        ("SELECT * FROM nowhere.t", SchemaMissing, r"run client\.migrate\(\)"),
+        ("SELECT absent()", SchemaMissing, r"run client\.migrate\(\)"),
+        ("SELECT m FROM t", SchemaMissing, r"run client\.migrate\(\)"),
         ("SELECT 1 / 0", StorageError, "division by zero"),
         (
             "DO $$ BEGIN SET TRANSACTION READ ONLY; INSERT INTO t VALUES (1); END $$",

@@ -11,7 +11,7 @@ import pytest
 from psycopg import sql
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
-from queuert.adapters.postgres.operations.store import ADVISORY_SPACE, Installation
+from queuert.adapters.postgres.installation import ADVISORY_SPACE, Installation
 from queuert.conformance.state.build import completed, key, new_job, queue, request, waiting_for
 from queuert.errors import InvalidArgument, JobIdExists
 from queuert.model import ChainFilter, JobFilter, PageRequest
@@ -59,7 +59,7 @@ def test_installations_do_not_see_each_other(database_url: str) -> None:
         assert do(operations.next_available_in(["a"])) == 0
         assert len(do(operations.list_jobs(JobFilter(), PageRequest(10)))) == 2
         assert len(do(operations.list_chains(ChainFilter(), PageRequest(10)))) == 2
-        assert [(each.type_name, each.pending) for each in do(operations.stats())] == [("a", 1)]
+        assert [(each.job_type, each.pending) for each in do(operations.stats())] == [("a", 1)]
         do(operations.vacuum())
         assert len(do(operations.delete_chains([dependent.id], cascade=True)).chains) == 2
         assert do(operations.get_jobs([job.id])) == [None]

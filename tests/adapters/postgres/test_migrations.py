@@ -14,9 +14,8 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
-from queuert.adapters.postgres.operations.listing import chains, jobs
-from queuert.adapters.postgres.operations.operations import PostgresOperations
-from queuert.adapters.postgres.operations.store import Installation, migrations_for, statements_for
+from queuert.adapters.postgres.installation import Installation, migrations_for, statements_for
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import completed, new_job, queue, request
 from queuert.errors import SchemaTooNew, StorageError
 from queuert.model import STATUSES, ChainFilter, JobFilter, PageRequest
@@ -71,7 +70,7 @@ def test_several_processes_at_once(database_url: str, watch: Watcher) -> None:
         answers.append(answer.strip())
     applied = sorted(int(each) for answer in answers for each in answer.strip("[]").split(",") if each.strip())
     assert applied == VERSIONS, "each by one of them"
-    assert watch("SELECT version FROM queuert_schema_version ORDER BY version") == VERSIONS
+    assert watch("SELECT version FROM queuert_version ORDER BY version") == VERSIONS
 
 
 @pytest.mark.parametrize("after", range(len(VERSIONS)))
@@ -99,8 +98,8 @@ def test_one_that_was_killed_half_way_is_taken_up(database_url: str, watch: Watc
     with pytest.raises(Killed):
         run(cast("Any", Provider()), None, state.operations.migrate())
     state.close()
-    there = watch("SELECT count(*) FROM pg_class WHERE relname = 'queuert_schema_version'")[0]
-    assert (watch("SELECT version FROM queuert_schema_version ORDER BY version") if there else []) == VERSIONS[:after]
+    there = watch("SELECT count(*) FROM pg_class WHERE relname = 'queuert_version'")[0]
+    assert (watch("SELECT version FROM queuert_version ORDER BY version") if there else []) == VERSIONS[:after]
     assert migrate(database_url) == VERSIONS[after:]
 
 
@@ -123,10 +122,18 @@ def test_a_lock_that_another_process_holds_is_waited_for(database_url: str, watc
         assert process.stdout.readline().strip() == str(VERSIONS)
 
 
-def test_a_newer_schema_is_refused(database_url: str, watch: Watcher) -> None:
+def test_a_newer_schema_is_refused_only_if_it_says_so(database_url: str, watch: Watcher) -> None:
+    """Each version says which is the oldest library that it works with."""
     migrate(database_url)
-    watch("INSERT INTO queuert_schema_version (version) VALUES (99)")
-    with pytest.raises(SchemaTooNew, match="99"):
+    watch("INSERT INTO queuert_version (version, oldest) VALUES (98, %s)", VERSIONS[-1])
+    assert migrate(database_url) == []
+    watch("INSERT INTO queuert_version (version, oldest) VALUES (99, %s)", VERSIONS[-1] + 1)
+    with pytest.raises(SchemaTooNew, match="upgrade queuert") as caught:
+        migrate(database_url)
+    error = caught.value
+    assert (error.found, error.known, error.oldest) == (99, VERSIONS[-1], VERSIONS[-1] + 1)
+    watch("INSERT INTO queuert_version (version, oldest) VALUES (100, 1)")  # a later one does not take that back
+    with pytest.raises(SchemaTooNew):
         migrate(database_url)
 
 
@@ -136,7 +143,8 @@ def test_with_nothing_to_do_nothing_is_written(database_url: str, watch: Watcher
         "SELECT array_agg((c.oid, c.xmin)::text ORDER BY c.oid) FROM pg_class AS c WHERE relname LIKE 'queuert%' "
         "UNION ALL SELECT array_agg((p.oid, p.xmin)::text ORDER BY p.oid) FROM pg_proc AS p "
         "WHERE proname LIKE 'queuert%' "
-        "UNION ALL SELECT array_agg((v.xmin, v.*)::text ORDER BY v.version) FROM queuert_schema_version AS v"
+        "UNION ALL SELECT array_agg((v.xmin, v.*)::text ORDER BY v.version) FROM queuert_version AS v "
+        "UNION ALL SELECT array_agg((s.xmin, s.*)::text ORDER BY s.digest) FROM queuert_function_set AS s"
     )
     before = watch(objects)
     with psycopg.connect(database_url, autocommit=True) as connection:
@@ -183,15 +191,17 @@ def test_every_statement_can_be_prepared(database_url: str) -> None:
     """All names and types are right, also in those that no other test comes to."""
     migrate(database_url)
     operations = PostgresOperations()
-    texts = [text.text for name, text in statements_for(operations.store.installation).items() if "migrate" not in name]
+    utilities = ("migrate.create", "migrate.drop")
+    texts = [text.text for name, text in statements_for(operations.installation).items() if name not in utilities]
     page = PageRequest(10, after="00000000-0000-7000-8000-000000000000", order="desc")
     for status in (None, *STATUSES):
         for type_name in (None, "a"):
-            texts.append(jobs(operations.store, JobFilter(status=status, type_name=type_name), page).text)
+            texts.append(next(operations.list_jobs(JobFilter(status=status, type_name=type_name), page)).text)
             for root_only in (False, True):
                 where = ChainFilter(status=status, type_name=type_name, root_only=root_only)
-                texts.append(chains(operations.store, where, page).text)
+                texts.append(next(operations.list_chains(where, page)).text)
     with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE queuert_schema_version (version integer)")  # as version 6 left it
         for number, text in enumerate(texts):
             connection.execute(f"PREPARE s{number} AS {text}".encode())
     assert len(texts) > 50
@@ -210,4 +220,5 @@ def test_every_function_that_is_called_from_outside_keeps_its_plans_steady(datab
     }
     unsteady = watch("SELECT proname FROM pg_proc WHERE proname LIKE 'queuert%' AND proconfig IS NULL")
     assert len(called) > 10
-    assert called & set(unsteady) == {"queuert_blockers_of"}, "which is one select along a primary key, inlined"
+    name = PostgresOperations().words["blockers_of"].split('"')[-2]
+    assert called & set(unsteady) == {name}, "which is one select along a primary key, inlined"

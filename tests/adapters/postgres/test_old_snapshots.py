@@ -12,7 +12,7 @@ import pytest
 from tests.adapters.postgres.scenes import Scene, Session, explain, open_scene, pages
 from tests.support.postgres import Databases
 
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import later, queue, request
 from queuert.model import Claimed, ClaimRequest
 
@@ -52,16 +52,16 @@ async def marked(scene: Scene, wanted: ClaimRequest = ONE) -> list[Claimed]:
 async def claim(scene: Scene, wanted: ClaimRequest = ONE) -> list[Claimed]:
     """A claim whose marks are good for as long as the test takes."""
     claimed = await scene.claim(wanted)
-    assert scene.operations.store.marks
+    assert scene.operations.positions
     until(scene, "1 hour")
     return claimed
 
 
 def until(scene: Scene, delay: str) -> None:
     (moment,) = scene.watch("SELECT (now() + %s::interval)::text", delay)
-    marks = scene.operations.store.marks
-    for name, mark in marks.items():
-        marks[name] = msgspec.Raw(json.dumps([*json.loads(bytes(mark))[:4], moment]))
+    positions = scene.operations.positions
+    for name, mark in positions.items():
+        positions[name] = msgspec.Raw(json.dumps([*json.loads(bytes(mark))[:4], moment]))
 
 
 def ids(claimed: list[Claimed]) -> list[str]:
@@ -95,7 +95,7 @@ async def test_an_ordinary_claim_leaves_no_mark(scene: Scene) -> None:
     await scene.new(*["a"] * 1000)
     for _ in range(50):
         assert len(await scene.claim(ONE)) == 10
-    assert scene.operations.store.marks == {}
+    assert scene.operations.positions == {}
 
 
 async def test_nothing_waits_while_there_is_room(scene: Scene) -> None:
@@ -152,7 +152,7 @@ async def test_what_is_urgent_waits_ten_seconds_at_most(scene: Scene) -> None:
     await pile_up(scene, "a")
     await scene.new(*["a"] * 40)
     await scene.claim(ONE)
-    (mark,) = scene.operations.store.marks.values()
+    (mark,) = scene.operations.positions.values()
     *_, since, end = json.loads(bytes(mark))
     assert scene.watch("SELECT %s::timestamptz - %s::timestamptz <= '10 s'", end, since) == [True]
     until(scene, "1 hour")
@@ -166,12 +166,12 @@ async def test_when_the_snapshot_is_gone_so_are_the_marks(scene: Scene) -> None:
     keeper = await pile_up(scene, "a")
     await scene.new(*["a"] * 30)
     await scene.claim(ONE)
-    assert scene.operations.store.marks
+    assert scene.operations.positions
     await keeper.rollback()
     scene.watch("VACUUM queuert_ready")
     until(scene, "0 s")
     await scene.claim(ONE)
-    assert scene.operations.store.marks == {}
+    assert scene.operations.positions == {}
 
 
 async def test_limits_hold_on_both_sides_of_a_mark(scene: Scene) -> None:
@@ -180,7 +180,7 @@ async def test_limits_hold_on_both_sides_of_a_mark(scene: Scene) -> None:
     await pile_up(scene, "a")
     (running,) = await scene.new("a")
     assert ids(await scene.claim(capped)) == [running]
-    assert scene.operations.store.marks
+    assert scene.operations.positions
     (behind,) = await scene.new("a")
     before = await scene.new("a", "a", priority=1)
     assert sorted(ids(await scene.claim(capped))) == sorted([behind, min(before)])

@@ -11,7 +11,7 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.adapters.postgres.scenes import template, violations
 from tests.support.postgres import Databases
 
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import (
     completed,
     continued,
@@ -44,7 +44,7 @@ class Database:
         try:
             command = next(program)
             while True:
-                self.called += [name for name in ("complete", "settle") if f'"queuert_{name}"(' in command.text]
+                self.called += [name for name in ("complete", "settle") if f"{OPERATIONS.words[name]}(" in command.text]
                 command = program.send(
                     psycopg.RawCursor(self._connection).execute(command.text, command.values).fetchall()
                 )

@@ -10,12 +10,11 @@ import pytest
 from tests.adapters.postgres.scenes import Scene, explain, open_scene, pages, template
 from tests.support.postgres import Databases, server
 
-from queuert.adapters.postgres.operations import listing
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import completed, new_job, put_back, queue, request, waiting_for
 from queuert.model import ChainFilter, JobFilter, Lease, PageRequest
 
-STORE = PostgresOperations().store
+OPERATIONS = PostgresOperations()
 
 FIGURES = """
     SELECT pg_stat_get_tuples_updated(c.oid), pg_stat_get_tuples_hot_updated(c.oid), pg_stat_get_tuples_inserted(c.oid)
@@ -153,7 +152,7 @@ def scans(plan: dict[str, Any]) -> set[str]:
 def test_jobs_are_listed_along_an_index(crowded: psycopg.Connection[Any], name: str, order: Any) -> None:
     where, index = JOB_FILTERS[name]
     for after in (None, "80000000-0000-0000-0000-000000000000"):
-        command = listing.jobs(STORE, where, PageRequest(50, after, order))
+        command = next(OPERATIONS.list_jobs(where, PageRequest(50, after, order)))
         plan = explain(crowded, command.text, command.values)
         assert index in indexes(plan)
         assert "queuert_job" not in scans(plan)
@@ -165,7 +164,7 @@ def test_jobs_are_listed_along_an_index(crowded: psycopg.Connection[Any], name: 
 def test_chains_are_listed_along_an_index(crowded: psycopg.Connection[Any], name: str, order: Any) -> None:
     where, index = CHAIN_FILTERS[name]
     for after in (None, "80000000-0000-0000-0000-000000000000"):
-        command = listing.chains(STORE, where, PageRequest(50, after, order))
+        command = next(OPERATIONS.list_chains(where, PageRequest(50, after, order)))
         plan = explain(crowded, command.text, command.values)
         assert index in indexes(plan)
         assert "queuert_job" not in scans(plan)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from tests.support.jobs import JOBS, Greet
 from tests.support.postgres import Databases
 
 from queuert import InvalidArgument
+from queuert.adapters.postgres.adapter import sync_psycopg_state
+from queuert.adapters.postgres.installation import Installation, functions_for
+from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.ports.provider import run
 from queuert.sqlalchemy import connect_sync, upgrade
 
 ENV = """
@@ -128,6 +133,24 @@ def test_up_and_down(project: Project) -> None:
     command.downgrade(project.config, "base")
     assert [name for name in project.names() if not name.startswith("alembic_version")] == []
     command.upgrade(project.config, "head")
+
+
+@pytest.mark.parametrize("project", [POSTGRES, ASYNC], indirect=True)
+def test_functions_that_have_changed_come_with_the_next_revision(project: Project) -> None:
+    """The tables are as they were; another version's functions are there besides, and go with the rest."""
+    digest = functions_for(Installation("public", "queuert_")).digest
+    url = project.url.replace("+psycopg", "").replace("+asyncpg", "")
+    command.upgrade(project.config, "1")
+    with_functions = project.names()
+    with closing(sync_psycopg_state(url)) as other:
+        run(other.provider, None, PostgresOperations(clock="(clock_timestamp())").migrate())
+    with psycopg.connect(url) as connection:
+        for name in [name for name in with_functions if name.endswith(digest)]:
+            connection.execute(f"DROP FUNCTION {name}".encode())
+    command.upgrade(project.config, "2")
+    assert set(with_functions) < set(project.names())
+    command.downgrade(project.config, "base")
+    assert [name for name in project.names() if not name.startswith("alembic_version")] == []
 
 
 def test_a_revision_that_fails_leaves_nothing(tmp_path: Path, postgres: Databases) -> None:

@@ -8,6 +8,6 @@ from __future__ import annotations
 
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 
 __all__ = ["PgStatement", "PostgresOperations", "asyncpg_state", "psycopg_state", "sync_psycopg_state"]

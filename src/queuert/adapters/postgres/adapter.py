@@ -9,7 +9,7 @@ from typing_extensions import Unpack
 from queuert.adapters.broadcast import BroadcastNotify
 from queuert.adapters.postgres.notify.channels import check_prefix, default_prefix
 from queuert.adapters.postgres.notify.provider import PostgresChannels, Storage
-from queuert.adapters.postgres.operations.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.errors import InvalidArgument
 from queuert.ports.state import StateAdapter, SyncStateAdapter
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from queuert.errors import (
     QueuertError,
+    SchemaMissing,
     StorageBusy,
     StorageError,
     StorageReadOnly,
@@ -81,7 +82,7 @@ def translate(error: BaseException, state: str | None) -> QueuertError:
     if state == "25006":
         return StorageReadOnly(f"this database cannot be written: {said}")
     if state in _MISSING:
-        return StorageError(f"our tables are missing, or not up to date ({said}): run migrate()")
+        return SchemaMissing(said)
     if state == "42501":
         return StorageError(
             f"the role may not do this ({said}): run migrate() once as a role that may create tables in the schema, "

@@ -1,8 +1,14 @@
--- The tables. docs/design/postgres-storage.md says why there are so many, and in which order their rows are locked.
+-- The tables. docs/design/postgres-storage.md explains why there are several, and in which order their
+-- rows are locked.
+-- oldest: 1
 
--- Every job. No index mentions a column that completion changes, so that completing a job is a HOT update: hence
--- `resting`, which is the status again but only for blocked, failed, cancelled and expired jobs, and the room on each page. Jobs are
--- created and completed in batches, so a whole page of them is rewritten at once: there must be room for all of them twice.
+-- A role that may not create schemas can use one that exists.
+DO $body$ BEGIN IF to_regnamespace({schema_text}) IS NULL THEN CREATE SCHEMA {schema}; END IF; END $body$;
+
+-- All jobs. No index has a column that completion changes, so completing a job is a HOT update. Hence
+-- `resting`: the status again, but only of blocked, failed, cancelled and expired jobs. Jobs are created
+-- and completed in batches, and a whole page of them is rewritten at once: the fill factor leaves room
+-- for each of them twice.
 CREATE TABLE {job} (
     id uuid PRIMARY KEY,
     type_name text NOT NULL,
@@ -37,7 +43,7 @@ CREATE UNIQUE INDEX {job_chain} ON {job} (chain_id, chain_index);
 CREATE INDEX {job_type} ON {job} (type_name, id);
 -- list_chains, by type too: first jobs only.
 CREATE INDEX {job_first} ON {job} (type_name, id) WHERE chain_index = 0;
--- list_jobs, list_chains by a status that rests, and stats.
+-- list_jobs and list_chains by one of these statuses, and stats.
 CREATE INDEX {job_resting} ON {job} (resting, id) WHERE resting IS NOT NULL;
 CREATE INDEX {job_resting_type} ON {job} (type_name, resting, id) WHERE resting IS NOT NULL;
 CREATE INDEX {job_resting_chain} ON {job} (chain_type, resting, id) WHERE resting IS NOT NULL;
@@ -60,7 +66,8 @@ CREATE TABLE {later} (
     PRIMARY KEY (type_name, scheduled_at, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 
--- Claimed jobs. The row is the fence: whoever holds it, by its token, may settle the job.
+-- Claimed jobs. The row is the fence: only the claim with this token may settle the job. While a job is
+-- in here, its status in `job` is still 'pending'.
 CREATE TABLE {running} (
     job_id uuid PRIMARY KEY,
     token bigint NOT NULL,
@@ -79,7 +86,7 @@ CREATE TABLE {blocker} (
     PRIMARY KEY (job_id, position)
 );
 
--- Who waits for a chain: settle, delete_chains, list_blocked_jobs, list_chains(root_only).
+-- The jobs that wait for a chain: settle, delete_chains, list_blocked_jobs, list_chains(root_only).
 CREATE INDEX {blocker_chain} ON {blocker} (chain_id, job_id);
 
 -- The latest chain started under each deduplication key.

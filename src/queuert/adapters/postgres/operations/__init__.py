@@ -1,1 +1,24 @@
-"""The operations of the state port, one module per family."""
+"""The operations of the state port, one module and one class per family; here they become one class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from queuert.adapters.postgres.operations.claiming import Claiming
+from queuert.adapters.postgres.operations.creating import Creating
+from queuert.adapters.postgres.operations.listing import Listing
+from queuert.adapters.postgres.operations.migrating import Migrating
+from queuert.adapters.postgres.operations.reading import Reading
+from queuert.adapters.postgres.operations.settling import Settling
+from queuert.ports.state import StateOperations
+
+
+class PostgresOperations(Creating, Reading, Claiming, Settling, Listing, Migrating):
+    """The operations of a PostgreSQL database, for the tables of one schema and prefix: one round trip each.
+
+    `clock` is the SQL expression for "now"; only tests need another one than the database's clock.
+    """
+
+
+if TYPE_CHECKING:
+    _: type[StateOperations] = PostgresOperations

@@ -1,106 +1,107 @@
-"""Claiming, renewing, reaping."""
+"""Claiming jobs, renewing and holding claims, reaping expired leases."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from queuert.adapters.postgres.operations.rows import Row, Times, blocker_of, claimed_job, job_of, running
 from queuert.adapters.postgres.operations.store import Store
-from queuert.model import BlockerRow, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
+from queuert.adapters.postgres.rows import Row, blocker_of, job_of, json_of, utc
+from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 from queuert.ports.program import Program
 
-
-class _BlockerColumns(msgspec.Struct):
-    """A blocker in the JSON that a claim answers with: it comes in one round trip with the job."""
-
-    chain_id: str
-    chain_type: str
-    status: str
-    output: str | None
-    trace_context: str | None
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_blockers = msgspec.json.Decoder(list[tuple[str, str, str, str | None, str | None]])
+_positions = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-_blockers = msgspec.json.Decoder(list[_BlockerColumns])
-_marks = msgspec.json.Decoder(dict[str, msgspec.Raw])
+class Claiming(Store):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        queues = list(enumerate(request.queues, 1))
+        limits = [(number, limit) for number, queue in queues for limit in queue.types]
+        types = [limit.name for _, limit in limits]
+        if not types:
+            return ClaimResult([], more=False)
+        members = [(number, name) for number, queue in queues for name in dict.fromkeys(queue.members)]
+        known = {name: found for name in types if (found := self.positions.get(name)) is not None}
+        rows: list[Row] = yield self.statement(
+            "claim.take",
+            worker=request.worker,
+            limit=max(0, request.limit),
+            types=types,
+            queues=[number for number, _ in limits],
+            limits=[limit.limit for _, limit in limits],
+            leases=[limit.lease for _, limit in limits],
+            queue_names=[queue.name for queue in request.queues],
+            queue_priorities=[queue.priority for queue in request.queues],
+            queue_caps=[queue.max_concurrency for queue in request.queues],
+            member_queues=[number for number, _ in members],
+            member_types=[name for _, name in members],
+            cluster_cap=request.cluster_cap,
+            positions=msgspec.json.encode(known).decode() if known else None,
+        )
+        positions, more, next_in, claimed_at = rows[0][-4:]
+        self._remember(types, positions)
+        since = utc(claimed_at)
+        leased = {limit.name: since + timedelta(seconds=limit.lease) for _, limit in limits}
+        times = _Times()
+        jobs = [_claimed(row, request.worker, since, leased, times) for row in rows[1:]]
+        return ClaimResult(jobs, more=more, next_in=next_in)
+
+    def _remember(self, names: list[str], positions: str | None) -> None:
+        """None after an ordinary claim. Only the server reads the positions; it also knows when they expire."""
+        if positions is not None:
+            self.positions.update(_positions.decode(positions))
+        elif self.positions:
+            for name in names:
+                self.positions.pop(name, None)
+
+    def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
+        if not leases:
+            return []
+        last = {(lease.job_id, lease.token): lease.duration for lease in leases}
+        rows: list[Row] = yield self.statement(
+            "claim.renew",
+            ids=[lease.job_id for lease in leases],
+            tokens=[lease.token for lease in leases],
+            durations=[last[lease.job_id, lease.token] for lease in leases],
+        )
+        return [row[0] for row in rows]
+
+    def hold(self, job_id: str, token: int, *, lock: bool = True) -> Program[bool]:
+        rows: list[Row] = yield self.statement("claim.hold", id=job_id, token=token, lock=lock)
+        return bool(rows)
+
+    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+        if not types or limit <= 0:
+            return []
+        rows: list[Row] = yield self.statement(
+            "claim.reap", types=list(types), ignored=list(ignored), limit=limit, error=error.decode()
+        )
+        return [job_of(row) for row in rows]
 
 
-def claim(store: Store, request: ClaimRequest) -> Program[ClaimResult]:
-    limits = [(limit, place) for place, queue in enumerate(request.queues, 1) for limit in queue.types]
-    types = [limit.name for limit, _ in limits]
-    if not types:
-        return ClaimResult([], more=False)
-    members = [(place, name) for place, queue in enumerate(request.queues, 1) for name in dict.fromkeys(queue.members)]
-    rows: list[Row] = yield store(
-        "claim.take",
-        worker=request.worker,
-        limit=max(0, request.limit),
-        types=types,
-        queues=[place for _, place in limits],
-        limits=[limit.limit for limit, _ in limits],
-        leases=[limit.lease for limit, _ in limits],
-        queue_names=[queue.name for queue in request.queues],
-        queue_priorities=[queue.priority for queue in request.queues],
-        queue_caps=[queue.max_concurrency for queue in request.queues],
-        member_queues=[place for place, _ in members],
-        member_types=[name for _, name in members],
-        cluster_cap=request.cluster_cap,
-        marks=_marks_of(store, types),
-    )
-    head = rows[0]
-    marks, more, next_in, claimed_at = head[-4:]
-    _remember(store, types, marks)
-    times = Times()
-    alike = {limit.name: running(limit.name, request.worker, claimed_at, limit.lease) for limit, _ in limits}
-    return ClaimResult([_claimed(row, alike[row[1]], times) for row in rows[1:]], more=more, next_in=next_in)
+class _Times(dict[float, datetime]):
+    """Moments by the seconds since 1970. Jobs that were started together have the same one."""
+
+    def __missing__(self, epoch: float) -> datetime:
+        moment = self[epoch] = _EPOCH + timedelta(seconds=epoch)
+        return moment
 
 
-def _marks_of(store: Store, names: list[str]) -> str | None:
-    found = {name: mark for name in names if (mark := store.marks.get(name)) is not None}
-    return msgspec.json.encode(found).decode() if found else None
-
-
-def _remember(store: Store, names: list[str], marks: str | None) -> None:
-    """None: an ordinary claim. The marks are the server's to read: it also knows when they are too old."""
-    if marks is not None:
-        store.marks.update(_marks.decode(marks))
-    elif store.marks:
-        for name in names:
-            store.marks.pop(name, None)
-
-
-def _claimed(row: Row, alike: JobRow, times: Times) -> Claimed:
-    expired, blockers = row[17], row[18]
-    return Claimed(claimed_job(row, alike, times), expired, () if blockers is None else _decode(blockers))
-
-
-def _decode(blockers: str) -> tuple[BlockerRow, ...]:
-    return tuple(blocker_of(msgspec.structs.astuple(each)) for each in _blockers.decode(blockers))
-
-
-def renew(store: Store, leases: Sequence[Lease]) -> Program[list[str]]:
-    if not leases:
-        return []
-    last = {(lease.job_id, lease.token): lease.duration for lease in leases}
-    rows: list[Row] = yield store(
-        "claim.renew",
-        ids=[lease.job_id for lease in leases],
-        tokens=[lease.token for lease in leases],
-        durations=[last[lease.job_id, lease.token] for lease in leases],
-    )
-    return [row[0] for row in rows]
-
-
-def hold(store: Store, job_id: str, token: int, *, lock: bool) -> Program[bool]:
-    rows: list[Row] = yield store("claim.hold", id=job_id, token=token, lock=lock)
-    return bool(rows)
-
-
-def reap(store: Store, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
-    if not types or limit <= 0:
-        return []
-    rows: list[Row] = yield store(
-        "claim.reap", types=list(types), ignored=list(ignored), limit=limit, error=error.decode()
-    )
-    return [job_of(row) for row in rows]
+def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, datetime], times: _Times) -> Claimed:
+    """A claimed job, from the columns that differ from job to job."""
+    (
+        job_id, type_name, chain_id, chain_type, chain_index, input_, priority, created_at, scheduled_at, attempt,
+        token, last_error, deadline, dedup_key, blockers_left, trace_context, chain_trace_context, expired, blockers,
+        _, _, _,
+    ) = row  # fmt: skip
+    job = JobRow(
+        job_id, type_name, chain_id or job_id, chain_type, chain_index, input_.encode(), None, "running", priority,
+        times[created_at], times[scheduled_at], None, None, None, attempt, since, json_of(last_error), worker,
+        leased[type_name], token, deadline and utc(deadline), dedup_key, blockers_left or 0, trace_context,
+        chain_trace_context,
+    )  # fmt: skip
+    return Claimed(job, expired, tuple(map(blocker_of, _blockers.decode(blockers))) if blockers else ())

@@ -6,59 +6,62 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from queuert.adapters.postgres.command import SEPARATOR
-from queuert.adapters.postgres.operations.rows import Row, chain_of, raise_problem
 from queuert.adapters.postgres.operations.store import Store
-from queuert.model import NOW, BlockerRef, ChainRow, Created, Dedup, NewJob, seconds
+from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
+from queuert.model import NOW, BlockerRef, ChainRow, Created, NewJob, seconds
 from queuert.ports.program import Program
 
 
-def create_jobs(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
-    if not jobs:
-        return []
-    if all(_is_plain(job, jobs[0]) for job in jobs):
-        return (yield from _begin_chains(store, jobs))
-    keyed = any(job.dedup is not None for job in jobs)
-    rows: list[Row] = yield store(
-        "create_jobs.create_keyed" if keyed else "create_jobs.create",
-        ids=[job.id for job in jobs],
-        types=[job.type_name for job in jobs],
-        chains=[job.chain_id for job in jobs],
-        chain_types=[job.chain_type for job in jobs],
-        indexes=[job.chain_index for job in jobs],
-        inputs=[job.input.decode() for job in jobs],
-        priorities=[job.priority for job in jobs],
-        at=[job.schedule.at for job in jobs],
-        after=[job.schedule.after for job in jobs],
-        deadline_at=[job.deadline and job.deadline.at for job in jobs],
-        deadline_after=[deadline_after(job) for job in jobs],
-        traces=[job.trace_context for job in jobs],
-        chain_traces=[job.chain_trace_context for job in jobs],
-        keys=[job.dedup and job.dedup.key for job in jobs] if keyed else [],
-        key_any=[job.dedup is not None and job.dedup.scope == "any" for job in jobs] if keyed else [],
-        key_windows=[_window(job.dedup) for job in jobs] if keyed else [],
-        key_excludes=[",".join(job.dedup.exclude) if job.dedup else None for job in jobs] if keyed else [],
-        **edges_of(jobs, {job.id: place for place, job in _first_jobs(jobs)}, earlier=True),
-    )
-    if rows and rows[0][4] is not None:
-        raise_problem(rows[0][4])
-    stored = {row[0]: row for row in rows if row[3] is None}
-    # By the job's place in the call: the chain that has its key.
-    holders: dict[int, ChainRow | None] = {
-        row[5]: None if row[6] is None else chain_of(row[6:]) for row in rows if row[3] is not None
-    }
-    gone = [place for place, holder in sorted(holders.items()) if holder is None]
-    again: dict[int, Created] = {}
-    if gone:
-        # Somebody has deleted the chain that held the key since we found it: its key is free.
-        made = yield from create_jobs(store, [jobs[place - 1] for place in gone])
-        again = dict(zip(gone, made, strict=True))
-    return [
-        again.get(place) or _created(job, stored.get(job.id), holders.get(place)) for place, job in enumerate(jobs, 1)
-    ]
+class Creating(Store):
+    def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
+        if not jobs:
+            return []
+        if all(_is_plain(job, jobs[0]) for job in jobs):
+            return (yield from self._begin_chains(jobs))
+        keyed = any(job.dedup is not None for job in jobs)
+        rows: list[Row] = yield self.statement(
+            "create_jobs.create_keyed" if keyed else "create_jobs.create",
+            types=[job.type_name for job in jobs],
+            chains=[job.chain_id for job in jobs],
+            chain_types=[job.chain_type for job in jobs],
+            indexes=[job.chain_index for job in jobs],
+            **columns_of(jobs),
+            **(_keys_of(jobs) if keyed else _NO_KEYS),
+            **edges_of(jobs, {job.id: place for place, job in _first_jobs(jobs)}, earlier=True),
+        )
+        if rows and rows[0][4] is not None:
+            raise_problem(rows[0][4])
+        stored = {row[0]: row for row in rows if row[3] is None}
+        # By the job's position in the call: the chain that has its key.
+        holders: dict[int, ChainRow | None] = {
+            row[5]: None if row[6] is None else chain_of(row[6:]) for row in rows if row[3] is not None
+        }
+        gone = [place for place, holder in sorted(holders.items()) if holder is None]
+        again: dict[int, Created] = {}
+        if gone:
+            # The chain that had the key was deleted after we found it: the key is free.
+            made = yield from self.create_jobs([jobs[place - 1] for place in gone])
+            again = dict(zip(gone, made, strict=True))
+        return [
+            again.get(place) or _created(job, stored.get(job.id), holders.get(place))
+            for place, job in enumerate(jobs, 1)
+        ]
+
+    def _begin_chains(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
+        ((problem,),) = yield self.statement(
+            "create_jobs.begin",
+            ids=",".join([job.id for job in jobs]),
+            type=jobs[0].type_name,
+            priority=jobs[0].priority,
+            inputs=SEPARATOR.join([job.input.decode() for job in jobs]),
+        )
+        if problem is not None:
+            raise_problem(problem)
+        return [Created(job.id, job.id, "pending", ready=True) for job in jobs]
 
 
 def _is_plain(job: NewJob, first: NewJob) -> bool:
-    """Whether it begins a chain and is to run at once, with nothing special about it but its input."""
+    """Whether it starts a chain and is due at once, with nothing special about it but its input."""
     return (
         job.type_name == first.type_name
         and job.priority == first.priority
@@ -74,33 +77,44 @@ def _is_plain(job: NewJob, first: NewJob) -> bool:
     )
 
 
-def _begin_chains(store: Store, jobs: Sequence[NewJob]) -> Program[list[Created]]:
-    ((problem,),) = yield store(
-        "create_jobs.begin",
-        ids=",".join([job.id for job in jobs]),
-        type=jobs[0].type_name,
-        priority=jobs[0].priority,
-        inputs=SEPARATOR.join([job.input.decode() for job in jobs]),
-    )
-    if problem is not None:
-        raise_problem(problem)
-    return [Created(job.id, job.id, "pending", ready=True) for job in jobs]
+def columns_of(jobs: Sequence[NewJob], prefix: str = "") -> dict[str, list[Any]]:
+    """What new jobs have in common with continuations, as parameters."""
+    return {
+        f"{prefix}ids": [job.id for job in jobs],
+        f"{prefix}inputs": [job.input.decode() for job in jobs],
+        f"{prefix}priorities": [job.priority for job in jobs],
+        f"{prefix}at": [job.schedule.at for job in jobs],
+        f"{prefix}after": [job.schedule.after for job in jobs],
+        f"{prefix}deadline_at": [job.deadline and job.deadline.at for job in jobs],
+        # Seconds from now, where the deadline is no fixed time. One that says neither is now.
+        f"{prefix}deadline_after": [None if job.deadline is None else job.deadline.after or 0.0 for job in jobs],
+        f"{prefix}traces": [job.trace_context for job in jobs],
+        f"{prefix}chain_traces": [job.chain_trace_context for job in jobs],
+    }
 
 
-def deadline_after(job: NewJob) -> float | None:
-    """Seconds from now, where the deadline is no fixed time. One that says neither is now."""
-    return None if job.deadline is None else job.deadline.after or 0.0
+_NO_KEYS: dict[str, list[Any]] = {"keys": [], "key_any": [], "key_windows": [], "key_excludes": []}
+
+
+def _keys_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
+    keys = [job.dedup for job in jobs]
+    return {
+        "keys": [key and key.key for key in keys],
+        "key_any": [key is not None and key.scope == "any" for key in keys],
+        "key_windows": [None if key is None or key.window is None else seconds(key.window, "window") for key in keys],
+        "key_excludes": [",".join(key.exclude) if key else None for key in keys],
+    }
 
 
 def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bool) -> dict[str, list[Any]]:
     """The edges from these jobs to the chains they wait for, each once, as parameters.
 
-    Jobs are named by their place among those of the call. `going_on` tells at which place a chain begins or goes on by
-    this very call; if `earlier`, only those before the job itself count.
+    Jobs are named by their position in the call. `going_on` has the position at which this call starts or continues a
+    chain; if `earlier`, only positions before the job itself count.
     """
     edges: list[tuple[int, int | None, BlockerRef]] = []
     for place, job in enumerate(jobs, 1):
-        # A chain that is named with two types is the wrong type once: then nothing is stored.
+        # A chain that is named with two types has the wrong type once: then nothing is stored.
         distinct: dict[tuple[str, str], BlockerRef] = {}
         for blocker in job.blockers:
             distinct.setdefault((blocker.chain_id, blocker.chain_type), blocker)
@@ -119,12 +133,8 @@ def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bo
 
 
 def _first_jobs(jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]:
-    """Places and jobs that begin a chain, the first of those with one id last: it is the one that counts."""
+    """Positions and jobs that start a chain. Of several with one id the first comes last: it is the one that counts."""
     return [(place, job) for place, job in reversed(list(enumerate(jobs, 1))) if job.chain_index == 0]
-
-
-def _window(dedup: Dedup | None) -> float | None:
-    return None if dedup is None or dedup.window is None else seconds(dedup.window, "window")
 
 
 def _created(job: NewJob, row: Row | None, existing: ChainRow | None) -> Created:

@@ -1,8 +1,8 @@
 """Listings: pages along an index, in the order of their sort key. Filters that no index serves are tested row by row.
 
-Which table or index is walked is decided here by the filters, so that a page costs what it shows: statuses that rest
-have indexes, running jobs a table of their own. Pending jobs are the exception: their tables are in the order of
-claims, so what is pending is sorted for each page.
+The filters decide here which table or index is walked, so that a page costs what it shows: blocked, failed, cancelled
+and expired jobs have indexes, running jobs a table of their own. Pending jobs are the exception: their tables are in
+the order of claims, so they are sorted for each page.
 """
 
 from __future__ import annotations
@@ -14,87 +14,125 @@ import msgspec
 
 from queuert.adapters.postgres.command import PgStatement, number_placeholders
 from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.rows import Row, chain_of, job_of
 from queuert.errors import InvalidArgument, InvalidCursor
-from queuert.model import STATUSES, ChainFilter, JobFilter, PageRequest, Status
+from queuert.model import STATUSES, ChainFilter, ChainRow, JobFilter, JobRow, PageRequest, Status
+from queuert.ports.program import Program
+from queuert.sql.statement import substitute
 
-_RESTING: frozenset[Status] = frozenset(("blocked", "failed", "cancelled", "expired"))
 _MAX_INTEGER = 2**31 - 1
-_CONDITIONS = "<conditions>"
+_RUN = "LEFT JOIN {running} AS r ON r.job_id = j.id"
+_FIRST_RUN = "LEFT JOIN {running} AS first_run ON first_run.job_id = first.id"
+_WITH_CURRENT = (
+    "CROSS JOIN LATERAL (SELECT last.* FROM {job} AS last WHERE last.chain_id = first.id "
+    "ORDER BY last.chain_index DESC LIMIT 1) AS current "
+    f"{_FIRST_RUN} LEFT JOIN {{running}} AS current_run ON current_run.job_id = current.id"
+)
+_STATUS = {
+    "running": "{run}.job_id IS NOT NULL",
+    "pending": "{job}.status = 'pending' AND {run}.job_id IS NULL",
+    "completed": "{job}.status = 'completed'",
+}
+"""The conditions; for all others, `resting` has the status."""
 
 _numbered = lru_cache(maxsize=256)(number_placeholders)
 
 
 class _Query(msgspec.Struct):
-    """A select in the making."""
+    """A select that is being built. Words in braces are names of tables."""
 
-    columns: str
     source: str
     sort_key: str
+    columns: str = "{job_columns}"
     conditions: list[str] = []
     parameters: dict[str, Any] = {}
     walk: str = ""
-    key_type: str = "text::uuid"
 
     def where(self, condition: str, **parameters: Any) -> None:
         self.conditions.append(condition)
         self.parameters.update(parameters)
 
-    def page(self, page: PageRequest, after: Any) -> PgStatement:
-        if after is not None and not self.walk:
-            self.where(f"{self.sort_key} {_beyond(page)} :after::{self.key_type}", after=after)
-        self.parameters["limit"] = page.limit
-        conditions = " AND ".join(self.conditions) or "true"
-        if self.walk:
-            text = f"{self.walk.replace(_CONDITIONS, conditions)} SELECT {self.columns} FROM {self.source}"
+    def narrow(self, where: JobFilter, table: str) -> None:
+        if where.ids is not None:
+            self.where(f"{table}.id = ANY (:ids::text[]::uuid[])", ids=sorted(set(where.ids)))
+        if where.created_after is not None:
+            self.where(f"{table}.created_at > :created_after::timestamptz", created_after=where.created_after)
+        if where.created_before is not None:
+            self.where(f"{table}.created_at < :created_before::timestamptz", created_before=where.created_before)
+
+    def status_is(self, status: Status | None, job: str, run: str) -> None:
+        if status is None:
+            return
+        if status not in STATUSES:
+            raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
+        if status in _STATUS:
+            self.where(_STATUS[status].format(job=job, run=run))
         else:
-            text = f"SELECT {self.columns} FROM {self.source} WHERE {conditions}"
-        text, names = _numbered(f"{text} ORDER BY {self.sort_key} {page.order.upper()} LIMIT :limit::bigint")
-        return PgStatement(text, tuple(self.parameters[name] for name in names), writes=False)
+            self.where(f"{job}.resting = :status::text", status=status)
+
+    def page(self, words: dict[str, str], page: PageRequest, after: Any, key_type: str = "text::uuid") -> PgStatement:
+        self.parameters.update(after=after, limit=page.limit)
+        if after is not None and not self.walk:
+            self.where(f"{self.sort_key} {_beyond(page)} :after::{key_type}")
+        conditions = " AND ".join(self.conditions) or "true"
+        text = (
+            f"SELECT {self.columns} FROM {self.source} WHERE {'true' if self.walk else conditions} "
+            f"ORDER BY {self.sort_key} {page.order.upper()} LIMIT :limit::bigint"
+        )
+        walk = self.walk.replace("<conditions>", conditions)
+        numbered, names = _numbered(substitute(f"{walk}{text}", words, "a listing"))
+        return PgStatement(numbered, tuple(self.parameters[name] for name in names), writes=False)
 
 
-def jobs(store: Store, where: JobFilter, page: PageRequest) -> PgStatement:
-    words = store.words
-    query = _Query(words["job_columns"], _jobs_with(words, where.status, where.type_name), "j.id")
-    if where.type_name is not None:
-        query.where("j.type_name = :type_name::text", type_name=where.type_name)
-    _status_is(query, "j", "r", where.status)
-    _narrow(query, where, "j", "j.id")
-    return query.page(page, page.after)
-
-
-def chains(store: Store, where: ChainFilter, page: PageRequest) -> PgStatement:
-    words = store.words
-    columns = f"{words['first_columns']}, {words['current_columns']}"
-    first_run = f"LEFT JOIN {words['running']} AS first_run ON first_run.job_id = first.id"
-    current_run = f"LEFT JOIN {words['running']} AS current_run ON current_run.job_id = current.id"
-    with_current = (
-        f"CROSS JOIN LATERAL (SELECT last.* FROM {words['job']} AS last WHERE last.chain_id = first.id "
-        f"ORDER BY last.chain_index DESC LIMIT 1) AS current {first_run} {current_run}"
-    )
-    if where.status is not None and where.ids is None:
-        # A job that is not completed is always its chain's current one.
-        source = _jobs_with(words, where.status, where.type_name, job="current", running="current_run")
-        with_first = f"JOIN {words['job']} AS first ON first.id = current.chain_id {first_run}"
-        query = _Query(columns, f"{source} {with_first}", "current.id")
-        if where.status == "completed":
-            query.where("current.continued_to IS NULL")
+class Listing(Store):
+    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[list[JobRow]]:
+        query = _Query(_jobs_with(where.status, where.type_name, "j", "r"), "j.id")
         if where.type_name is not None:
-            query.where("current.chain_type = :type_name::text", type_name=where.type_name)
-    elif where.type_name is None and where.ids is None:
-        query = _all_chains(columns, words, with_current, page)
-    else:
-        query = _Query(columns, f"{words['job']} AS first {with_current}", "first.id", ["first.chain_index = 0"])
-        query.sort_key = "first.id" if where.status is None else "current.id"
+            query.where("j.type_name = :type_name::text", type_name=where.type_name)
+        query.status_is(where.status, "j", "r")
+        query.narrow(where, "j")
+        rows: list[Row] = yield query.page(self.words, page, page.after)
+        return [job_of(row) for row in rows]
+
+    def list_chain_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
+        query = _Query(_jobs_with(None, None, "j", "r"), "j.chain_index")
+        query.where("j.chain_id = :chain_id::text::uuid", chain_id=chain_id)
+        after = None if page.after is None else _chain_index(page.after)
+        rows: list[Row] = yield query.page(self.words, page, after, "integer")
+        return [job_of(row) for row in rows]
+
+    def list_blocked_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
+        query = _Query(f"{{blocker}} AS edge JOIN {{job}} AS j ON j.id = edge.job_id {_RUN}", "edge.job_id")
+        query.where("edge.chain_id = :chain_id::text::uuid", chain_id=chain_id)
+        rows: list[Row] = yield query.page(self.words, page, page.after)
+        return [job_of(row) for row in rows]
+
+    def list_chains(self, where: ChainFilter, page: PageRequest) -> Program[list[ChainRow]]:
+        by_status = where.status is not None and where.ids is None
+        if by_status:
+            # A job that is not completed is always its chain's current one.
+            source = _jobs_with(where.status, where.type_name, "current", "current_run")
+            query = _Query(f"{source} JOIN {{job}} AS first ON first.id = current.chain_id {_FIRST_RUN}", "current.id")
+            if where.status == "completed":
+                query.where("current.continued_to IS NULL")
+        elif where.type_name is None and where.ids is None:
+            query = _all_chains(page)
+        else:
+            query = _Query(f"{{job}} AS first {_WITH_CURRENT}", "first.id" if where.status is None else "current.id")
+            query.where("first.chain_index = 0")
+        query.columns = "{first_columns}, {current_columns}"
         if where.type_name is not None:
-            query.where("first.type_name = :type_name::text", type_name=where.type_name)
-    _status_is(query, "current", "current_run", where.status)
-    _narrow(query, where, "first", "first.id")
-    if where.root_only:
-        query.where(f"NOT EXISTS (SELECT FROM {words['blocker']} AS edge WHERE edge.chain_id = first.id)")
-    return query.page(page, page.after)
+            side = "current.chain_type" if by_status else "first.type_name"
+            query.where(f"{side} = :type_name::text", type_name=where.type_name)
+        query.status_is(where.status, "current", "current_run")
+        query.narrow(where, "first")
+        if where.root_only:
+            query.where("NOT EXISTS (SELECT FROM {blocker} AS edge WHERE edge.chain_id = first.id)")
+        rows: list[Row] = yield query.page(self.words, page, page.after)
+        return [chain_of(row) for row in rows]
 
 
-def _all_chains(columns: str, words: dict[str, str], with_current: str, page: PageRequest) -> _Query:
+def _all_chains(page: PageRequest) -> _Query:
     """Chain after chain, by one seek for each in job_chain: a chain of a million jobs costs no more than any other.
 
     The page is found first, along the walk, with the filters inside it; OFFSET 0 keeps the planner to that order.
@@ -102,74 +140,26 @@ def _all_chains(columns: str, words: dict[str, str], with_current: str, page: Pa
     order = f"ORDER BY n.chain_id {page.order.upper()} LIMIT 1"
     start = "" if page.after is None else f"WHERE n.chain_id {_beyond(page)} :after::text::uuid "
     walk = (
-        f"WITH RECURSIVE walk (id) AS ((SELECT n.chain_id FROM {words['job']} AS n {start}{order}) UNION ALL "
-        f"SELECT (SELECT n.chain_id FROM {words['job']} AS n WHERE n.chain_id {_beyond(page)} walk.id {order}) "
+        f"WITH RECURSIVE walk (id) AS ((SELECT n.chain_id FROM {{job}} AS n {start}{order}) UNION ALL "
+        f"SELECT (SELECT n.chain_id FROM {{job}} AS n WHERE n.chain_id {_beyond(page)} walk.id {order}) "
         "FROM walk WHERE walk.id IS NOT NULL), "
         "page AS MATERIALIZED (SELECT found.id FROM walk CROSS JOIN LATERAL (SELECT first.id "
-        f"FROM {words['job']} AS first WHERE first.id = walk.id AND {_CONDITIONS} OFFSET 0) AS found "
-        "LIMIT :limit::bigint)"
+        "FROM {job} AS first WHERE first.id = walk.id AND <conditions> OFFSET 0) AS found "
+        "LIMIT :limit::bigint) "
     )
-    source = f"page JOIN {words['job']} AS first ON first.id = page.id {with_current}"
-    parameters = {} if page.after is None else {"after": page.after}
-    return _Query(columns, source, "first.id", [], parameters, walk)
+    return _Query(f"page JOIN {{job}} AS first ON first.id = page.id {_WITH_CURRENT}", "first.id", walk=walk)
 
 
-def chain_jobs(store: Store, chain_id: str, page: PageRequest) -> PgStatement:
-    words = store.words
-    query = _Query(words["job_columns"], _jobs_with(words, None, None), "j.chain_index", key_type="integer")
-    query.where("j.chain_id = :chain_id::text::uuid", chain_id=chain_id)
-    return query.page(page, None if page.after is None else _chain_index(page.after))
-
-
-def blocked_jobs(store: Store, chain_id: str, page: PageRequest) -> PgStatement:
-    words = store.words
-    source = (
-        f"{words['blocker']} AS edge JOIN {words['job']} AS j ON j.id = edge.job_id "
-        f"LEFT JOIN {words['running']} AS r ON r.job_id = j.id"
-    )
-    query = _Query(words["job_columns"], source, "edge.job_id")
-    query.where("edge.chain_id = :chain_id::text::uuid", chain_id=chain_id)
-    return query.page(page, page.after)
-
-
-def _jobs_with(
-    words: dict[str, str], status: Status | None, type_name: str | None, job: str = "j", running: str = "r"
-) -> str:
-    """Where jobs of a status are found, with their running rows beside them."""
+def _jobs_with(status: Status | None, type_name: str | None, job: str, run: str) -> str:
+    """Where jobs of a status are found, with their rows of `running` beside them."""
     if status == "running":
-        return f"{words['running']} AS {running} JOIN {words['job']} AS {job} ON {job}.id = {running}.job_id"
-    source = f"{words['job']} AS {job}"
+        return f"{{running}} AS {run} JOIN {{job}} AS {job} ON {job}.id = {run}.job_id"
+    source = f"{{job}} AS {job}"
     if status == "pending":
         of_type = "" if type_name is None or job != "j" else " WHERE type_name = :type_name::text"
-        waiting = (
-            f"(SELECT id FROM {words['ready']}{of_type} UNION ALL SELECT id FROM {words['later']}{of_type}) AS waiting"
-        )
-        source = f"{waiting} JOIN {words['job']} AS {job} ON {job}.id = waiting.id"
-    return f"{source} LEFT JOIN {words['running']} AS {running} ON {running}.job_id = {job}.id"
-
-
-def _status_is(query: _Query, job: str, running: str, status: Status | None) -> None:
-    if status is None:
-        return
-    if status not in STATUSES:
-        raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
-    if status in _RESTING:
-        query.where(f"{job}.resting = :status::text", status=status)
-    elif status == "running":
-        query.where(f"{running}.job_id IS NOT NULL")
-    elif status == "pending":
-        query.where(f"{job}.status = 'pending' AND {running}.job_id IS NULL")
-    else:
-        query.where(f"{job}.status = 'completed'")
-
-
-def _narrow(query: _Query, where: JobFilter, created: str, key: str) -> None:
-    if where.ids is not None:
-        query.where(f"{key} = ANY (:ids::text[]::uuid[])", ids=sorted(set(where.ids)))
-    if where.created_after is not None:
-        query.where(f"{created}.created_at > :created_after::timestamptz", created_after=where.created_after)
-    if where.created_before is not None:
-        query.where(f"{created}.created_at < :created_before::timestamptz", created_before=where.created_before)
+        waiting = f"(SELECT id FROM {{ready}}{of_type} UNION ALL SELECT id FROM {{later}}{of_type}) AS waiting"
+        source = f"{waiting} JOIN {source} ON {job}.id = waiting.id"
+    return f"{source} LEFT JOIN {{running}} AS {run} ON {run}.job_id = {job}.id"
 
 
 def _beyond(page: PageRequest) -> str:
@@ -178,5 +168,5 @@ def _beyond(page: PageRequest) -> str:
 
 def _chain_index(after: str) -> int:
     if not (after.isascii() and after.isdigit()):
-        raise InvalidCursor(f"{after!r} is no position in a chain")
+        raise InvalidCursor(f"{after!r} is not a position in a chain")
     return min(int(after), _MAX_INTEGER)

@@ -1,66 +1,55 @@
-"""Migrations: numbered scripts, each in a transaction of its own, one process at a time."""
+"""Bringing a database up to date: numbered migrations for the tables, then the functions of this version.
+
+Functions are installed beside those of other versions, in one transaction, whenever this version's set is not complete.
+"""
 
 from __future__ import annotations
 
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.operations.rows import Row
-from queuert.adapters.postgres.operations.store import Migration, Store, migrations_for
-from queuert.errors import SchemaTooNew
-from queuert.ports.program import Pause, Program, atomically
-
-LOOK_AGAIN_AFTER = 0.05
+from queuert.adapters.postgres.installation import functions_for, migrations_for
+from queuert.adapters.postgres.operations.store import Store
+from queuert.ports.program import Program
+from queuert.sql.migrate import carry_out, current_version, migrate, one_at_a_time
 
 
-def migrate(store: Store) -> Program[list[int]]:
-    migrations = migrations_for(store.installation)
-    known = migrations[-1].version
-    current = yield from _current(store, known)
-    applied: list[int] = []
-    for migration in migrations:
-        while migration.version > current:
-            before = current
-            current = yield from atomically(_apply(store, migration, known))
-            if current == before:
-                # Another process is at it. Nothing is held while we wait for it.
-                yield Pause(LOOK_AGAIN_AFTER)
-            elif current == -migration.version:
-                current = migration.version
-                applied.append(current)
-    return applied
+class Migrating(Store):
+    def migrate(self) -> Program[list[int]]:
+        applied = yield from migrate(migrations_for(self.installation), self.texts, PgStatement)
+        yield from self._ensure_functions()
+        return applied
 
+    def install_functions(self) -> Program[None]:
+        """Only the functions, and only if this version's tables are there."""
+        known = migrations_for(self.installation)[-1].version
+        if (yield from current_version(self.texts, known)) >= known:
+            yield from self._ensure_functions()
 
-def _apply(store: Store, migration: Migration, known: int) -> Program[int]:
-    """The version that the database has now; negative if this call has brought it there."""
-    locked: list[Row] = yield store("migrate.try_lock")
-    current = yield from _current(store, known)
-    if not locked[0][0] or current >= migration.version:
-        return current
-    if current == 0:
-        yield from _prepare(store)
-    for statement in migration.statements:
-        yield PgStatement(statement)
-    yield store("migrate.record", version=migration.version)
-    return -migration.version
+    def _ensure_functions(self) -> Program[None]:
+        if (yield from self._work_left()) != (False, False):
+            yield from one_at_a_time(self.texts, self._install)
 
+    def _install(self) -> Program[bool]:
+        functions = functions_for(self.installation)
+        create, record = yield from self._work_left()  # look again, under the lock
+        if create:
+            for text in functions.statements:
+                yield PgStatement(text)
+            adopt = self.statement("functions.adopt", digest=functions.digest, functions=functions.names)
+            yield from carry_out(adopt, PgStatement)
+        if record:
+            yield from carry_out(self.statement("functions.outdated", digest=functions.digest), PgStatement)
+            yield self.statement("functions.forget")
+            yield self.statement("functions.record", digest=functions.digest, functions=functions.names)
+        return True
 
-def _prepare(store: Store) -> Program[None]:
-    """A role that may not create schemas can use one that is there."""
-    found: list[Row] = yield store("migrate.schema_exists", schema=store.installation.schema)
-    if not found:
-        yield store("migrate.create_schema")
-    yield store("migrate.create")
+    def _work_left(self) -> Program[tuple[bool, bool]]:
+        """Whether functions are missing, and whether the set must be recorded, with a newer schema version perhaps."""
+        known = migrations_for(self.installation)[-1].version
+        rows = yield self.statement("functions.installed", digest=functions_for(self.installation).digest)
+        complete, version = rows[0] if rows else (False, 0)
+        return not complete, version < known
 
-
-def _current(store: Store, known: int) -> Program[int]:
-    """The version that the database has, 0 before the first migration."""
-    installation = store.installation
-    found: list[Row] = yield store(
-        "migrate.exists", schema=installation.schema, table=f"{installation.prefix}schema_version"
-    )
-    if not found:
-        return 0
-    rows: list[Row] = yield store("migrate.current")
-    current = int(rows[0][0])
-    if current > known:
-        raise SchemaTooNew(current, known)
-    return current
+    def vacuum(self) -> Program[None]:
+        """The small tables first: claims have to step over their dead rows."""
+        for table in ("ready", "later", "running", "blocker", "key", "job"):
+            yield PgStatement(f"VACUUM (ANALYZE) {self.words[table]}", alone=True)

@@ -4,52 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.adapters.postgres.operations.rows import Row, blocker_of, chain_of, job_of
 from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.rows import Row, blocker_of, chain_of
 from queuert.model import BlockerRow, ChainRow, JobRow, TypeStats
 from queuert.ports.program import Program
 
 
-def get_jobs(store: Store, ids: Sequence[str]) -> Program[list[JobRow | None]]:
-    if not ids:
-        return []
-    rows: list[Row] = yield store("read.jobs", ids=list(dict.fromkeys(ids)))
-    found = {row[0]: job_of(row) for row in rows}
-    return [found.get(job_id) for job_id in ids]
+class Reading(Store):
+    def get_jobs(self, ids: Sequence[str]) -> Program[list[JobRow | None]]:
+        return self.jobs_by_id("read.jobs", ids)
 
+    def get_chains(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[ChainRow | None]]:
+        if not ids:
+            return []
+        name = "read.chains_locked" if lock else "read.chains"
+        rows: list[Row] = yield self.statement(name, ids=list(dict.fromkeys(ids)))
+        found = {row[0]: chain_of(row) for row in rows}
+        return [found.get(chain_id) for chain_id in ids]
 
-def get_chains(store: Store, ids: Sequence[str], *, lock: bool = False) -> Program[list[ChainRow | None]]:
-    if not ids:
-        return []
-    rows: list[Row] = yield store("read.chains_locked" if lock else "read.chains", ids=list(dict.fromkeys(ids)))
-    found = {row[0]: chain_of(row) for row in rows}
-    return [found.get(chain_id) for chain_id in ids]
+    def job_blockers(self, job_ids: Sequence[str]) -> Program[list[list[BlockerRow]]]:
+        if not job_ids:
+            return []
+        rows: list[Row] = yield self.statement("read.blockers", ids=list(dict.fromkeys(job_ids)))
+        found: dict[str, list[BlockerRow]] = {}
+        for row in rows:
+            found.setdefault(row[0], []).append(blocker_of(row[1:]))
+        return [list(found.get(job_id, ())) for job_id in job_ids]
 
+    def next_available_in(self, types: Sequence[str]) -> Program[float | None]:
+        if not types:
+            return None
+        rows: list[Row] = yield self.statement("read.next_available_in", types=list(types))
+        found: float | None = rows[0][0]
+        return found
 
-def job_blockers(store: Store, job_ids: Sequence[str]) -> Program[list[list[BlockerRow]]]:
-    if not job_ids:
-        return []
-    rows: list[Row] = yield store("read.blockers", ids=list(dict.fromkeys(job_ids)))
-    found: dict[str, list[BlockerRow]] = {}
-    for row in rows:
-        found.setdefault(row[0], []).append(blocker_of(row[1:]))
-    return [list(found.get(job_id, ())) for job_id in job_ids]
-
-
-def next_available_in(store: Store, types: Sequence[str]) -> Program[float | None]:
-    if not types:
-        return None
-    rows: list[Row] = yield store("read.next_available_in", types=list(types))
-    found: float | None = rows[0][0]
-    return found
-
-
-def stats(store: Store) -> Program[list[TypeStats]]:
-    rows: list[Row] = yield store("read.stats")
-    counts: dict[str, dict[str, int]] = {}
-    oldest: dict[str, float] = {}
-    for name, status, number, age in rows:
-        counts.setdefault(name, {})[status] = number
-        if age is not None:
-            oldest[name] = max(age, oldest.get(name, age))
-    return [TypeStats(name, oldest_ready_age=oldest.get(name), **of_type) for name, of_type in sorted(counts.items())]
+    def stats(self) -> Program[list[TypeStats]]:
+        rows: list[Row] = yield self.statement("read.stats")
+        counts: dict[str, dict[str, int]] = {}
+        oldest: dict[str, float] = {}
+        for name, status, number, age in rows:
+            counts.setdefault(name, {})[status] = number
+            if age is not None:
+                oldest[name] = max(age, oldest.get(name, age))
+        return [
+            TypeStats(name, oldest_ready_age=oldest.get(name), **of_type) for name, of_type in sorted(counts.items())
+        ]

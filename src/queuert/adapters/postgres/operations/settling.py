@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from queuert.adapters.postgres.command import SEPARATOR
-from queuert.adapters.postgres.operations.creating import deadline_after, edges_of
-from queuert.adapters.postgres.operations.rows import Row, chain_of, job_of, raise_problem
+from queuert.adapters.postgres.operations.creating import columns_of, edges_of
 from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
 from queuert.errors import InvalidArgument
 from queuert.model import NOW, Created, Deleted, JobRow, NewJob, Settled, Settlement, Unblocked
 from queuert.ports.program import Program, atomically
@@ -18,23 +17,129 @@ from queuert.ports.program import Program, atomically
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-def settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
-    if not settlements:
-        return Settled([], [], [])
-    if any(item.status == "pending" and item.token is None for item in settlements):
-        raise InvalidArgument("only a claimed job can be put back: settle it with its token")
-    if len({item.job_id for item in settlements}) != len(settlements):
-        return (yield from atomically(_settle_in_turn(store, settlements)))
-    worker = settlements[0].worker
-    if all(item.worker == worker and _is_plain(item) for item in settlements):
-        settled = yield from _complete(store, settlements)
-        if settled is not None:
-            return settled
-    return (yield from _settle(store, settlements))
+class Settling(Store):
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        if not settlements:
+            return Settled([], [], [])
+        if any(item.status == "pending" and item.token is None for item in settlements):
+            raise InvalidArgument("only a claimed job can be put back: settle it with its token")
+        if len({item.job_id for item in settlements}) != len(settlements):
+            return (yield from atomically(self._settle_in_turn(settlements)))
+        worker = settlements[0].worker
+        if all(item.worker == worker and _is_plain(item) for item in settlements):
+            settled = yield from self._complete(settlements)
+            if settled is not None:
+                return settled
+        return (yield from self._settle(settlements))
+
+    def _complete(self, settlements: Sequence[Settlement]) -> Program[Settled | None]:
+        """None: nothing is written, and the general function reports the problem, if there is one."""
+        order = sorted(range(len(settlements)), key=lambda place: settlements[place].job_id)
+        items = [settlements[place] for place in order]
+        following = _next_jobs([item.continuation for item in items])
+        if following is None:
+            return None
+        rows: list[Row] = yield self.statement(
+            "settle.complete",
+            ids=",".join([item.job_id for item in items]),
+            tokens=",".join([str(item.token) for item in items]),
+            texts=SEPARATOR.join([_text(item).decode() for item in items]),
+            worker=settlements[0].worker,
+            **following,
+        )
+        held = [True] * len(settlements)
+        unblocked: list[Unblocked] = []
+        for kind, place, job_id, type_name, ready in rows:
+            if kind == "lost":
+                held[order[place - 1]] = False
+            elif kind == "exists":
+                return None
+            else:
+                unblocked.append(Unblocked(job_id, type_name, ready))
+        created = [
+            Created(job.id, job.chain_id, "pending", ready=True)
+            if (job := item.continuation) is not None and held[place]
+            else None
+            for place, item in enumerate(settlements)
+        ]
+        return Settled(held, created, unblocked)
+
+    def _settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        following = [
+            (place, item.continuation) for place, item in enumerate(settlements, 1) if item.continuation is not None
+        ]
+        jobs = [job for _, job in following]
+        rows: list[Row] = yield self.statement(
+            "settle.settle",
+            ids=[item.job_id for item in settlements],
+            tokens=[item.token for item in settlements],
+            statuses=[item.status for item in settlements],
+            outputs=[None if item.output is None else item.output.decode() for item in settlements],
+            errors=[None if item.error is None else item.error.decode() for item in settlements],
+            at=[item.schedule.at for item in settlements],
+            after=[item.schedule.after for item in settlements],
+            give_back=[item.give_back for item in settlements],
+            workers=[item.worker for item in settlements],
+            next_positions=[place for place, _ in following],
+            next_types=[job.type_name for job in jobs],
+            **columns_of(jobs, "next_"),
+            **edges_of(jobs, {job.chain_id: place for place, job in enumerate(jobs, 1)}, earlier=False),
+        )
+        held = [False] * len(settlements)
+        created: list[Created | None] = [None] * len(settlements)
+        unblocked: list[Unblocked] = []
+        for kind, place, job_id, type_name, _, ready, problem in rows:
+            if kind == "problem":
+                raise_problem(problem)
+            if kind == "held":
+                held[place - 1] = True
+            elif kind == "unblocked":
+                unblocked.append(Unblocked(job_id, type_name, ready))
+        places = {job.id: (place, job.chain_id) for place, job in following if held[place - 1]}
+        for kind, _, job_id, _, status, ready, _ in rows:
+            if kind == "created":
+                place, chain_id = places[job_id]
+                created[place - 1] = Created(job_id, chain_id, status, ready)
+        return Settled(held, created, unblocked)
+
+    def _settle_in_turn(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        """A statement counts only the first of several settlements of one job: the others follow in further ones."""
+        held = [False] * len(settlements)
+        created: list[Created | None] = [None] * len(settlements)
+        unblocked: list[Unblocked] = []
+        rest: list[int] = list(range(len(settlements)))
+        while rest:
+            turn = sorted({settlements[place].job_id: place for place in reversed(rest)}.values())
+            settled = yield from self._settle([settlements[place] for place in turn])
+            for place, is_held, made in zip(turn, settled.held, settled.created, strict=True):
+                held[place], created[place] = is_held, made
+            unblocked += settled.unblocked
+            rest = [place for place in rest if place not in turn]
+        return Settled(held, created, unblocked)
+
+    def trigger(self, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
+        return self.jobs_by_id("change.trigger", job_ids)
+
+    def retry(self, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
+        return self.jobs_by_id("change.retry", job_ids)
+
+    def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
+        if not ids:
+            return Deleted([], {})
+        rows: list[Row] = yield self.statement("change.delete", ids=list(dict.fromkeys(ids)), cascade=cascade)
+        waiting: dict[str, list[str]] = {}
+        for row in rows:
+            if row[0] == "waiting":
+                waiting.setdefault(row[1], []).append(row[2])
+        if waiting:
+            return Deleted([], waiting)
+        chains = {row[3]: chain_of(row[3:]) for row in rows}
+        named = [chains.pop(chain_id) for chain_id in dict.fromkeys(ids) if chain_id in chains]
+        return Deleted([*named, *(chains[chain_id] for chain_id in sorted(chains))], {})
 
 
 def _is_plain(item: Settlement) -> bool:
-    """Whether a claim has come to an output, or to a next job that is due now and waits for nothing."""
+    """Whether a claim has ended with an output, or with a next job that is due now and has no blockers."""
     if item.status != "completed" or item.token is None or item.error is not None:
         return False
     job = item.continuation
@@ -45,39 +150,6 @@ def _is_plain(item: Settlement) -> bool:
     )
 
 
-def _complete(store: Store, settlements: Sequence[Settlement]) -> Program[Settled | None]:
-    """None: nothing is written, and it is for the general function to say what is wrong, if anything is."""
-    order = sorted(range(len(settlements)), key=lambda place: settlements[place].job_id)
-    items = [settlements[place] for place in order]
-    following = _next_jobs([item.continuation for item in items])
-    if following is None:
-        return None
-    rows: list[Row] = yield store(
-        "settle.complete",
-        ids=",".join([item.job_id for item in items]),
-        tokens=",".join([str(item.token) for item in items]),
-        texts=SEPARATOR.join([_text(item).decode() for item in items]),
-        worker=settlements[0].worker,
-        **following,
-    )
-    held = [True] * len(settlements)
-    unblocked: list[Unblocked] = []
-    for kind, place, job_id, type_name, ready in rows:
-        if kind == "lost":
-            held[order[place - 1]] = False
-        elif kind == "exists":
-            return None
-        else:
-            unblocked.append(Unblocked(job_id, type_name, ready))
-    created = [
-        Created(job.id, job.chain_id, "pending", ready=True)
-        if (job := item.continuation) is not None and held[place]
-        else None
-        for place, item in enumerate(settlements)
-    ]
-    return Settled(held, created, unblocked)
-
-
 def _text(item: Settlement) -> bytes:
     return (item.output or b"") if item.continuation is None else item.continuation.input
 
@@ -86,121 +158,17 @@ def _next_jobs(jobs: Sequence[NewJob | None]) -> dict[str, Any] | None:
     """The continuations as parameters, aligned with the jobs before them; None if they cannot be written that way."""
     following = [job for job in jobs if job is not None]
     if not following:
-        return _NO_NEXT_JOBS
-    types = SEPARATOR.join(["" if job is None else job.type_name for job in jobs])
-    if types.count(SEPARATOR) >= len(jobs) or len({job.id for job in following}) < len(following):
+        jobs = following
+    if any(SEPARATOR in job.type_name for job in following) or len({job.id for job in following}) < len(following):
         return None
     if not all(map(_UUID.fullmatch, [job.id for job in following])):
-        return None  # from a generator of the user's: other spellings, or worse
+        return None  # from the user's own generator: another spelling of ids
     traced = any(job.trace_context is not None or job.chain_trace_context is not None for job in following)
     return {
         "next_ids": ",".join(["" if job is None else job.id for job in jobs]),
-        "next_types": types,
+        "next_types": SEPARATOR.join(["" if job is None else job.type_name for job in jobs]),
         "next_priorities": ",".join(["0" if job is None else str(job.priority) for job in jobs]),
         # No driver sends many of these cheaply, and few installations have them.
         "next_traces": [job and job.trace_context for job in jobs] if traced else [],
         "next_chain_traces": [job and job.chain_trace_context for job in jobs] if traced else [],
     }
-
-
-_NO_NEXT_JOBS: dict[str, Any] = {
-    "next_ids": "",
-    "next_types": "",
-    "next_priorities": "",
-    "next_traces": [],
-    "next_chain_traces": [],
-}
-
-
-def _settle(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
-    following = [
-        (place, item.continuation) for place, item in enumerate(settlements, 1) if item.continuation is not None
-    ]
-    jobs = [job for _, job in following]
-    rows: list[Row] = yield store(
-        "settle.settle",
-        ids=[item.job_id for item in settlements],
-        tokens=[item.token for item in settlements],
-        statuses=[item.status for item in settlements],
-        outputs=[None if item.output is None else item.output.decode() for item in settlements],
-        errors=[None if item.error is None else item.error.decode() for item in settlements],
-        at=[item.schedule.at for item in settlements],
-        after=[item.schedule.after for item in settlements],
-        give_back=[item.give_back for item in settlements],
-        workers=[item.worker for item in settlements],
-        next_positions=[place for place, _ in following],
-        next_ids=[job.id for job in jobs],
-        next_types=[job.type_name for job in jobs],
-        next_inputs=[job.input.decode() for job in jobs],
-        next_priorities=[job.priority for job in jobs],
-        next_at=[job.schedule.at for job in jobs],
-        next_after=[job.schedule.after for job in jobs],
-        next_deadline_at=[job.deadline and job.deadline.at for job in jobs],
-        next_deadline_after=[deadline_after(job) for job in jobs],
-        next_traces=[job.trace_context for job in jobs],
-        next_chain_traces=[job.chain_trace_context for job in jobs],
-        **edges_of(jobs, {job.chain_id: place for place, job in enumerate(jobs, 1)}, earlier=False),
-    )
-    held = [False] * len(settlements)
-    created: list[Created | None] = [None] * len(settlements)
-    unblocked: list[Unblocked] = []
-    for kind, place, job_id, type_name, _, ready, problem in rows:
-        if kind == "problem":
-            raise_problem(problem)
-        if kind == "held":
-            held[place - 1] = True
-        elif kind == "unblocked":
-            unblocked.append(Unblocked(job_id, type_name, ready))
-    places = {job.id: (place, job.chain_id) for place, job in following if held[place - 1]}
-    for kind, _, job_id, _, status, ready, _ in rows:
-        if kind == "created":
-            place, chain_id = places[job_id]
-            created[place - 1] = Created(job_id, chain_id, status, ready)
-    return Settled(held, created, unblocked)
-
-
-def _turns(settlements: Sequence[Settlement]) -> list[list[int]]:
-    """Positions, such that each job comes once in each turn: a statement counts only the first of several."""
-    turns: list[list[int]] = []
-    times: Counter[str] = Counter()
-    for position, item in enumerate(settlements):
-        if times[item.job_id] == len(turns):
-            turns.append([])
-        turns[times[item.job_id]].append(position)
-        times[item.job_id] += 1
-    return turns
-
-
-def _settle_in_turn(store: Store, settlements: Sequence[Settlement]) -> Program[Settled]:
-    held = [False] * len(settlements)
-    created: list[Created | None] = [None] * len(settlements)
-    unblocked: list[Unblocked] = []
-    for positions in _turns(settlements):
-        settled = yield from _settle(store, [settlements[position] for position in positions])
-        for place, position in enumerate(positions):
-            held[position], created[position] = settled.held[place], settled.created[place]
-        unblocked += settled.unblocked
-    return Settled(held, created, unblocked)
-
-
-def change(store: Store, statement: str, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
-    if not job_ids:
-        return []
-    rows: list[Row] = yield store(statement, ids=list(dict.fromkeys(job_ids)))
-    found = {row[0]: job_of(row) for row in rows}
-    return [found.get(job_id) for job_id in job_ids]
-
-
-def delete_chains(store: Store, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
-    if not ids:
-        return Deleted([], {})
-    rows: list[Row] = yield store("change.delete", ids=list(dict.fromkeys(ids)), cascade=cascade)
-    waiting: dict[str, list[str]] = {}
-    for row in rows:
-        if row[0] == "waiting":
-            waiting.setdefault(row[1], []).append(row[2])
-    if waiting:
-        return Deleted([], waiting)
-    chains = {row[3]: chain_of(row[3:]) for row in rows}
-    named = [chains.pop(chain_id) for chain_id in dict.fromkeys(ids) if chain_id in chains]
-    return Deleted([*named, *(chains[chain_id] for chain_id in sorted(chains))], {})

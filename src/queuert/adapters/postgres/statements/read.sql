@@ -7,7 +7,7 @@ SELECT * FROM {read_jobs}(:ids::text[]);
 SELECT * FROM {read_chains}(:ids::text[]);
 
 -- write: chains_locked
-SELECT * FROM {get_chains_locked}(:ids::text[]);
+SELECT * FROM {lock_chains}(:ids::text[]);
 
 -- read: blockers
 SELECT asked.id, b.chain_id, b.chain_type, b.status, b.output, b.trace_context
@@ -15,7 +15,7 @@ FROM unnest(:ids::text[]) AS asked (id) CROSS JOIN LATERAL {blockers_of}(asked.i
 ORDER BY asked.id, b.place;
 
 -- read: next_available_in
-SELECT {next_available_in}(:types::text[]);
+SELECT {next_available}(:types::text[]);
 
 -- What is in flight is counted in the small tables, what rests by job_resting: completed jobs are not looked at.
 -- read: stats

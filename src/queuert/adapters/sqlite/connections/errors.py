@@ -6,6 +6,7 @@ import sqlite3
 
 from queuert.errors import (
     QueuertError,
+    SchemaMissing,
     StorageBusy,
     StorageError,
     StorageNotADatabase,
@@ -44,5 +45,5 @@ def translate(error: sqlite3.Error, path: str) -> QueuertError:
     if code == sqlite3.SQLITE_CORRUPT:
         return StorageError(f"{path} is damaged: {error}")
     if code == sqlite3.SQLITE_ERROR and "no such table" in str(error):
-        return StorageError(f"{path} lacks our tables ({error}): migrate it first")
+        return SchemaMissing(f"{path}: {error}")
     return StorageError(f"{path}: {error}")

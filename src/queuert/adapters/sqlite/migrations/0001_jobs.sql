@@ -1,4 +1,5 @@
 -- The tables, and the indexes that the engine itself works with.
+-- oldest: 1
 --
 -- Times are microseconds since 1970 in UTC, JSON is text. The long columns come last: SQLite reads a row from its
 -- beginning, and most statements need none of them. Every update of a job rewrites the indexes whose columns change,

@@ -2,6 +2,7 @@
 -- what jobs pass through on their usual way: so an ordinary job never pays for the latter. Their condition means
 -- blocked, cancelled, expired and failed, in alphabetical order; spelled with IN it would cost two microseconds for every
 -- update of a job, since SQLite evaluates it each time. The plus sign keeps the planner from searching by it.
+-- oldest: 1
 
 -- list_jobs by type
 CREATE INDEX {prefix}job_type ON {prefix}job (type_name, id);

@@ -72,4 +72,4 @@ def statements_for(prefix: str) -> dict[str, Text]:
 
 @lru_cache(maxsize=16)
 def migrations_for(prefix: str) -> tuple[Migration, ...]:
-    return tuple(load_migrations("queuert.adapters.sqlite.migrations", replacements_for(prefix)))
+    return load_migrations("queuert.adapters.sqlite.migrations", replacements_for(prefix))

@@ -1,13 +1,25 @@
--- The version table. Reads lock nothing; what is written is under the lock of the migration's own transaction.
+-- The version table. Reads lock nothing; writes are under the lock of the migration's own transaction.
+-- Until version 2 it was the table `migration`. Libraries of that version still read it: it is left as
+-- it is, so that they can restart.
 
 -- read: exists
-SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '{prefix}migration';
-
--- write: create
-CREATE TABLE IF NOT EXISTS {prefix}migration (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL) STRICT;
+SELECT
+    EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '{prefix}version'),
+    EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = '{prefix}migration');
 
 -- read: current
-SELECT coalesce(max(version), 0) FROM {prefix}migration;
+SELECT max(version), max(oldest) FROM {prefix}version;
+
+-- read: current_before
+SELECT coalesce(max(version), 0), 0 FROM {prefix}migration;
+
+-- write: create
+CREATE TABLE IF NOT EXISTS {prefix}version (
+    version INTEGER PRIMARY KEY, oldest INTEGER NOT NULL, applied_at INTEGER NOT NULL
+) STRICT;
 
 -- write: record
-INSERT INTO {prefix}migration (version, applied_at) VALUES (:version, :applied_at);
+INSERT INTO {prefix}version (version, oldest, applied_at) VALUES (:version, :oldest, :applied_at);
+
+-- write: drop
+DROP TABLE IF EXISTS {prefix}migration;

@@ -1,7 +1,7 @@
--- create_jobs.
+-- Storing jobs. Locks: rows of `key` by type and key, then the current jobs of blocking chains by id.
 
--- Store jobs, where `p_store` says so; how their edges stand has been counted (no counts: they have none).
-CREATE FUNCTION {insert_jobs}(
+-- Insert the jobs for which `p_store` is true. Their edges were counted by the caller (NULL: no edges).
+CREATE OR REPLACE FUNCTION {insert_jobs}(
     p_ids uuid[], p_types text[], p_chains uuid[], p_chain_types text[], p_indexes integer[], p_inputs text[],
     p_priorities integer[], p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[],
     p_deadline_after double precision[], p_keys text[], p_traces text[], p_chain_traces text[],
@@ -42,9 +42,10 @@ BEGIN
     SELECT new.id, new.status, new.status = 'pending' AND new.scheduled_at <= p_now FROM new;
 END $body$;
 
--- The chain that holds a deduplication key and matches, or NULL: then the key is taken for the new chain. Without a match the row of the
--- key is locked until the transaction ends, so that a second start waits, and creates only if this one is rolled back.
-CREATE FUNCTION {take_key}(
+-- Returns the chain that has a deduplication key and matches, or NULL; then the new chain has the key.
+-- Without a match the row of `key` (primary key) is locked until the transaction ends: a second start
+-- waits, and creates a chain only if this one is rolled back.
+CREATE OR REPLACE FUNCTION {take_key}(
     p_type text, p_key text, p_id uuid, p_any boolean, p_window double precision, p_exclude uuid[], p_now timestamptz,
     p_new uuid[]
 ) RETURNS uuid LANGUAGE plpgsql AS $body$
@@ -71,7 +72,7 @@ BEGIN
             ) AS last
             WHERE first.id = v_chain;
             IF NOT FOUND THEN
-                -- It begins in this very call: now, which is before any window that has a length.
+                -- The same call starts it, now: inside any window that is longer than 0.
                 v_matches := v_chain = ANY (p_new) AND v_chain <> ALL (p_exclude)
                     AND (NOT p_any OR p_window IS NULL OR make_interval(secs => p_window) > interval '0');
             END IF;
@@ -91,9 +92,11 @@ BEGIN
     END LOOP;
 END $body$;
 
--- One row for each job; of those that were found under their key, with their position: others may have the same id. A problem is raised as QUE01 with the details as its message. Edges name the position of their job in the call, and
--- the position of the job that begins their chain (NULL: that is not in the call, or not before).
-CREATE FUNCTION {create_or_raise}(
+-- Returns one row for each job. A job whose chain was found under its key has its position, because
+-- others may have the same id. A problem is raised as QUE01 with the details as its message. Edges name
+-- the position of their job in the call, and the position of the job that starts their chain (NULL: no
+-- earlier job of the call starts it).
+CREATE OR REPLACE FUNCTION {try_create}(
     p_ids text[], p_types text[], p_chains text[], p_chain_types text[], p_indexes integer[], p_inputs text[],
     p_priorities integer[], p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[],
     p_deadline_after double precision[], p_traces text[], p_chain_traces text[],
@@ -124,7 +127,7 @@ DECLARE
 BEGIN
     IF cardinality(p_keys) > 0 THEN
         v_existing := array_fill(NULL::uuid, ARRAY[cardinality(p_ids)]);
-        -- By type and key, so that two starts never wait for each other; in the order of the call for one key.
+        -- By type and key, so that two starts never wait for each other; then in the order of the call.
         FOR v_item IN
             SELECT asked.* FROM unnest(v_ids, p_types, p_keys, p_key_any, p_key_windows, p_key_excludes)
                 WITH ORDINALITY AS asked (id, type_name, key, any_status, window_seconds, exclude, n)
@@ -140,13 +143,13 @@ BEGIN
             END IF;
         END LOOP;
     END IF;
-    -- The first job with something wrong is reported; of one job, its id before its edges.
+    -- The first job with a problem is reported; for one job, its id before its edges.
     SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id), asked.n INTO v_id_problem, v_bad
     FROM (
         SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
         FROM unnest(v_ids, v_store) WITH ORDINALITY AS new (id, store, n) WHERE new.store
     ) AS asked
-    -- OFFSET: each id is looked up, whatever the tables looked like when this was planned.
+    -- OFFSET 0: each id is looked up by itself, whatever the plan was made for.
     WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
     ORDER BY asked.n LIMIT 1;
     IF cardinality(p_edge_places) > 0 THEN
@@ -155,7 +158,7 @@ BEGIN
                 WITH ORDINALITY AS edge (place, chain_id, type_name, within, trace, n) ORDER BY edge.n
         LOOP
             CONTINUE WHEN NOT v_store[v_item.place] OR v_item.place >= v_bad;
-            -- A chain that was to begin here and was found under its key is not there by this name.
+            -- A chain that was found under its key is not stored under the id that the call has for it.
             IF v_item.within IS NOT NULL AND NOT v_store[v_item.within] THEN
                 v_item.within := NULL;
             END IF;
@@ -194,9 +197,9 @@ BEGIN
     FROM unnest(v_ids, v_existing) WITH ORDINALITY AS asked (id, existing, n) WHERE asked.existing IS NOT NULL;
 END $body$;
 
--- create_jobs: one row for each job, or one row with a problem, and then nothing is written. An error would poison the caller's
--- transaction: it is caught, and undoes what was done before it.
-CREATE FUNCTION {create_jobs}(
+-- Returns one row for each job, or one row with a problem, and then nothing is written. An error would
+-- make the caller's transaction unusable, so it is caught here, which undoes what was done before it.
+CREATE OR REPLACE FUNCTION {create_jobs}(
     p_ids text[], p_types text[], p_chains text[], p_chain_types text[], p_indexes integer[], p_inputs text[],
     p_priorities integer[], p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[],
     p_deadline_after double precision[], p_traces text[], p_chain_traces text[],
@@ -208,7 +211,7 @@ LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_problem text;
 BEGIN
-    RETURN QUERY SELECT made.id::text, made.status, made.ready, made.existing::text, NULL::text, made.place FROM {create_or_raise}(
+    RETURN QUERY SELECT made.id::text, made.status, made.ready, made.existing::text, NULL::text, made.place FROM {try_create}(
         p_ids, p_types, p_chains, p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
         p_deadline_after, p_traces, p_chain_traces, p_keys, p_key_any, p_key_windows, p_key_excludes,
         p_edge_places, p_edge_chains, p_edge_types, p_edge_within, p_edge_traces
@@ -218,7 +221,7 @@ EXCEPTION
         GET STACKED DIAGNOSTICS v_problem = MESSAGE_TEXT;
         RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem, NULL::integer;
     WHEN unique_violation THEN
-        -- Somebody else has stored one of these ids since we looked.
+        -- Another transaction has stored one of these ids since we looked.
         SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked) INTO v_problem
         FROM unnest(p_ids) AS asked WHERE EXISTS (SELECT FROM {job} AS j WHERE j.id = asked::uuid) LIMIT 1;
         IF v_problem IS NULL THEN
@@ -227,10 +230,10 @@ EXCEPTION
         RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem, NULL::integer;
 END $body$;
 
--- What almost every start is, made cheap: first jobs of one type and priority, due now, with neither keys nor edges. Answers with the
--- problem, if there is one, and then nothing is written. Without a sub-transaction: an id that exists is passed over, and what was
--- written beside it is taken back.
-CREATE FUNCTION {begin_chains}(p_ids uuid[], p_type text, p_priority integer, p_inputs text[]) RETURNS text
+-- The common start, made cheap: first jobs of one type and priority, due now, without keys or edges.
+-- Returns the problem, if there is one, and then nothing is written. No subtransaction: an id that
+-- exists is skipped, and the rows written beside it are deleted again. Locks only what it inserts.
+CREATE OR REPLACE FUNCTION {begin_chains}(p_ids uuid[], p_type text, p_priority integer, p_inputs text[]) RETURNS text
 LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz := {clock};
@@ -255,14 +258,15 @@ BEGIN
             SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
             FROM unnest(p_ids) WITH ORDINALITY AS new (id, n)
         ) AS asked
-        -- OFFSET: each id is looked up, whatever the tables looked like when this was planned.
+        -- OFFSET 0: each id is looked up by itself, whatever the plan was made for.
         WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
         ORDER BY asked.n LIMIT 1;
         IF v_problem IS NOT NULL THEN
             RETURN v_problem;
         END IF;
-        -- What was in the way has been deleted since: once more.
+        -- The job with that id was deleted meanwhile: try again.
     END LOOP;
-    INSERT INTO {ready} (type_name, priority, scheduled_at, id) SELECT p_type, p_priority, v_now, n.id FROM unnest(p_ids) AS n (id);
+    INSERT INTO {ready} (type_name, priority, scheduled_at, id)
+    SELECT p_type, p_priority, v_now, n.id FROM unnest(p_ids) AS n (id);
     RETURN NULL;
 END $body$;

@@ -1,10 +1,12 @@
--- complete, settle.
+-- Ending jobs, putting them back, storing their continuations, releasing dependents.
 
--- What almost every settlement is, made cheap: claims of one worker that end their chains, or go on with a job that is due now and waits
--- for nothing. `p_texts` holds the outputs, and where there is a next job, its input. Answers with rows of kind 'lost' (the
--- positions of claims that are over) and 'unblocked'; or with one of kind 'exists', and then nothing is written: one of the next ids is stored
--- already. The ids come in ascending order: so are running rows locked, then jobs. No next id comes twice.
-CREATE FUNCTION {complete}(
+-- The common settlement, made cheap: claims of one worker that end their chains, or continue them with
+-- a job that is due now and has no blockers. `p_texts` has the outputs or, where there is a next job,
+-- its input. Returns rows of kind 'lost' (positions of claims that are over) and 'unblocked'; or one row
+-- of kind 'exists', and then nothing is written: one of the next ids is stored already. No next id comes
+-- twice. Locks: rows of `running`, then of `job`, both by id, because the ids are in ascending order
+-- (primary keys); then dependents by id.
+CREATE OR REPLACE FUNCTION {complete}(
     p_ids uuid[], p_tokens bigint[], p_texts text[], p_worker text,
     p_next uuid[], p_next_types text[], p_next_priorities integer[], p_next_traces text[], p_next_chain_traces text[]
 ) RETURNS TABLE (kind text, place integer, id text, type_name text, ready boolean) LANGUAGE plpgsql {steady} AS $body$
@@ -22,7 +24,7 @@ DECLARE
     v_chain_traces text[] := p_next_chain_traces;
     v_completed uuid[];
 BEGIN
-    -- Row by row in the order of the ids, whatever plan is made: each is looked up, and locked, in a subquery of its own.
+    -- Row by row in the order of the ids, whatever the plan: each is looked up and locked in its own subquery.
     SELECT array_agg(asked.n::integer), array_agg(r.job_id), array_agg(r.started_at) INTO v_places, v_ids, v_started
     FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS asked (id, token, n)
     CROSS JOIN LATERAL (
@@ -95,9 +97,12 @@ BEGIN
     END IF;
 END $body$;
 
--- Rows of kind 'held' (position), 'created' (the continuation), 'unblocked'; or one of kind 'problem', and then nothing is written. Locks: running rows by id; jobs and the current jobs of chains that continuations wait for; then dependents.
--- Edges name the position of their job among the continuations, and that of the continuation that their chain comes to by this call.
-CREATE FUNCTION {settle}(
+-- Returns rows of kind 'held' (position), 'created' (the continuation) and 'unblocked'; or one row of
+-- kind 'problem', and then nothing is written. Edges name the position of their job among the
+-- continuations, and the position of the continuation that becomes their chain's current job by this
+-- call. Locks: rows of `running` by id; jobs, and the current jobs of chains that continuations wait
+-- for, by id; then dependents by id. Primary keys and job_chain.
+CREATE OR REPLACE FUNCTION {settle}(
     p_ids text[], p_tokens bigint[], p_statuses text[], p_outputs text[], p_errors text[], p_at timestamptz[],
     p_after double precision[], p_give_back boolean[], p_workers text[],
     p_next_positions integer[], p_next_ids text[], p_next_types text[], p_next_inputs text[], p_next_priorities integer[],
@@ -148,7 +153,7 @@ BEGIN
         v_held[v_item.n] := true;
         v_started[v_item.n] := v_item.started_at;
     END LOOP;
-    -- Without a token: any job that has not ended. Its holder has usually locked it before.
+    -- Without a token: any job that has not ended. The caller has usually locked it before.
     IF array_position(p_tokens, NULL) IS NOT NULL THEN
         v_loose := array(
             SELECT DISTINCT asked.id FROM unnest(v_all, p_tokens) AS asked (id, token)
@@ -194,7 +199,7 @@ BEGIN
             v_edge_places := v_edge_places || v_item.place;
             v_edge_chains := v_edge_chains || v_item.chain_id;
             v_edge_types := v_edge_types || v_item.type_name;
-            -- The other chain goes on by this call, unless its claim is lost: then it stays where it is.
+            -- This call continues the other chain, unless its claim is lost: then its current job stays.
             v_edge_within := v_edge_within || CASE WHEN v_next_held[v_item.within] THEN v_item.within END;
             v_edge_traces := v_edge_traces || v_item.trace;
         END LOOP;
@@ -211,7 +216,7 @@ BEGIN
             SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
             FROM unnest(v_next_ids, v_next_held) WITH ORDINALITY AS new (id, held, n) WHERE new.held
         ) AS asked
-        -- OFFSET: each id is looked up, whatever the tables looked like when this was planned.
+        -- OFFSET 0: each id is looked up by itself, whatever the plan was made for.
         WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
         ORDER BY asked.n LIMIT 1;
         IF v_problem IS NULL AND cardinality(v_edge_jobs) > 0 THEN
@@ -224,7 +229,7 @@ BEGIN
     END IF;
 
     IF cardinality(v_loose) > 0 THEN
-        PERFORM {land}(v_ids);
+        PERFORM {dequeue}(v_ids);
     ELSE
         DELETE FROM {running} WHERE job_id = ANY (v_ids);
     END IF;
@@ -252,7 +257,7 @@ BEGIN
         array_agg(ended.id) FILTER (WHERE ended.status = 'pending')
     INTO v_completed, v_put_back FROM ended;
     IF v_put_back IS NOT NULL THEN
-        PERFORM {launch}(v_put_back, v_now);
+        PERFORM {enqueue}(v_put_back, v_now);
     END IF;
     RETURN QUERY SELECT 'held', h.n::integer, NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text
     FROM unnest(v_held) WITH ORDINALITY AS h (held, n) WHERE h.held;

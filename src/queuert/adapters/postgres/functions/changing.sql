@@ -1,40 +1,7 @@
--- Reading under lock, trigger, retry, delete_chains.
+-- Changing chains from outside: trigger, retry, delete. Locks: in-flight rows by id, keys, jobs by id.
 
--- The current jobs are locked. If a chain has moved on by then, everything is given back, and its new current job is locked.
-CREATE FUNCTION {get_chains_locked}(p_ids text[]) RETURNS TABLE ({chain_types}) LANGUAGE plpgsql {steady} AS $body$
-#variable_conflict use_column
-DECLARE
-    v_ids uuid[];
-    v_again uuid[];
-BEGIN
-    LOOP
-        BEGIN
-            v_ids := array(
-                SELECT last.id FROM unnest(p_ids::uuid[]) WITH ORDINALITY AS asked (chain_id, n)
-                CROSS JOIN LATERAL (
-                    SELECT j.id FROM {job} AS j WHERE j.chain_id = asked.chain_id ORDER BY j.chain_index DESC LIMIT 1
-                ) AS last
-                ORDER BY asked.n
-            );
-            PERFORM {lock_jobs}(v_ids);
-            v_again := array(
-                SELECT last.id FROM unnest(p_ids::uuid[]) WITH ORDINALITY AS asked (chain_id, n)
-                CROSS JOIN LATERAL (
-                    SELECT j.id FROM {job} AS j WHERE j.chain_id = asked.chain_id ORDER BY j.chain_index DESC LIMIT 1
-                ) AS last
-                ORDER BY asked.n
-            );
-            EXIT WHEN v_again = v_ids;
-            RAISE SQLSTATE 'QUE00';
-        EXCEPTION WHEN SQLSTATE 'QUE00' THEN
-            NULL;
-        END;
-    END LOOP;
-    RETURN QUERY SELECT * FROM {read_chains}(p_ids);
-END $body$;
-
--- Make pending jobs due now; the ids of those that are pending and not running.
-CREATE FUNCTION {trigger}(p_ids text[]) RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
+-- Make pending jobs due now; returns the ids of those that are pending and not running. Primary keys.
+CREATE OR REPLACE FUNCTION {trigger}(p_ids text[]) RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz;
     v_ids uuid[];
@@ -58,8 +25,8 @@ BEGIN
     RETURN QUERY SELECT id::text FROM unnest(v_ids) AS id;
 END $body$;
 
--- Give failed jobs new attempts; the ids of those that had failed.
-CREATE FUNCTION {retry}(p_ids text[]) RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
+-- Give failed jobs new attempts; returns the ids of those that had failed. Locks jobs (primary key).
+CREATE OR REPLACE FUNCTION {retry}(p_ids text[]) RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz;
     v_ids uuid[];
@@ -74,18 +41,20 @@ BEGIN
     )
     SELECT array_agg(id) INTO v_ids FROM revived;
     IF v_ids IS NOT NULL THEN
-        PERFORM {launch}(v_ids, v_now);
+        PERFORM {enqueue}(v_ids, v_now);
         RETURN QUERY SELECT id::text FROM unnest(v_ids) AS id;
     END IF;
 END $body$;
 
--- The chains to delete: those named, and with `p_cascade` those that their jobs wait for, and so on. OFFSET 0 keeps the planner to the order
--- in which it stands here: from a chain to its jobs, from a job to its edges.
-CREATE FUNCTION {chains_to_delete}(p_ids text[], p_cascade boolean) RETURNS uuid[] LANGUAGE plpgsql AS $body$
+-- The chains to delete: the named ones and, with `p_cascade`, those that their jobs wait for, and so on.
+-- OFFSET 0 keeps the planner to the written order: from a chain to its jobs (index job_chain), from a
+-- job to its edges (primary key of `blocker`). Locks nothing.
+CREATE OR REPLACE FUNCTION {deletion_set}(p_ids text[], p_cascade boolean) RETURNS uuid[] LANGUAGE plpgsql AS $body$
 BEGIN
     RETURN array(
         WITH RECURSIVE wanted AS (
-            SELECT j.id FROM unnest(p_ids::uuid[]) AS asked (id) JOIN {job} AS j ON j.id = asked.id AND {is_first}
+            -- <= 0: with "= 0" a plan made for small tables would walk the whole index of first jobs for one id.
+            SELECT j.id FROM unnest(p_ids::uuid[]) AS asked (id) JOIN {job} AS j ON j.id = asked.id AND j.chain_index <= 0
             UNION
             SELECT edge.chain_id FROM wanted
             CROSS JOIN LATERAL (SELECT j.id FROM {job} AS j WHERE j.chain_id = wanted.id OFFSET 0) AS member
@@ -96,9 +65,10 @@ BEGIN
     );
 END $body$;
 
--- Rows of kind 'waiting' (a chain that is still needed, and the job that needs it), and then nothing is deleted; or of kind 'deleted', with the
--- chain's first and current job as they were. Named chains come first, in their order.
-CREATE FUNCTION {delete_chains}(p_ids text[], p_cascade boolean)
+-- Returns rows of kind 'waiting' (a chain that is still needed, and the job that needs it), and then
+-- nothing is deleted; or rows of kind 'deleted', with the chain's first and current job as they were.
+-- Indexes: job_chain, blocker_chain, key_chain.
+CREATE OR REPLACE FUNCTION {delete_chains}(p_ids text[], p_cascade boolean)
 RETURNS TABLE (kind text, chain text, job text, {chain_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
@@ -106,24 +76,25 @@ DECLARE
     v_jobs uuid[];
     v_again uuid[];
 BEGIN
-    -- All that will be touched is locked before anything is: in-flight rows, keys, jobs. If the set has grown by then, by a continuation
-    -- for one, everything is given back and done again: the newcomers' in-flight rows come before the jobs that we hold.
+    -- All rows are locked before any is changed: in-flight rows, keys, jobs. If the set has grown
+    -- meanwhile, by a continuation for example, all locks are released and taken again: the in-flight rows
+    -- of the new jobs come before the job rows that we have locked.
     LOOP
         BEGIN
-            v_chains := {chains_to_delete}(p_ids, p_cascade);
+            v_chains := {deletion_set}(p_ids, p_cascade);
             IF cardinality(v_chains) = 0 THEN
                 RETURN;
             END IF;
             v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.chain_id, j.chain_index);
             PERFORM {lock_jobs}(v_jobs, v_chains);
             v_again := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.chain_id, j.chain_index);
-            EXIT WHEN v_again = v_jobs AND {chains_to_delete}(p_ids, p_cascade) = v_chains;
+            EXIT WHEN v_again = v_jobs AND {deletion_set}(p_ids, p_cascade) = v_chains;
             RAISE SQLSTATE 'QUE00';
         EXCEPTION WHEN SQLSTATE 'QUE00' THEN
             NULL;
         END;
     END LOOP;
-    -- No edge to these chains can be added now: whoever adds one updates the current job of the chain.
+    -- No edge to these chains can be added now: adding one updates the current job of the chain.
     RETURN QUERY
     SELECT 'waiting', b.chain_id::text, b.job_id::text, {no_chain_columns}
     FROM {blocker} AS b
@@ -134,12 +105,13 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY SELECT 'deleted', NULL::text, NULL::text, chains.* FROM {read_chains}(v_chains::text[]) AS chains;
-    -- Edges from jobs outside, which have ended for good, are cut. The counts of edges outside of the set, `dependents` of what the deleted jobs
-    -- waited for and `blocker_count` of those that had waited for them, stay too high, which costs one look into an index. To
-    -- correct them would mean to wait for those rows: for a completion that in turn waits for the jobs we hold.
+    -- Edges from jobs outside of the set are deleted too; those jobs have ended for good. The counts of
+    -- edges across its border stay too high: `dependents` of chains that the deleted jobs waited for, and
+    -- `blocker_count` of jobs that waited for the deleted chains. That costs one index lookup. Correcting
+    -- them could deadlock with a completion that waits for the jobs we have locked.
     DELETE FROM {blocker} WHERE chain_id = ANY (v_chains);
     DELETE FROM {blocker} WHERE job_id = ANY (v_jobs);
     DELETE FROM {key} WHERE chain_id = ANY (v_chains);
-    PERFORM {land}(v_jobs);
+    PERFORM {dequeue}(v_jobs);
     DELETE FROM {job} WHERE id = ANY (v_jobs);
 END $body$;

@@ -1,0 +1,28 @@
+-- A view of all jobs for other tools. Part of the public promise: see docs/sqlite.md.
+-- oldest: 1
+
+CREATE VIEW {prefix}jobs AS
+SELECT
+    id,
+    type_name,
+    status,
+    chain_id,
+    chain_type,
+    chain_index,
+    priority,
+    attempt,
+    strftime('%Y-%m-%dT%H:%M:%fZ', created_at / 1000000.0, 'unixepoch') AS created_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', scheduled_at / 1000000.0, 'unixepoch') AS scheduled_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', last_attempt_at / 1000000.0, 'unixepoch') AS last_attempt_at,
+    strftime('%Y-%m-%dT%H:%M:%fZ', completed_at / 1000000.0, 'unixepoch') AS completed_at,
+    completed_by,
+    continued_to,
+    leased_by,
+    strftime('%Y-%m-%dT%H:%M:%fZ', leased_until / 1000000.0, 'unixepoch') AS leased_until,
+    strftime('%Y-%m-%dT%H:%M:%fZ', deadline / 1000000.0, 'unixepoch') AS deadline,
+    dedup_key,
+    blockers_left,
+    input,
+    output,
+    last_error
+FROM {prefix}job;

@@ -1,0 +1,17 @@
+-- Claiming, renewing, holding and reaping. Locked rows are skipped, but by `hold`; claims under one cap take turns by an advisory lock.
+
+-- write: take
+SELECT * FROM "public"."queuert_claim"(
+    :worker::text, :limit::integer, :types::text[], :queues::integer[], :limits::integer[], :leases::double precision[],
+    :queue_names::text[], :queue_priorities::integer[], :queue_caps::integer[], :member_queues::integer[],
+    :member_types::text[], :cluster_cap::integer, :marks::text
+);
+
+-- write: renew
+SELECT id FROM "public"."queuert_renew"(:ids::text[], :tokens::bigint[], :durations::double precision[]);
+
+-- write: hold
+SELECT true WHERE "public"."queuert_hold"(:id::text, :token::bigint, :lock::boolean);
+
+-- write: reap
+SELECT * FROM "public"."queuert_read_jobs"(ARRAY(SELECT "public"."queuert_reap"(:types::text[], :ignored::text[], :limit::integer, :error::text)));
