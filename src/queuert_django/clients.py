@@ -63,7 +63,7 @@ def worker_client(using: str) -> Client[Any]:
     provider: Any
     notify: NotifyAdapter
     if wrapper.vendor == "postgresql":
-        from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
+        from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider
 
         provider = PsycopgProvider(conninfo(wrapper), prepare=options.get("prepare", True))
         notify = _postgres_notify(using, provider)

@@ -28,7 +28,7 @@ from queuert import (
     SyncAttempt,
     Worker,
 )
-from queuert.adapters.postgres.drivers.asyncpg_sources import OwnConnection
+from queuert.adapters.postgres.drivers.asyncpg_pools import OwnConnection
 
 pytestmark = pytest.mark.drivers
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.conformance.postgres_harness import database
 
 from queuert.adapters.postgres.adapter import asyncpg_notify, psycopg_notify
-from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
+from queuert.adapters.postgres.drivers.psycopg import PsycopgSyncProvider
 from queuert.conformance import NotifyHarness
 from queuert.conformance.pytest_plugin import notify_tests
 from queuert.ports.notify import NotifyAdapter

@@ -16,9 +16,8 @@ from tests.machine.driver import AnyStateAdapter
 from tests.machine.world import Clock
 from tests.support.postgres import forget_jobs, server
 
-from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
-from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
-from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
+from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
+from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider, PsycopgSyncProvider
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.ports.state import StateAdapter, SyncStateAdapter
 

@@ -1,4 +1,4 @@
-"""Calls that cannot be given up half-way: a cancellation is passed on when they are done."""
+"""Calls that must not stop half-way. A cancellation is passed on when they are done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def finish(call: Coroutine[Any, Any, T]) -> T:
-    """Let the call run to its end, whatever happens to us meanwhile. For COMMIT, ROLLBACK and giving back."""
+    """Run a call to its end, even if we are cancelled. For COMMIT, ROLLBACK and giving back."""
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
@@ -20,7 +20,7 @@ async def finish(call: Coroutine[Any, Any, T]) -> T:
 
 
 async def cancel_and_finish(call: Coroutine[Any, Any, T]) -> T:
-    """Cancel the call once, when we are cancelled, and let it clean up: nothing cuts that short."""
+    """Run a call. If we are cancelled, cancel it once, and let it clean up to the end."""
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
@@ -38,4 +38,4 @@ async def wait_out(task: asyncio.Future[Any]) -> None:
         except asyncio.CancelledError:
             continue
     if not task.cancelled():
-        task.exception()  # it has been seen: the cancellation is what our caller hears of
+        task.exception()  # marks it as retrieved: our caller gets the cancellation

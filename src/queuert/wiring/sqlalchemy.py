@@ -14,10 +14,9 @@ from typing_extensions import Unpack
 
 from queuert.adapters.postgres.adapter import DEFAULT_PREFIX, DEFAULT_SCHEMA, asyncpg_notify, psycopg_notify
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.adapters.sqlalchemy.async_provider import AsyncEngineAlone, AsyncSqlAlchemyProvider
-from queuert.adapters.sqlalchemy.core import Core
-from queuert.adapters.sqlalchemy.driver import Driver
-from queuert.adapters.sqlalchemy.provider import EngineAlone, SqlAlchemyProvider
+from queuert.adapters.sqlalchemy.dialect import Dialect
+from queuert.adapters.sqlalchemy.driver import SqlAlchemyDriver
+from queuert.adapters.sqlalchemy.provider import AsyncSqlAlchemyProvider, SqlAlchemyProvider
 from queuert.adapters.sqlite import AsyncSqliteProvider, SqliteOperations, SqliteProvider
 from queuert.adapters.sqlite.connections.database import Database
 from queuert.client.client import Client
@@ -192,36 +191,34 @@ class Target:
     def operations(self) -> StateOperations:
         return PostgresOperations(self.schema, self.prefix) if self.is_postgres else SqliteOperations(self.prefix)
 
-    def driver(self) -> Driver:
+    def dialect(self) -> Dialect:
         name = self.engine.dialect.driver
         if self.is_postgres and name in ("psycopg", "psycopg_async"):
-            from queuert.adapters.sqlalchemy.drivers.psycopg import PsycopgDriver
+            from queuert.adapters.sqlalchemy.dialects.psycopg import PsycopgDialect
 
-            return PsycopgDriver()
+            return PsycopgDialect()
         if self.is_postgres and name == "asyncpg":
-            from queuert.adapters.sqlalchemy.drivers.asyncpg import AsyncpgDriver
+            from queuert.adapters.sqlalchemy.dialects.asyncpg import AsyncpgDialect
 
-            return AsyncpgDriver()
+            return AsyncpgDialect()
         if not self.is_postgres and name in ("pysqlite", "aiosqlite"):
-            from queuert.adapters.sqlalchemy.drivers.sqlite import SqliteDriver
+            from queuert.adapters.sqlalchemy.dialects.sqlite import SqliteDialect
 
-            return SqliteDriver(self.database)
+            return SqliteDialect(self.database)
         raise InvalidArgument(
             f"SQLAlchemy's driver {self.engine.dialect.name}+{name} is not supported: use postgresql+psycopg, "
             "postgresql+asyncpg, sqlite+pysqlite or sqlite+aiosqlite"
         )
 
-    def async_provider(self, source: Any, engine: AsyncEngine) -> AsyncSqlAlchemyProvider[Any]:
-        core = Core(self.engine, self.driver())
+    def async_provider(self, source: Any, engine: AsyncEngine) -> AsyncSqlAlchemyProvider:
         if self.is_postgres:
-            return AsyncSqlAlchemyProvider(source, core, AsyncEngineAlone(engine, core))
+            return AsyncSqlAlchemyProvider(SqlAlchemyDriver(source, engine, self.dialect()))
         alone = AsyncSqliteProvider(self.database)
-        return AsyncSqlAlchemyProvider(source, core, alone, alone.lock)
+        return AsyncSqlAlchemyProvider(SqlAlchemyDriver(source, engine, self.dialect(), alone.lock), alone)
 
-    def sync_provider(self, source: Any) -> SqlAlchemyProvider[Any]:
-        core = Core(self.engine, self.driver())
-        alone = EngineAlone(self.engine, core) if self.is_postgres else SqliteProvider(self.database)
-        return SqlAlchemyProvider(source, core, alone)
+    def sync_provider(self, source: Any) -> SqlAlchemyProvider:
+        alone = None if self.is_postgres else SqliteProvider(self.database)
+        return SqlAlchemyProvider(SqlAlchemyDriver(source, self.engine, self.dialect()), alone)
 
     def notify(self, provider: AsyncProvider[Any] | None) -> NotifyAdapter:
         """Publishes through the provider; None: on connections of its own."""

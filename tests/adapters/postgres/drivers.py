@@ -17,10 +17,8 @@ from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from queuert.adapters.postgres.command import PgStatement
-from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
-from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
-from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
-from queuert.ports.beginning import Begun
+from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
+from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider, PsycopgSyncProvider
 
 
 def statement(text: str, *values: Any, alone: bool = False) -> PgStatement:
@@ -213,8 +211,7 @@ class Awaited:
         self.in_transaction = provider.in_transaction
 
     def transaction(self, first: Any = None) -> Any:
-        block: Any = awaited(self.sync.transaction())
-        return Begun(self, block, first)
+        return AwaitedBlock(self.sync.transaction(first))
 
     def savepoint(self, connection: Any) -> Any:
         return awaited(self.sync.savepoint(connection))
@@ -224,6 +221,23 @@ class Awaited:
 
     async def close(self) -> None:
         self.sync.close()
+
+
+class AwaitedBlock:
+    """The block of a sync transaction, awaited."""
+
+    def __init__(self, block: Any) -> None:
+        self._block = block
+
+    @property
+    def answer(self) -> Any:
+        return self._block.answer
+
+    async def __aenter__(self) -> Any:
+        return self._block.__enter__()
+
+    async def __aexit__(self, *error: Any) -> None:
+        self._block.__exit__(*error)
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.support.postgres import Databases, server
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
-from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
+from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
 from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, sqlstate
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import new_job, request

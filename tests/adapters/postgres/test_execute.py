@@ -196,7 +196,7 @@ def test_a_source_that_is_none_is_refused(driver: Driver, source: object) -> Non
 
 
 async def test_a_source_of_the_other_flavour_is_refused(database_url: str, watch: Watcher) -> None:
-    from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
+    from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider
 
     connection = await PsycopgSync().connect(database_url)
     with pytest.raises(InvalidArgument, match="AsyncConnectionPool"):

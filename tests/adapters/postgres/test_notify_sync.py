@@ -22,7 +22,7 @@ import queuert
 from queuert import ClientClosed, InvalidArgument, NotifyUnavailable, StorageUnavailable
 from queuert.adapters.broadcast import listener
 from queuert.adapters.postgres.adapter import psycopg_notify
-from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
+from queuert.adapters.postgres.drivers.psycopg import PsycopgSyncProvider
 from queuert.operations import publishing
 from queuert.ports.notify import MISSED
 from queuert.ports.sync_notify import SyncNotify

@@ -1,7 +1,7 @@
-"""What differs between the databases: how our statements are run on the driver's connection below Django's.
+"""What differs between the databases: how our statements run on the driver's connection below Django's.
 
-Below, and not through Django's cursors, because these would rewrite placeholders, convert values and keep a log of
-every statement. An error counts for Django as one of its own would.
+Not through Django's cursors: they would rewrite placeholders, convert values and log every
+statement. For Django, an error counts like one of its own.
 """
 
 from __future__ import annotations
@@ -46,17 +46,18 @@ class Postgres:
     def execute(self, wrapper: Wrapper, command: Any) -> Any:
         import psycopg
 
-        from queuert.adapters.postgres.drivers.psycopg_common import INERROR, OwnCursor, query, status_of, translated
+        from queuert.adapters.postgres.drivers.driver import Status
+        from queuert.adapters.postgres.drivers.psycopg_connection import cursor_on, query, status_of, translated
 
         connection = wrapper.connection
-        cursor = OwnCursor(connection)
+        cursor = cursor_on(connection)
         try:
             # Whether to prepare statements is for Django's settings to say.
             cursor.execute(query(command.text), command.values or None, binary=True)
             return cursor.fetchall() if cursor.description is not None else []
         except psycopg.Error as error:
             wrapper.errors_occurred = True
-            if wrapper.in_atomic_block and status_of(connection) == INERROR:
+            if wrapper.in_atomic_block and status_of(connection) is Status.FAILED:
                 wrapper.needs_rollback = True
             found = translated(error, inside=wrapper.in_atomic_block)
             if isinstance(found, QueuertError):
@@ -68,11 +69,11 @@ class Postgres:
         return True
 
     def check_before_commit(self, wrapper: Wrapper) -> None:
-        from queuert.adapters.postgres.drivers.errors import SWALLOWED
-        from queuert.adapters.postgres.drivers.psycopg_common import INERROR, status_of
+        from queuert.adapters.postgres.drivers.driver import Status, ended_badly
+        from queuert.adapters.postgres.drivers.psycopg_connection import status_of
 
-        if wrapper.needs_rollback or status_of(wrapper.connection) == INERROR:
-            raise TransactionMisused(SWALLOWED)
+        if wrapper.needs_rollback or status_of(wrapper.connection) is Status.FAILED:
+            raise ended_badly(Status.FAILED)
 
     def check_settings(self, wrapper: Wrapper) -> None:
         problem = postgres_problem()

@@ -1,7 +1,7 @@
 """Jobs in PostgreSQL, through psycopg 3 or asyncpg.
 
-Only the driver that is used need be installed: the providers stand in modules of their own, and a factory imports its
-own. The providers in `drivers/` carry out `PgStatement`s: wrap one to see what is done.
+Only the driver that is used must be installed: each has its own modules, and a factory imports its
+own. The providers in `drivers/` run `PgStatement`s: wrap one to see them.
 """
 
 from __future__ import annotations

@@ -36,8 +36,7 @@ def psycopg_state(
     From a URL, there is a pool of our own of `pool_size`, and plain `def` handlers get sync connections to the same
     database.
     """
-    from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
-    from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
+    from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider, PsycopgSyncProvider
 
     sync: Any = None
     if isinstance(source, str):
@@ -55,7 +54,7 @@ def sync_psycopg_state(
     pool_size: int = DEFAULT_POOL_SIZE,
 ) -> SyncStateAdapter[Connection[Any]]:
     """For a sync client with psycopg 3."""
-    from queuert.adapters.postgres.drivers.psycopg_sync_provider import PsycopgSyncProvider
+    from queuert.adapters.postgres.drivers.psycopg import PsycopgSyncProvider
 
     provider = PsycopgSyncProvider(source, prepare=prepare, max_size=pool_size)
     return SyncStateAdapter(PostgresOperations(schema, table_prefix), provider)
@@ -70,7 +69,7 @@ def asyncpg_state(
     pool_size: int = DEFAULT_POOL_SIZE,
 ) -> StateAdapter[asyncpg.Connection[Any]]:
     """For an async client with asyncpg. It has no sync counterpart: plain `def` handlers cannot open transactions."""
-    from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
+    from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
 
     provider: Any = AsyncpgProvider(source, prepare=prepare, max_size=pool_size)
     return StateAdapter(PostgresOperations(schema, table_prefix), provider)

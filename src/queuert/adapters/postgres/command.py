@@ -1,11 +1,12 @@
-"""The command of PostgreSQL programs: SQL with the server's own placeholders, and the values for them.
+"""The command of PostgreSQL programs: SQL with the server's own placeholders, and their values.
 
-The `.sql` files are written as `queuert.sql.statement` says, with `:name` for a parameter. When they are loaded the
-names become `$1, $2 …`, which every driver sends as it is.
+The `.sql` files are written as described in `queuert.sql.statement`, with `:name` for a parameter.
+When they are loaded, the names become `$1, $2 …`, which every driver sends as it is.
 
-Values are str, int, float, bool, None, aware datetimes, and lists of these. The SQL always says what they are
-(`:ids::text[]`, `:now::timestamptz`), so that all drivers pass them alike. JSON and uuids travel as text in both
-directions (`:input::text::jsonb`, `id::text`): then it makes no difference what codecs a connection has for them.
+Values are str, int, float, bool, None, aware datetimes, and lists of these. The SQL always casts
+them (`:ids::text[]`, `:now::timestamptz`), so that all drivers pass them alike. JSON and uuids are
+text in both directions (`:input::text::jsonb`, `id::text`), so that the codecs of a connection make
+no difference.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ import msgspec
 from queuert.sql.statement import Text, load_statements
 
 SEPARATOR = "\x1e"
-"""Between JSON texts that travel as one: they have no control characters of their own."""
+"""Between JSON texts that are sent as one. They contain no control characters themselves."""
 
 
 _WORD = re.compile(r"[A-Za-z0-9_-]*")
 _PLACEHOLDER = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([0-9]+)""")
-"""Or what is quoted, to be passed over."""
+"""Or quoted text, which is skipped."""
 
 
 class PgStatement(msgspec.Struct, frozen=True):
@@ -36,11 +37,11 @@ class PgStatement(msgspec.Struct, frozen=True):
     alone: bool = False
     """It cannot run inside a transaction block, like CREATE INDEX CONCURRENTLY or VACUUM."""
     indifferent: bool = False
-    """Whatever somebody has set for the session, it does the same: a connection need not be reset for it."""
+    """Session settings make no difference to it, so the connection need not be reset first."""
 
     def spelled_out(self) -> str:
-        """With its values in it, to be sent together with other statements: no values can go along then. Only for
-        numbers, and for words that need no quoting whatever the session's settings, like ids."""
+        """The text with its values in it, to be sent in one message with other statements, which
+        cannot have values. Only for numbers, and for words that need no quoting, like ids."""
 
         def literal(match: re.Match[str]) -> str:
             if match[1] is None:
@@ -78,8 +79,8 @@ def compile_text(text: Text) -> PgText:
     return PgText(text.name, compiled, names, text.writes)
 
 
-# A colon and a name, but not the type after `::`, nor an upper bound as in `list[1:n]`. What is quoted or commented
-# out is passed over: the alternatives before the last one are there to be skipped.
+# A colon and a name, but not the type after `::`, nor an upper bound as in `list[1:n]`. Quoted text
+# and comments are skipped: that is what the alternatives before the last one are for.
 _TOKEN = re.compile(
     r"""
     '(?:[^']|'')*'                      # a string; E'…' with \' is not written in our files
@@ -95,7 +96,7 @@ _TOKEN = re.compile(
 
 
 def number_placeholders(source: str) -> tuple[str, tuple[str, ...]]:
-    """`:name` becomes `$1` and so on, the same name always the same number; answers the names in their order."""
+    """The SQL with `$1` and so on instead of `:name`, and the names in their order."""
     numbers: dict[str, int] = {}
 
     def replacement(match: re.Match[str]) -> str:

@@ -1,9 +1,10 @@
-"""Hearing of the end of a root transaction, and of the savepoints in it.
+"""Noticing the end of a root transaction, and the savepoints in it.
 
-SQLAlchemy's own events do not tell: a session's `after_commit` comes for savepoints too, and too early where the
-session was joined into a transaction of an outer connection; an engine's `commit` comes before the COMMIT, which may
-fail. So we stand where every one of them passes, session or not: in the connection's own step of committing. That, and
-the step that names a savepoint, have no public name; both are the same in 2.0 and 2.1, and the tests run with both.
+SQLAlchemy's own events are not enough. A session's `after_commit` is also called for savepoints,
+and too early if the session has joined the transaction of an outer connection. An engine's `commit`
+is called before the COMMIT, which may fail. So we wrap the method of the connection that every
+commit goes through, and the one that names a savepoint. Both are private. They are the same in 2.0
+and 2.1, and the tests run with both versions.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ Restore = Callable[[], None]
 
 
 class Watch:
-    """Sits on one SQLAlchemy connection for as long as that lives."""
+    """Attached to one SQLAlchemy connection, for its whole life."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = ref(connection)  # the connection holds us, so not the other way round
+        self._connection = ref(connection)  # weak, because the connection refers to us
         self._works: dict[AfterCommitWork, Restore] = {}
-        """What waits for the commit, and how to leave nothing of it."""
+        """The work that waits for the commit, and the function that empties it."""
         self._savepoints: dict[str, dict[AfterCommitWork, Restore]] = {}
         watched: Any = connection
         watched._commit_impl = self._commit
@@ -49,7 +50,7 @@ class Watch:
             try:
                 work.flush()
             except Exception:
-                logger.exception("after-commit work could not be begun; the transaction is committed, nothing is lost")
+                logger.exception("after-commit work failed to start; the transaction is committed, nothing is lost")
 
     def _set_savepoint(self, name: str | None = None) -> str:
         connection_class: Any = Connection
@@ -58,7 +59,7 @@ class Watch:
         return named
 
     def _rolled_back_to(self, _connection: Connection, name: str, _context: None) -> None:
-        """What joined after the savepoint was set has nothing to go back to, and leaves nothing."""
+        """Work that was added after the savepoint was set is emptied."""
         saved = self._savepoints.get(name, {})
         for work, nothing in self._works.items():
             saved.get(work, nothing)()
@@ -72,7 +73,7 @@ class Watch:
 
 
 def watch(connection: Connection) -> Watch:
-    """The watch on this connection; all clients share it."""
+    """The watch on this connection. All clients share it."""
     found: Watch | None = connection.__dict__.get(_ATTRIBUTE)
     if found is None:
         found = Watch(connection)

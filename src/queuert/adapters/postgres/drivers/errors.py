@@ -1,11 +1,12 @@
-"""The drivers' errors, said in our words. The driver's own error always stays as the cause.
+"""The errors of every driver, as the library's own. The driver's error is always kept as the cause.
 
-PostgreSQL's five-letter SQLSTATE decides; it is the same with every driver.
+PostgreSQL's five-letter SQLSTATE decides. It is the same with every driver.
 """
 
 from __future__ import annotations
 
 from queuert.errors import (
+    InvalidArgument,
     QueuertError,
     SchemaMissing,
     StorageBusy,
@@ -16,34 +17,58 @@ from queuert.errors import (
 )
 
 DEADLOCK_OR_SERIALIZATION = ("40001", "40P01")
-"""The transaction was undone as a whole, and may be tried again."""
+"""The whole transaction was undone, and may be tried again."""
+
+IN_FAILED_TRANSACTION = "25P02"
 
 ENDED_INSIDE = (
-    "the transaction was ended by code inside its block, by COMMIT, ROLLBACK or closing the connection. What was "
-    "written before may be committed already, what came later is not; leave the transaction alone, and use "
-    "savepoints for what may fail"
+    "the transaction was ended by code inside its block: by COMMIT, ROLLBACK, or closing the connection or session. "
+    "What was written before may be committed already, what came later is not. Do not end the transaction yourself, "
+    "and use savepoints for what may fail"
 )
 SWALLOWED = (
-    "a statement failed inside the block and its error was swallowed, so PostgreSQL takes nothing more in this "
-    "transaction; it was rolled back. Put what may fail into a savepoint of its own, and let its error leave that block"
+    "a statement or a flush failed inside the block and its error was swallowed, so the transaction accepts nothing "
+    "more and was rolled back. Put what may fail into a savepoint of its own, and let its error leave that block"
 )
 FAILED = (
-    "a statement has failed in this transaction, so PostgreSQL takes nothing more in it: roll it back first, to a "
-    "savepoint or as a whole"
+    "a statement has failed in this transaction, so it accepts nothing more: roll it back first, to a savepoint or as "
+    "a whole"
 )
 NOT_BEGUN = (
-    "no transaction is open on this connection: begin one inside the after_commit() block, and let nothing but the end "
-    "of its own block end it"
+    "no transaction is open on this connection: begin one inside the after_commit() block, and let only the end of "
+    "its own block end it"
+)
+CLOSED = "this connection is closed, or was lost, or has gone back to its pool"
+LOST_INSIDE = "the connection to the database was lost inside the transaction, which is rolled back"
+
+_UNAVAILABLE = ("08", "53", "57P", "25P03", "25P04")
+
+_CONFLICT = (StorageBusy, "other transactions were in the way, several times in a row: {}")
+_MISSING = (SchemaMissing, "{}")
+_UNPREPARED = (StorageError, "prepared statements do not work here ({}): behind PgBouncer, use prepare=False")
+_REJECTED = (StorageError, "PostgreSQL rejected the connection: {}")
+_PRIVILEGE = (
+    "the role lacks a privilege ({}): run migrate() once as a role that may create tables in the schema, and grant "
+    "this one USAGE on the schema, SELECT, INSERT, UPDATE, DELETE on its tables and USAGE on its sequence"
 )
 
-_MISSING = ("3F000", "42P01", "42703", "42704", "42883")
-_NO_LOGIN = ("28", "3D")
-_UNAVAILABLE = ("08", "53", "57P", "25P03", "25P04")
-_PREPARED = ("26000", "42P05")
+_MEANINGS: dict[str, tuple[type[QueuertError], str]] = {
+    "57014": (StorageUnavailable, "PostgreSQL cancelled the statement, by statement_timeout or on request: {}"),
+    **dict.fromkeys(DEADLOCK_OR_SERIALIZATION, _CONFLICT),
+    "55P03": (StorageBusy, "another transaction has held a lock for too long: {}"),
+    IN_FAILED_TRANSACTION: (TransactionMisused, FAILED),
+    **dict.fromkeys(("25P01", "3B001"), (TransactionMisused, ENDED_INSIDE)),
+    "25006": (StorageReadOnly, "this database cannot be written: {}"),
+    **dict.fromkeys(("3F000", "42P01", "42703", "42704", "42883"), _MISSING),
+    "42501": (StorageError, _PRIVILEGE),
+    **dict.fromkeys(("26000", "42P05"), _UNPREPARED),
+    **dict.fromkeys(("28", "3D"), _REJECTED),
+}
+"""What a SQLSTATE means, or its first two letters. `{}` is the server's message."""
 
 
 def sqlstate(error: BaseException | None) -> str | None:
-    """PostgreSQL's code of a driver's error, or of the one that this error of ours stands for."""
+    """PostgreSQL's code of a driver's error, or of the driver's error that is the cause of ours."""
     while error is not None:
         state: object = getattr(error, "sqlstate", None)
         if isinstance(state, str):
@@ -60,43 +85,64 @@ def unavailable(error: BaseException | str) -> StorageUnavailable:
     return StorageUnavailable(f"PostgreSQL cannot be reached: {_line(error)}")
 
 
+def translated(error: BaseException, *, inside: bool, lost: bool) -> BaseException:
+    """What to raise for a driver's error.
+
+    It is `error` itself if the owner of the transaction must handle it: a deadlock or serialization
+    failure `inside` of one. `lost`: the error is about the connection.
+    """
+    state = sqlstate(error)
+    if inside and state in DEADLOCK_OR_SERIALIZATION:
+        return error
+    return unavailable(error) if lost else translate(error, state)
+
+
+def reraise(found: BaseException) -> QueuertError:
+    """For `raise reraise(translated(error, …)) from error`. Raises `found` at once if it is the
+    driver's error, which cannot be its own cause."""
+    if isinstance(found, QueuertError):
+        return found
+    raise found
+
+
 def translate(error: BaseException, state: str | None) -> QueuertError:
     """The error to raise from the driver's, by its code."""
     said = _line(error)
     if "startup parameter" in said:
-        return StorageError(f"PgBouncer does not let us set the isolation level ({said}): use prepare=False")
-    if state is None:
-        return StorageError(f"PostgreSQL: {said}")
+        return StorageError(f"PgBouncer rejected the isolation level of our connections ({said}): use prepare=False")
     if is_unavailable(state):
         return unavailable(error)
-    if state == "57014":
-        return StorageUnavailable(f"PostgreSQL cancelled the statement, by statement_timeout or on request: {said}")
-    if state in DEADLOCK_OR_SERIALIZATION:
-        return StorageBusy(f"others kept getting in the way, several times over: {said}")
-    if state == "55P03":
-        return StorageBusy(f"another transaction holds a lock for too long: {said}")
-    if state == "25P02":
-        return TransactionMisused(FAILED)
-    if state in ("25P01", "3B001"):
-        return TransactionMisused(ENDED_INSIDE)
-    if state == "25006":
-        return StorageReadOnly(f"this database cannot be written: {said}")
-    if state in _MISSING:
-        return SchemaMissing(said)
-    if state == "42501":
-        return StorageError(
-            f"the role may not do this ({said}): run migrate() once as a role that may create tables in the schema, "
-            "and grant this one USAGE on the schema, SELECT, INSERT, UPDATE, DELETE on its tables and USAGE on its "
-            "sequence"
-        )
-    if state in _PREPARED:
-        return StorageError(f"prepared statements do not work here ({said}): behind PgBouncer, use prepare=False")
-    if state.startswith(_NO_LOGIN):
-        return StorageError(f"PostgreSQL does not let us in: {said}")
-    return StorageError(f"PostgreSQL: {said}")
+    state = state or ""
+    kind, message = _MEANINGS.get(state) or _MEANINGS.get(state[:2]) or (StorageError, "PostgreSQL: {}")
+    return kind(message.format(said))
+
+
+def wrong_source(source: object, expected: str) -> InvalidArgument:
+    return InvalidArgument(f"expected {expected}, got {_name(source)}")
+
+
+def wrong_connection(connection: object, expected: str) -> TransactionMisused:
+    return TransactionMisused(f"expected {expected}, got {_name(connection)}")
+
+
+def check_database(theirs: str | None, ours: str | None) -> None:
+    """A transaction must be about the database that has the jobs, if its name is known."""
+    if ours is not None and theirs != ours:
+        raise other_database(theirs, ours)
+
+
+def other_database(theirs: str | None, ours: str | None) -> TransactionMisused:
+    return TransactionMisused(
+        f"this connection is to the database {theirs!r}, but the jobs live in {ours!r}: a transaction is about one "
+        "database"
+    )
+
+
+def _name(given: object) -> str:
+    return f"{type(given).__module__}.{type(given).__qualname__}"
 
 
 def _line(error: BaseException | str) -> str:
-    """The message in one line, without the context that the server adds to it."""
+    """The first line of the message, without the context that the server adds to it."""
     first = str(error).strip().partition("\n")[0]
     return first or type(error).__name__

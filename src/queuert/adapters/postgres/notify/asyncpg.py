@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import asyncpg
 
 from queuert.adapters.finishing import finish
-from queuert.adapters.postgres.drivers.asyncpg_connection import reraise
-from queuert.adapters.postgres.drivers.asyncpg_sources import Connection, DriverError
+from queuert.adapters.postgres.drivers.asyncpg import DriverError, translated
+from queuert.adapters.postgres.drivers.asyncpg_pools import Connection
 from queuert.adapters.postgres.notify.provider import APPLICATION, PostgresChannels, Storage
 from queuert.ports.notify import NotifyProvider, OnMessage
 
@@ -24,7 +24,7 @@ class AsyncpgChannels(PostgresChannels):
 
     @staticmethod
     def storage(source: Any, *, prepare: bool) -> Storage:
-        from queuert.adapters.postgres.drivers.asyncpg_provider import AsyncpgProvider
+        from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
 
         return AsyncpgProvider(source, prepare=prepare, max_size=2)
 
@@ -46,7 +46,7 @@ class AsyncpgChannels(PostgresChannels):
             finally:
                 await finish(_close(connection))
         except DriverError as error:
-            raise reraise(error, inside=False) from error
+            raise translated(error, inside=False) from error
 
     async def ping(self) -> None:
         await self._connection.execute("SELECT 1")

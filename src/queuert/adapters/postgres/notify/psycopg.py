@@ -7,14 +7,15 @@ would wake up ten times a second.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import AsyncConnection
+from psycopg.pq import PGnotify
 
 from queuert.adapters.finishing import finish
-from queuert.adapters.postgres.drivers.psycopg_common import has_answered, query, read_messages, reraise, send_ping
+from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, query, translated
 from queuert.adapters.postgres.notify.channels import listen
 from queuert.adapters.postgres.notify.provider import APPLICATION, PostgresChannels, Storage
 from queuert.ports.notify import NotifyProvider, OnMessage
@@ -25,7 +26,7 @@ class PsycopgChannels(PostgresChannels):
 
     @staticmethod
     def storage(source: Any, *, prepare: bool) -> Storage:
-        from queuert.adapters.postgres.drivers.psycopg_provider import PsycopgProvider
+        from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider
 
         return PsycopgProvider(source, prepare=prepare, max_size=2)
 
@@ -42,7 +43,7 @@ class PsycopgChannels(PostgresChannels):
             finally:
                 await finish(connection.close())
         except psycopg.Error as error:
-            raise reraise(error, inside=False) from error
+            raise translated(error, inside=False) from error
 
     async def ping(self) -> None:
         await self._reader.ping()
@@ -90,6 +91,27 @@ class Reader:
                 self._answered.set()
         except psycopg.OperationalError:
             self._lost.set()
+
+
+def read_messages(connection: AnyConnection) -> Iterator[PGnotify]:
+    """The notifications that have arrived. Reads the socket, and does not wait."""
+    connection.pgconn.consume_input()
+    while message := connection.pgconn.notifies():
+        yield message
+
+
+def send_ping(connection: AnyConnection) -> None:
+    """Send a query that does nothing. After reading, `has_answered` tells whether the server has answered it."""
+    connection.pgconn.send_query(b"SELECT 1")
+    connection.pgconn.flush()
+
+
+def has_answered(connection: AnyConnection) -> bool:
+    pgconn = connection.pgconn
+    while not pgconn.is_busy():
+        if pgconn.get_result() is None:
+            return True
+    return False
 
 
 if TYPE_CHECKING:

@@ -1,21 +1,22 @@
 """sqlite3, and aiosqlite over it.
 
-Python's `sqlite3` begins a transaction by itself before the first write, but not before a read, so a transaction that
-SQLAlchemy takes for open may not be there yet. Then we begin it, with the write lock: nothing has happened in it that
-this could change. One that is there and has no write lock is refused, as it would be without SQLAlchemy.
+Python's `sqlite3` begins a transaction before the first write, but not before a read. So SQLAlchemy
+may regard a transaction as open that has not begun yet. Then we begin it, with the write lock: that
+changes nothing, because nothing has happened in it. A transaction that has begun without the write
+lock is refused, as it would be without SQLAlchemy.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from sqlalchemy.engine import AdaptedConnection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection as Pooled
 
-from queuert.adapters.sqlalchemy.driver import Driver
+from queuert.adapters.sqlalchemy.dialect import Dialect
 from queuert.adapters.sqlite.connections import session
 from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.database import Database
@@ -37,9 +38,7 @@ _SAVEPOINT = (
 )
 
 
-class SqliteDriver:
-    options: Mapping[str, Any] = {}
-
+class SqliteDialect(Dialect):
     def __init__(self, database: Database) -> None:
         self._path = database.path
         self._joined = JoinedConnections(database)
@@ -59,7 +58,7 @@ class SqliteDriver:
         return _on_driver(pooled, run)
 
     def begin_joined(self, pooled: Pooled) -> None:
-        """In no transaction SAVEPOINT would be one, and its release a commit."""
+        """Outside of a transaction SAVEPOINT would begin one, and its release would commit it."""
 
         def begin(connection: sqlite3.Connection) -> None:
             if not session.is_open(connection):
@@ -69,14 +68,12 @@ class SqliteDriver:
 
     def check_nested(self, pooled: Pooled) -> None:
         def check(connection: sqlite3.Connection) -> None:
-            # Only where somebody says BEGIN himself, or always is in a transaction (from Python 3.12), is it sure.
+            # It is inside of one if the user's engine sends BEGIN itself, or if Python (from 3.12)
+            # always keeps a transaction open.
             if connection.isolation_level is not None and getattr(connection, "autocommit", None) is not False:
                 raise TransactionMisused(_SAVEPOINT)
 
         _on_driver(pooled, check)
-
-    def is_lost(self, pooled: Pooled) -> bool:  # noqa: ARG002
-        return False
 
     def check_before_commit(self, pooled: Pooled) -> None:
         """A statement that fails leaves the transaction as it was."""
@@ -89,7 +86,7 @@ class SqliteDriver:
         self._joined.close()
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        """With the write lock, whatever kind of BEGIN the user's engine may have said already."""
+        """With the write lock, whatever kind of BEGIN the user's engine may have sent already."""
         if getattr(connection, "autocommit", None) is True:  # from Python 3.12: commit() and rollback() do nothing
             raise TransactionMisused(_AUTOCOMMIT)
         try:
@@ -130,7 +127,3 @@ def _on_driver(pooled: Pooled, function: Callable[[sqlite3.Connection], T]) -> T
         return dbapi.run_async(lambda driver: call(driver, function))
     connection: Any = dbapi
     return function(connection)
-
-
-if TYPE_CHECKING:
-    _: type[Driver] = SqliteDriver

@@ -1,0 +1,217 @@
+"""asyncpg.
+
+A transaction that begins with a command needs one message for BEGIN, guard and command, and one for
+RELEASE and COMMIT.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import asyncpg
+from asyncpg.transaction import TransactionState
+
+from queuert.adapters.finishing import finish
+from queuert.adapters.postgres.command import PgStatement
+from queuert.adapters.postgres.drivers import errors
+from queuert.adapters.postgres.drivers.asyncpg_pools import Connection, GivenPool, OwnPool, database_of, own
+from queuert.adapters.postgres.drivers.driver import GUARD, Driver, Status, Transaction
+from queuert.adapters.postgres.drivers.errors import reraise, unavailable
+from queuert.adapters.postgres.drivers.session import AsyncSqlProvider
+from queuert.adapters.postgres.drivers.sources import OneConnection, PoolOptions, Source
+from queuert.adapters.waiting import ON_LOOP
+from queuert.errors import TransactionMisused
+
+AsyncpgSource = str | asyncpg.Pool | asyncpg.Connection
+Rows = list[tuple[Any, ...]]
+
+DriverError = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError)
+
+BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+
+class AsyncpgProvider(AsyncSqlProvider[Connection]):
+    """asyncpg's connections: from a pool of our own (given a URL), from yours, or just one.
+
+    A pool or connection that you give is used as it is, and never closed. One connection serves one
+    transaction at a time. `prepare=False`: no prepared statements and no session settings, for
+    PgBouncer in transaction mode. `max_size` and `timeout` (seconds to wait for a connection) are
+    for a pool of our own.
+    """
+
+    def __init__(
+        self, source: AsyncpgSource, *, prepare: bool = True, max_size: int = 10, timeout: float = 30.0
+    ) -> None:
+        super().__init__(AsyncpgDriver(source, PoolOptions(prepare, max_size, timeout)))
+
+
+def status_of(connection: Connection) -> Status:
+    """asyncpg tells neither whether a statement has failed, nor who has closed a connection."""
+    try:
+        if connection.is_closed():
+            return Status.LOST
+        return Status.OPEN if connection.is_in_transaction() else Status.IDLE
+    except asyncpg.InterfaceError:  # it has gone back to its pool
+        return Status.LOST
+
+
+def is_lost(error: BaseException) -> bool:
+    if isinstance(error, asyncpg.PostgresError):
+        return errors.is_unavailable(error.sqlstate)
+    # An internal error means that asyncpg has read the server's last message, but has not noticed
+    # yet that the connection has ended.
+    return isinstance(error, OSError | TimeoutError | asyncpg.InternalClientError) or "clos" in str(error)
+
+
+def translated(error: BaseException, *, inside: bool) -> BaseException:
+    lost = is_lost(error)
+    if type(error) is asyncpg.InterfaceError and not lost:  # in use by another task, or released
+        return TransactionMisused(f"the connection cannot be used: {error}")
+    return errors.translated(error, inside=inside, lost=lost)
+
+
+class AsyncpgDriver(Driver[Connection]):
+    waiting = ON_LOOP
+    error_types = DriverError
+
+    def __init__(self, source: object, options: PoolOptions) -> None:
+        self._source: Source[Connection]
+        if isinstance(source, str):
+            self._source = OwnPool(source, options)
+            self.reads_committed = True if options.prepare else None
+        elif isinstance(source, asyncpg.Pool):
+            self._source = GivenPool(source)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(source, asyncpg.Connection):
+            self._source = OneConnection(self, source)  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            raise errors.wrong_source(source, "a URL, an asyncpg.Pool or an asyncpg.Connection")
+
+    def status(self, connection: Connection) -> Status:
+        return status_of(connection)
+
+    def is_lost(self, error: BaseException) -> bool:
+        return is_lost(error)
+
+    def translated(self, error: BaseException, *, inside: bool) -> BaseException:
+        return translated(error, inside=inside)
+
+    def check(self, connection: Connection) -> None:
+        kinds = (asyncpg.Connection, asyncpg.pool.PoolConnectionProxy)
+        if not isinstance(connection, kinds):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise errors.wrong_connection(connection, "an asyncpg.Connection")
+        self.require_transaction(connection)
+        errors.check_database(database_of(connection), self._source.database)
+
+    async def take(self, command: PgStatement | None) -> Connection:
+        try:
+            connection = await self._source.take()
+            if (ours := own(connection)) is not None:
+                try:
+                    await ours.hand_out(to_user=command is None or command.indifferent)
+                except BaseException:
+                    await self.give_back(connection)
+                    raise
+        except asyncpg.InterfaceError as error:  # the user's pool is not open
+            raise unavailable(error) from error
+        except DriverError as error:
+            raise translated(error, inside=False) from error
+        return connection
+
+    async def give_back(self, connection: Connection) -> None:
+        """asyncpg's pool runs this to its end by itself, also if it is cancelled."""
+        try:
+            await self._source.give_back(connection)
+        except DriverError:
+            return  # it could not be reset: asyncpg has discarded it
+
+    async def close(self) -> None:
+        """Waits a little for connections in use. What is still open then is rolled back."""
+        await self._source.close()
+
+    async def begin(self, tx: Transaction[Connection]) -> None:
+        # `first` may have to wait for a lock. Then a cancellation cancels it on the server.
+        await (finish(self._begin(tx)) if tx.first is None else self._begin(tx))
+
+    async def _begin(self, tx: Transaction[Connection]) -> None:
+        connection, words = tx.connection, BEGIN
+        if status_of(connection) is Status.LOST:
+            raise unavailable("the server has closed the connection")
+        if tx.first is not None:
+            # The guard first: PostgreSQL keeps two owners for a row that is locked before a
+            # savepoint and written after it.
+            words = f"{BEGIN}; SAVEPOINT {GUARD}; {tx.first.spelled_out()}"
+        if (ours := own(connection)) is not None:
+            words = ours.begin(words)
+        begun: Any = connection.transaction(isolation="read_committed")
+        try:
+            tag = await connection.execute(words)
+        except BaseException as error:
+            if not isinstance(error, asyncpg.InterfaceError):  # with that one, nothing was sent
+                await finish(self._give_up(connection))
+            if isinstance(error, DriverError):
+                raise reraise(translated(error, inside=True)) from error
+            raise
+        # asyncpg must believe that its own object has sent this. Otherwise it refuses the user's
+        # transaction blocks.
+        begun._state = TransactionState.STARTED
+        begun._connection._top_xact = begun
+        tx.begun = begun
+        if tx.first is not None:
+            tx.answer = [()] * int(tag.split()[-1])
+
+    async def _give_up(self, connection: Connection) -> None:
+        """BEGIN has failed or was cancelled, so a transaction may be open or not. asyncpg sends
+        this after the server has answered."""
+        _reset_when_released(connection)  # the reset before BEGIN is undone too
+        with suppress(*DriverError):
+            await connection.execute("ROLLBACK")
+
+    async def commit(self, tx: Transaction[Connection]) -> bool:
+        """Not through asyncpg's object: it drops the answer, and only that tells of a rollback."""
+        words = "COMMIT" if tx.first is None else f"RELEASE {GUARD}; COMMIT"
+        try:
+            answer = await tx.connection.execute(words)
+        except DriverError as error:
+            if is_lost(error) or not self.is_open(tx.connection):
+                raise
+            # COMMIT was not reached: the guard is gone, or the connection is in use.
+            if errors.sqlstate(error) == errors.IN_FAILED_TRANSACTION:
+                return False
+            raise translated(error, inside=False) from error
+        finally:
+            _forget(tx.begun)
+        return answer == "COMMIT"
+
+    async def roll_back(self, tx: Transaction[Connection]) -> None:
+        _reset_when_released(tx.connection)
+        try:
+            if self.is_open(tx.connection):
+                await tx.connection.execute("ROLLBACK")
+        finally:
+            _forget(tx.begun)
+
+    async def run(self, connection: Connection, command: PgStatement) -> Rows:
+        try:
+            rows = await connection.fetch(command.text, *command.values, record_class=asyncpg.Record)
+        except DriverError as error:
+            raise reraise(translated(error, inside=True)) from error
+        return [tuple(row) for row in rows]
+
+    async def send(self, connection: Connection, words: str) -> str:
+        try:
+            return await connection.execute(words)
+        except DriverError as error:
+            raise reraise(translated(error, inside=True)) from error
+
+
+def _reset_when_released(connection: Connection) -> None:
+    if (ours := own(connection)) is not None:
+        ours.failed = True
+
+
+def _forget(begun: Any) -> None:
+    """Let asyncpg know that its transaction has ended."""
+    connection = begun._connection
+    if connection is not None and getattr(connection, "_top_xact", None) is begun:
+        connection._top_xact = None

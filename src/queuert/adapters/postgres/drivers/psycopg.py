@@ -1,0 +1,165 @@
+"""psycopg 3, async and sync."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+import psycopg
+from psycopg import AsyncConnection, AsyncTransaction, Connection, IsolationLevel
+from psycopg import Transaction as SyncTransaction
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from queuert.adapters.postgres.command import PgStatement
+from queuert.adapters.postgres.drivers import errors, psycopg_connection
+from queuert.adapters.postgres.drivers.driver import GUARD, Driver, Status, Transaction
+from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, Rows
+from queuert.adapters.postgres.drivers.psycopg_pools import ASYNC, READ_COMMITTED, SYNC, GivenPool, Kind, OwnPool
+from queuert.adapters.postgres.drivers.session import AsyncSqlProvider, SyncSqlProvider
+from queuert.adapters.postgres.drivers.sources import OneConnection, PoolOptions, Source
+from queuert.adapters.waiting import done
+
+C = TypeVar("C", bound=AnyConnection)
+AsyncSource = str | AsyncConnectionPool[Any] | AsyncConnection[Any]
+SyncSource = str | ConnectionPool[Any] | Connection[Any]
+
+
+class PsycopgProvider(AsyncSqlProvider[AsyncConnection[Any]]):
+    """psycopg's async connections: from a pool of our own (given a connection string), from yours,
+    or just one.
+
+    A pool or connection that you give is used as it is, and never closed. One connection serves one
+    transaction at a time. `prepare=False`: no prepared statements and no session settings, for
+    PgBouncer in transaction mode. `max_size` and `timeout` (seconds to wait for a connection) are
+    for a pool of our own.
+    """
+
+    def __init__(self, source: AsyncSource, *, prepare: bool = True, max_size: int = 10, timeout: float = 30.0) -> None:
+        super().__init__(PsycopgDriver(ASYNC, source, PoolOptions(prepare, max_size, timeout)))
+
+
+class PsycopgSyncProvider(SyncSqlProvider[Connection[Any]]):
+    """`PsycopgProvider`, with psycopg's sync connections."""
+
+    def __init__(self, source: SyncSource, *, prepare: bool = True, max_size: int = 10, timeout: float = 30.0) -> None:
+        super().__init__(PsycopgDriver(SYNC, source, PoolOptions(prepare, max_size, timeout)))
+
+
+class PsycopgDriver(Driver[C]):
+    """What is taken has autocommit, so that one statement is one round trip. The settings of the
+    user's connections are restored when they are given back."""
+
+    error_types = (psycopg.Error,)
+
+    def __init__(self, kind: Kind, source: object, options: PoolOptions) -> None:
+        self.waiting = kind.waiting
+        self._kind = kind
+        self._prepare = options.prepare
+        self._borrowed: dict[C, tuple[bool, IsolationLevel | None]] | None = {}
+        """The settings that the user's connections had. None: they are our own."""
+        self._source: Source[C]
+        if isinstance(source, str):
+            self._source = OwnPool(kind, source, options)
+            self._borrowed = None
+            self.reads_committed = True if options.prepare else None
+        elif isinstance(source, kind.pool):
+            self._source = GivenPool(kind.waiting, source)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(source, kind.connection):
+            self._source = OneConnection(self, cast(C, source))
+        else:
+            names = f"a psycopg_pool.{kind.pool.__name__} or a psycopg.{kind.connection.__name__}"
+            raise errors.wrong_source(source, f"a connection string, {names}")
+
+    def status(self, connection: C) -> Status:
+        return psycopg_connection.status_of(connection)
+
+    def is_lost(self, error: BaseException) -> bool:
+        return psycopg_connection.is_lost(error)
+
+    def translated(self, error: Any, *, inside: bool) -> BaseException:
+        return psycopg_connection.translated(error, inside=inside)
+
+    def check(self, connection: C) -> None:
+        if not isinstance(connection, self._kind.connection):
+            raise errors.wrong_connection(connection, f"a psycopg.{self._kind.connection.__name__}")
+        self.require_transaction(connection)
+        errors.check_database(connection.info.dbname, self._source.database)
+
+    async def take(self, command: PgStatement | None) -> C:  # noqa: ARG002
+        connection = await self._source.take()
+        if self._borrowed is not None:
+            self._borrowed[connection] = (connection.autocommit, connection.isolation_level)
+            try:
+                await _set(connection, autocommit=True, isolation_level=READ_COMMITTED)
+            except BaseException:
+                await self.give_back(connection)
+                raise
+        return connection
+
+    async def give_back(self, connection: C) -> None:
+        await self.waiting.finish(self._give_back(connection))
+
+    async def _give_back(self, connection: C) -> None:
+        try:
+            # If it is not idle, it was lost or left in the middle of something: a pool discards it.
+            if self._borrowed is not None:
+                autocommit, isolation_level = self._borrowed.pop(connection)
+                if self.status(connection) is Status.IDLE:
+                    await _set(connection, autocommit=autocommit, isolation_level=isolation_level)
+        finally:
+            await self._source.give_back(connection)
+
+    async def close(self) -> None:
+        """Connections that are in use are closed when they are given back."""
+        await self._source.close()
+
+    async def begin(self, tx: Transaction[C]) -> None:
+        await self.waiting.finish(self._begin(tx))
+        if tx.first is not None:
+            # The guard first: PostgreSQL keeps two owners for a row that is locked before a
+            # savepoint and written after it.
+            words = f"SAVEPOINT {GUARD}; {tx.first.spelled_out()}"
+            cursor = await self.waiting.cancel_and_finish(self.send(tx.connection, words))
+            cursor.nextset()
+            tx.answer = [()] * cursor.rowcount
+
+    async def _begin(self, tx: Transaction[C]) -> None:
+        """Through psycopg's own object: then commit() inside is refused, and the user's transaction
+        blocks become savepoints."""
+        connection: AnyConnection = tx.connection
+        try:
+            if isinstance(connection, Connection):
+                tx.begun = SyncTransaction(connection).__enter__()
+            else:
+                tx.begun = await AsyncTransaction(connection).__aenter__()
+        except psycopg.Error as error:
+            raise self.translated(error, inside=False) from error
+
+    async def commit(self, tx: Transaction[C]) -> bool:
+        if tx.first is not None:
+            await self.send(tx.connection, f"RELEASE {GUARD}")
+        await _exit(tx.begun, None)
+        return True
+
+    async def roll_back(self, tx: Transaction[C]) -> None:
+        await _exit(tx.begun, psycopg.Rollback(tx.begun))
+
+    async def run(self, connection: C, command: PgStatement) -> Rows:
+        return await self.waiting.cancel_and_finish(psycopg_connection.run(connection, command, prepare=self._prepare))
+
+    async def send(self, connection: C, words: str) -> Any:
+        return await psycopg_connection.send(connection, words)
+
+
+async def _set(connection: AnyConnection, *, autocommit: bool, isolation_level: IsolationLevel | None) -> None:
+    if connection.autocommit != autocommit:
+        await done(connection.set_autocommit(autocommit))
+    if connection.isolation_level != isolation_level:
+        await done(connection.set_isolation_level(isolation_level))
+
+
+async def _exit(begun: AsyncTransaction | SyncTransaction, error: BaseException | None) -> None:
+    kind = None if error is None else type(error)
+    if isinstance(begun, SyncTransaction):
+        begun.__exit__(kind, error, None)
+    else:
+        await begun.__aexit__(kind, error, None)

@@ -1,0 +1,107 @@
+"""psycopg 3: how we send statements over its connections, and what its errors and states mean.
+
+psycopg has each of its classes twice, async and sync, with the same methods. `await done(…)` takes
+the result of either.
+"""
+
+from __future__ import annotations
+
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import postgres
+from psycopg.adapt import AdaptersMap
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg.types.array import register_all_arrays
+from psycopg.types.numeric import Int8Dumper
+
+from queuert.adapters.postgres.command import PgStatement
+from queuert.adapters.postgres.drivers import errors
+from queuert.adapters.postgres.drivers.driver import Status
+from queuert.adapters.postgres.drivers.errors import is_unavailable, reraise
+from queuert.adapters.waiting import done
+
+AnyConnection = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
+Rows = list[tuple[Any, ...]]
+
+_adapters = AdaptersMap(types=postgres.types)
+"""psycopg's own, whatever the user has registered for one connection or for all."""
+postgres.register_default_adapters(_adapters)
+register_all_arrays(_adapters)
+_adapters.register_dumper(int, Int8Dumper)  # else each size of number would make another prepared statement
+
+_STATUS = {
+    TransactionStatus.ACTIVE: Status.OPEN,
+    TransactionStatus.INTRANS: Status.OPEN,
+    TransactionStatus.INERROR: Status.FAILED,
+}
+
+
+class _OwnAdapters:
+    __slots__ = ()
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        return _adapters
+
+
+class OwnAsyncCursor(_OwnAdapters, psycopg.AsyncRawCursor[tuple[Any, ...]]):
+    __slots__ = ()
+
+
+class OwnCursor(_OwnAdapters, psycopg.RawCursor[tuple[Any, ...]]):
+    __slots__ = ()
+
+
+def cursor_on(connection: AnyConnection) -> OwnAsyncCursor | OwnCursor:
+    """A cursor that sends `$1` as it is and returns tuples of plain values, however the user has
+    set up the connection."""
+    if isinstance(connection, psycopg.Connection):
+        return OwnCursor(connection, row_factory=tuple_row)
+    return OwnAsyncCursor(connection, row_factory=tuple_row)
+
+
+def query(text: Any) -> LiteralString:
+    """psycopg accepts only literal strings, against SQL injection. Our queries come from files."""
+    literal: LiteralString = text
+    return literal
+
+
+async def run(connection: AnyConnection, command: PgStatement, *, prepare: bool | None) -> Rows:
+    """Run a statement. `prepare` is psycopg's: None leaves it to the settings of the connection."""
+    cursor = cursor_on(connection)
+    try:
+        await done(cursor.execute(query(command.text), command.values or None, prepare=prepare, binary=True))
+        return await done(cursor.fetchall()) if cursor.description is not None else []
+    except psycopg.Error as error:
+        raise reraise(translated(error, inside=True)) from error
+
+
+async def send(connection: AnyConnection, words: str) -> OwnAsyncCursor | OwnCursor:
+    """Send SQL without values, several statements perhaps, as one message."""
+    cursor = cursor_on(connection)
+    try:
+        await done(cursor.execute(query(words), prepare=False))
+    except psycopg.Error as error:
+        raise reraise(translated(error, inside=True)) from error
+    return cursor
+
+
+def status_of(connection: AnyConnection) -> Status:
+    status = connection.info.transaction_status
+    if status == TransactionStatus.IDLE:
+        return Status.IDLE if connection.autocommit else Status.IMPLICIT
+    if status == TransactionStatus.UNKNOWN:
+        return Status.LOST if connection.broken else Status.CLOSED
+    return _STATUS[status]
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether the error is about the connection, and not about what was sent over it."""
+    state = getattr(error, "sqlstate", None)
+    return isinstance(error, psycopg.OperationalError) if state is None else is_unavailable(state)
+
+
+def translated(error: psycopg.Error, *, inside: bool) -> BaseException:
+    return errors.translated(error, inside=inside, lost=is_lost(error))

@@ -1,1 +1,0 @@
-"""The drivers that are supported: each a module that is imported when its driver is used."""

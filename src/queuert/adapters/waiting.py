@@ -1,0 +1,91 @@
+"""The calls that wait, for code that is written once for event loops and for threads.
+
+See `queuert.blocking`: in a thread, every call blocks until it is done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from typing import Any, TypeAlias, TypeVar
+
+from queuert.adapters import finishing
+from queuert.contexts import async_context
+
+T = TypeVar("T")
+AnyLock: TypeAlias = "asyncio.Lock | threading.Lock"
+
+
+class Waiting:
+    """The calls that wait, or depend on what is waiting: here for a thread, which blocks."""
+
+    unit = "thread"
+
+    def lock(self) -> AnyLock:
+        return threading.Lock()
+
+    def current(self) -> object:
+        """The thread or task that is running."""
+        return threading.get_ident()
+
+    def cancellations(self) -> int:
+        """How often the running task was asked to cancel."""
+        return 0
+
+    async def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251  # nothing else runs here
+
+    async def finish(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run a call to its end, even if the task that waits for it is cancelled."""
+        return await call
+
+    async def cancel_and_finish(self, call: Coroutine[Any, Any, T]) -> T:
+        """Run a call. If the task that waits for it is cancelled, cancel the call too, and let it
+        clean up."""
+        return await call
+
+
+class _OnLoop(Waiting):
+    unit = "task"
+
+    def lock(self) -> AnyLock:
+        return asyncio.Lock()
+
+    def current(self) -> object:
+        return asyncio.current_task()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def cancellations(self) -> int:
+        task = asyncio.current_task()
+        return 0 if task is None else task.cancelling()
+
+    async def finish(self, call: Coroutine[Any, Any, T]) -> T:
+        return await finishing.finish(call)
+
+    async def cancel_and_finish(self, call: Coroutine[Any, Any, T]) -> T:
+        return await finishing.cancel_and_finish(call)
+
+
+IN_THREAD = Waiting()
+ON_LOOP: Waiting = _OnLoop()
+
+
+async def done(result: Any) -> Any:
+    """The result of a library that has its classes twice, async and sync: awaited, or as it is."""
+    if not isinstance(result, Awaitable):
+        return result
+    awaitable: Awaitable[Any] = result
+    return await awaitable
+
+
+@async_context
+async def holding(lock: AnyLock) -> AsyncIterator[None]:
+    await done(lock.acquire())
+    try:
+        yield
+    finally:
+        lock.release()
