@@ -55,17 +55,18 @@ class LoopUser(Runner):
         return _result(future)
 
     def run_or_begin(self, work: Work[None]) -> None:
-        if self._thread is threading.current_thread():
-            self._thread.submit(work)
+        thread = self._thread
+        if thread is not None and thread is threading.current_thread():
+            thread.submit(work)
         else:
             self.run(work)
 
     def close(self, last: Work[None]) -> None:
-        """Nothing is run if nothing was run before."""
         with _Shared.mutex:
             self._closed = True
-            thread, self._thread = self._thread, None
-        if thread is None or not thread.is_alive():
+            thread = self._thread or _join()
+            self._thread = None
+        if not thread.is_alive():  # it is the parent process's
             return
         future = thread.submit(last)
         if thread is threading.current_thread():

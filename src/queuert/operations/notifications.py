@@ -46,7 +46,7 @@ class Notifications:
 
     def steps(self) -> Iterator[Step]:
         for topic in _ORDER:
-            counts = Counter(self._values.get(topic))
+            counts: Counter[str] = Counter(self._values.get(topic, ()))
             if not counts:
                 continue
             if topic == "job_scheduled":

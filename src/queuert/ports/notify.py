@@ -79,7 +79,7 @@ class NotifyProvider(Protocol):
 
     Optional members:
 
-    - `async def close(self)`: release what the provider opened. Called once.
+    - `async def close(self)`: release what the provider opened. Called once, when the client closes.
     - `async def ping(self)`: raise, or do not return, if the current subscription is dead. Without
       it, a message is sent through the broker every 30 seconds, on a channel of its own.
     - `max_payload`: the longest message in bytes (default: 7,500).

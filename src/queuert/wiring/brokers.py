@@ -48,12 +48,7 @@ def broker(options: ClientOptions) -> NotifyAdapter | None:
 
 def without(channel: object, options: ClientOptions) -> ClientOptions:
     """The options for the database. If there is a broker, the database does not notify."""
-    if channel is None:
-        return options
-    left: ClientOptions = {**options, "notify": None}
-    left.pop("notify_prefix", None)
-    left.pop("notify_bucket", None)
-    return left
+    return options if channel is None else {**options, "notify": None}
 
 
 def _find(notify: Any) -> _Broker | None:

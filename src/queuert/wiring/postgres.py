@@ -5,6 +5,7 @@ Drivers are imported when they are used, not before.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -36,9 +37,7 @@ def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAd
     else:
         make_state, make_notify = adapter.asyncpg_state, adapter.asyncpg_notify
     state: StateAdapter[Any] = make_state(target.url, **target.tables, **target.pool)
-    if target.notify == "postgres":
-        return state, make_notify(state.provider, listen_url=target.listen_url, **target.tables)
-    return state, within_process(hub_for(target.key) if target.notify else None)
+    return state, target.notify_adapter(make_notify, state.provider)
 
 
 def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any], NotifyAdapter]:
@@ -47,9 +46,7 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
         raise InvalidArgument("asyncpg has no sync connections: use postgresql+psycopg:// with connect_sync()")
     require("psycopg")
     state = adapter.sync_psycopg_state(target.url, **target.tables, **target.pool)
-    if target.notify == "postgres":
-        return state, adapter.psycopg_notify(state.provider, listen_url=target.listen_url, **target.tables)
-    return state, within_process(hub_for(target.key) if target.notify else None)
+    return state, target.notify_adapter(adapter.psycopg_notify, state.provider)
 
 
 def broker(url: str, *, prefix: str | None = None) -> NotifyAdapter:
@@ -82,7 +79,12 @@ class _Target:
             raise InvalidArgument(
                 f"notify must be 'postgres', 'in-process', a broker's URL or None, got {self.notify!r}"
             )
-        self.key = f"{self.url}#{self.tables['schema']}.{self.tables['table_prefix']}"
+
+    def notify_adapter(self, make: Callable[..., NotifyAdapter], provider: object) -> NotifyAdapter:
+        if self.notify == "postgres":
+            return make(provider, listen_url=self.listen_url, **self.tables)
+        key = f"{self.url}#{self.tables['schema']}.{self.tables['table_prefix']}"
+        return within_process(hub_for(key) if self.notify else None)
 
 
 def _pool_size(size: object) -> int:

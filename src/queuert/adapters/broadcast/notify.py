@@ -42,7 +42,7 @@ class BroadcastNotify:
         if not prefix:
             raise InvalidArgument("the prefix of channels must not be empty")
         self._given = provider
-        self.channels = {topic: f"{prefix}{separator}{name}" for topic, name in WIRE_NAMES.items()}
+        self.channels: dict[Topic, str] = {topic: f"{prefix}{separator}{name}" for topic, name in WIRE_NAMES.items()}
         self._echo = f"{prefix}{separator}echo{separator}{uuid4().hex}"
         self._current: _Session | None = None
         self._closed = False
@@ -78,8 +78,10 @@ class BroadcastNotify:
         return await self._session().provider.consume_wake_hint(type_name)
 
     async def close(self) -> None:
-        self._closed = True
+        is_first, self._closed = not self._closed, True
         session, self._current = self._current, None
+        if session is None and is_first and not callable(self._given):  # it was not used, but may be open
+            session = _Session(self._given, self.channels, self._echo, self.heartbeat)
         if session is not None and session.is_here():
             session.subscriptions.clear()
             session.listener.stop()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from nats.errors import NoRespondersError
@@ -39,30 +40,21 @@ class Hints:
         """The client, and the bucket that it has opened."""
 
     async def provide(self, counts: Mapping[str, int]) -> None:
+        async def add(bucket: Any, type_name: str, count: int) -> None:
+            await _change(bucket, hint_key(self._prefix, type_name), lambda left: (left or 0) + count)
+
         async def add_all(bucket: Any) -> None:
-            await asyncio.gather(*(self._add(bucket, name, count) for name, count in counts.items()))
+            await asyncio.gather(*(add(bucket, name, count) for name, count in counts.items()))
 
         await self._with_bucket(add_all)
 
     async def consume(self, type_name: str) -> bool:
-        return await self._with_bucket(lambda bucket: self._take(bucket, type_name))
-
-    async def _add(self, bucket: Any, type_name: str, count: int) -> None:
-        key = hint_key(self._prefix, type_name)
-        while True:
-            left, revision = await _read(bucket, key)
-            if await _write(bucket, key, (left or 0) + count, revision):
-                return
-
-    async def _take(self, bucket: Any, type_name: str) -> bool:
         """A budget that is used up stays known, so one job does not make every idle worker ask for it."""
         key = hint_key(self._prefix, type_name)
-        while True:
-            left, revision = await _read(bucket, key)
-            if left is None or left <= 0:
-                return left is None
-            if await _write(bucket, key, left - 1, revision):
-                return True
+        left = await self._with_bucket(
+            lambda bucket: _change(bucket, key, lambda left: left - 1 if left is not None and left > 0 else None)
+        )
+        return left is None or left > 0
 
     async def _with_bucket(self, work: Callable[[Any], Awaitable[T]]) -> T:
         """A second try may repeat the change: then one worker too many wakes."""
@@ -105,26 +97,20 @@ class Hints:
             return await jetstream.key_value(self._bucket)
 
 
-async def _read(bucket: Any, key: str) -> tuple[int | None, int | None]:
-    """The number and its revision; None and None if there is none."""
-    try:
-        entry = await bucket.get(key)
-    except KeyNotFoundError:
-        return None, None
-    try:
-        return int(entry.value), entry.revision
-    except (TypeError, ValueError):
-        return None, entry.revision
-
-
-async def _write(bucket: Any, key: str, number: int, revision: int | None) -> bool:
-    """Write, unless the revision has changed since it was read: True if written."""
-    value = str(number).encode()
-    try:
-        if revision is None:
-            await bucket.create(key, value)
-        else:
-            await bucket.update(key, value, last=revision)
-    except KeyWrongLastSequenceError:
-        return False
-    return True
+async def _change(bucket: Any, key: str, change: Callable[[int | None], int | None]) -> int | None:
+    """Change a number, unless `change` answers None; returns what it was before (None: there was none)."""
+    while True:
+        revision: int | None = None
+        left: int | None = None
+        with suppress(KeyNotFoundError):
+            entry = await bucket.get(key)
+            revision = entry.revision
+            with suppress(TypeError, ValueError):
+                left = int(entry.value)
+        number = change(left)
+        if number is None:
+            return left
+        with suppress(KeyWrongLastSequenceError):
+            value = str(number).encode()
+            await (bucket.create(key, value) if revision is None else bucket.update(key, value, last=revision))
+            return left

@@ -45,7 +45,8 @@ class NatsProvider:
         connects = client.stats["reconnects"]
         subscriptions: list[Any] = []
         try:
-            subscriptions.extend([await client.subscribe(channel, cb=receive) for channel in channels])
+            for channel in channels:
+                subscriptions.append(await client.subscribe(channel, cb=receive))  # noqa: PERF401  # to end these on an error
             ready()
             await until_lost(client, connects)
         finally:

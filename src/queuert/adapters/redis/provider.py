@@ -26,8 +26,11 @@ READ_TIMEOUT = 3600.0
 
 def connect(url: str) -> Any:
     """A client that tries a call a second time, at once: the server may have been restarted since the last."""
+    untyped: Any = Redis
     try:
-        return Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry=Retry(NoBackoff(), 1))
+        return untyped.from_url(
+            url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry=Retry(NoBackoff(), 1)
+        )
     except ValueError as error:  # the URL is not shown: it may contain a password
         raise InvalidArgument(f"the URL of Redis must look like redis://user:password@host:6379/0 ({error})") from error
 
