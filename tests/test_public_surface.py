@@ -33,15 +33,6 @@ FOR_USERS = (
 )
 """The other public modules are for adapters: their contracts are prose, not lists of arguments."""
 
-NOT_YET_PRIVATE: dict[str, set[str]] = {
-    "queuert.AbortSignal": {"abort"},
-    "queuert.Client": {"engine", "flush", "jobs", "notify", "state"},
-    "queuert.Handlers": {"by_name", "onion", "settings"},
-    "queuert.SyncClient": {"engine", "flush", "jobs", "notify", "state"},
-    "queuert.Transaction": {"end", "hooks", "joined", "provider"},
-}
-"""To be renamed when the seam between client and worker is in place."""
-
 SECTION = re.compile(r"^## `(?P<module>[\w.]+)`$(?P<text>.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
 NAMES = re.compile(r"`(\w+)`")
 
@@ -222,11 +213,9 @@ def is_for_users(name: str) -> bool:
 
 @pytest.mark.parametrize("name", functions())
 def test_a_function_documents_each_of_its_arguments(name: str) -> None:
-    owner, _, member = name.rpartition(".")
+    owner = name.rpartition(".")[0]
     function = functions()[name]
     documentation = inspect.getdoc(function)
-    if member in NOT_YET_PRIVATE.get(owner, ()):
-        return
     if owner.startswith("queuert.adapters."):
         assert documentation or owner not in surface(), "no docstring"
         return  # methods of adapters do what their port says
@@ -296,7 +285,6 @@ def test_what_a_class_shows_is_explained_or_private(name: str) -> None:
         for section in (ARGS, ATTRIBUTES)
         for each in items(section, inspect.cleandoc(base.__doc__ or ""))
     }
-    explained |= NOT_YET_PRIVATE.get(name, set())
     explained |= {each for base in ours for each, has_docstring in attributes(base) if has_docstring}
     shown = {each for base in ours for each, _ in attributes(base) if not each.startswith("_")}
     assert shown - explained == set()

@@ -110,12 +110,11 @@ class Enlisted:
 class Transaction(Generic[Conn]):
     """An open transaction, from `client.transaction()` or `client.after_commit(connection)`."""
 
-    __slots__ = ("_connection", "_is_open", "joined")
+    __slots__ = ("_connection", "_is_open")
 
-    def __init__(self, connection: Conn, *, joined: bool) -> None:
+    def __init__(self, connection: Conn) -> None:
         self._connection = connection
         self._is_open = True
-        self.joined = joined
 
     @property
     def connection(self) -> Conn:
@@ -136,10 +135,11 @@ class Transaction(Generic[Conn]):
 class OpenTransaction(Transaction[Conn]):
     """A transaction as clients and workers see it."""
 
-    __slots__ = ("first", "hooks", "provider")
+    __slots__ = ("first", "hooks", "joined", "provider")
 
     def __init__(self, connection: Conn, provider: object, *, joined: bool, hooks: Hooks | None = None) -> None:
-        super().__init__(connection, joined=joined)
+        super().__init__(connection)
+        self.joined = joined
         self.hooks = Hooks() if hooks is None else hooks
         self.provider = provider
         self.first: Any = None

@@ -190,11 +190,11 @@ async def test_a_closed_client(client: Client[Connection], mine: Connection) -> 
         with pytest.raises(ClientClosed):
             await client.start(tx, Greet())
         with pytest.raises(ClientClosed):
-            await client.state.provider.execute(mine, client.state.operations)
+            await client._state.provider.execute(mine, client._state.operations)
         with pytest.raises(ClientClosed):
-            client.state.provider.check(mine)
+            client._state.provider.check(mine)
         await mine.rollback()
-    await client.state.close()
+    await client._state.close()
 
 
 # Joining the caller's
@@ -290,7 +290,7 @@ async def test_a_closed_connection_is_refused(client: Client[Connection], path: 
         with pytest.raises(TransactionMisused, match="no transaction is open"):
             await client.start(tx, Greet())
     with pytest.raises(TransactionMisused, match="cannot be used"):
-        async with client.state.provider.savepoint(closed):
+        async with client._state.provider.savepoint(closed):
             pass
 
 

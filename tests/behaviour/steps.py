@@ -110,5 +110,5 @@ async def die_holding(client: Client[Any], number: int = 1, *, lease: float = 0.
     """Claim steps as a worker would that dies right after; returns their ids. A short lease is over at once."""
     types = (TypeLimit("step", number, lease),)
     request = ClaimRequest("dead-worker", number, (QueueLimit("default", 100, types, ("step",)),))
-    result = await client._run((client.engine.state.claim(request), None))
+    result = await client._run((client._engine.state.claim(request), None))
     return [claimed.job.id for claimed in result.jobs]

@@ -181,7 +181,7 @@ def take_over(chain_id: str) -> None:
 def reap(chain_id: str) -> None:
     with queuert.connect_sync(database(), jobs=[Step]) as client, client.transaction() as tx:
         tx.connection.execute("UPDATE queuert_running SET leased_until = now() - interval '1 s'")
-        client._run((client.engine.state.reap(["step"], [], 1, b"{}"), tx.connection))
+        client._run((client._engine.state.reap(["step"], [], 1, b"{}"), tx.connection))
 
 
 LOST: dict[str, tuple[Callable[[str], None], str | None]] = {

@@ -71,7 +71,7 @@ async def test_nothing_is_kept_for_each_job(setting: Setting, monkeypatch: pytes
         monkeypatch.setattr(threading, "Lock", counting("locks", threading.Lock))
         monkeypatch.setattr(threading.Thread, "start", counting("threads", threading.Thread.start))
         monkeypatch.setattr(asyncio.Lock, "__init__", counting("locks", asyncio.Lock.__init__))
-        monkeypatch.setattr(client.notify, "listen", counting("listeners", client.notify.listen))
+        monkeypatch.setattr(client._notify, "listen", counting("listeners", client._notify.listen))
         await Worker(client, handlers, concurrency=100, poll_interval=30).drain()
         monkeypatch.undo()
         assert await done(client, 1000)

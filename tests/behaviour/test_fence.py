@@ -90,7 +90,7 @@ async def test_a_job_that_was_reaped_and_taken_by_another_worker_is_completed_by
         # The lease ends only if nobody renews it: the job is put back under the first worker's feet instead.
         async with client.transaction() as tx:
             row = await job(client, chain)
-            settled = client.engine.state.settle([_put_back(row)])
+            settled = client._engine.state.settle([_put_back(row)])
             await client._run((settled, tx.connection))
         async with setting.connect([Task]) as beside, Worker(beside, others, poll_interval=0.02):
             assert await output(beside, chain) == "by the other worker"

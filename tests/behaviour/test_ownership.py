@@ -111,14 +111,14 @@ async def test_what_was_lost_before_the_worker_listened(setting: Setting, monkey
     """The claim comes first, then the subscription: nobody hears of what happens in between."""
     told, subscribing = Told(), Gate()
     async with setting.connect([Step]) as client, setting.connect([Step]) as other:
-        listen = client.notify.listen
+        listen = client._notify.listen
 
         async def slowly(topic: Any, callback: Any) -> Any:
             if topic == "ownership_lost":
                 await subscribing()
             return await listen(topic, callback)
 
-        monkeypatch.setattr(client.notify, "listen", slowly)
+        monkeypatch.setattr(client._notify, "listen", slowly)
         (chain,) = await start(other)
         async with Worker(client, told.handlers, lease=3600, poll_interval=0.05):
             await told.gate.arrival()
@@ -200,7 +200,7 @@ async def _reap_elsewhere(client: Client[Any]) -> list[str]:
     found: list[str] = []
 
     async def reap() -> bool:
-        rows = await client._run((client.engine.state.reap(["step"], [], 1, b"{}"), None))
+        rows = await client._run((client._engine.state.reap(["step"], [], 1, b"{}"), None))
         found.extend(row.id for row in rows)
         return bool(found)
 
@@ -218,7 +218,7 @@ async def test_a_stale_hint_is_checked_and_ignored(setting: Setting) -> None:
 
             async def looked_three_times() -> bool:
                 # More than three, perhaps: a hint that comes before the worker listens is not heard.
-                await client.notify.publish("ownership_lost", [chain.id, "no-such-job"])
+                await client._notify.publish("ownership_lost", [chain.id, "no-such-job"])
                 return not setting.notify or points.counts["get_jobs.done"] >= looks + 3
 
             await eventually(looked_three_times)

@@ -331,7 +331,7 @@ async def _claim_and_die(client: Any, chain: Any, attempt: int) -> None:
     from queuert.model import ClaimRequest, QueueLimit, TypeLimit
 
     queue = QueueLimit("default", 0, (TypeLimit("try", 1, 0.001),), ("try",))
-    state = client.engine.state
+    state = client._engine.state
     (claimed,) = (await run(client, state.claim(ClaimRequest("mortal", 1, (queue,))))).jobs
     assert (claimed.job.id, claimed.job.attempt) == (chain.id, attempt)
     if attempt < 3:

@@ -71,7 +71,7 @@ async def test_without_hints_everybody_asks_and_every_job_still_runs_once(
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(setting.connect([Step]))
         if setting.notify in HINTS:
-            monkeypatch.setattr(type(client.notify), "consume_wake_hint", always)
+            monkeypatch.setattr(type(client._notify), "consume_wake_hint", always)
         everybody = await crowd(stack, setting, handlers, 3600 if setting.notify else 0.05)
         before = [points.counts.copy() for points in everybody]
         await start(client, 3)
@@ -100,10 +100,10 @@ async def test_a_hint_that_is_lost_delays_nobody_past_the_poll(setting: Setting)
         setting.connect([Step], notify=None) as silent,
         Worker(client, handlers, poll_interval=0.2),
     ):
-        await client.notify.provide_wake_hints({"step": 1})
-        assert await client.notify.consume_wake_hint("step")
+        await client._notify.provide_wake_hints({"step": 1})
+        assert await client._notify.consume_wake_hint("step")
         await start(silent)
-        await client.notify.publish("job_scheduled", ["step"])
+        await client._notify.publish("job_scheduled", ["step"])
         await eventually(lambda: done(client, 1))
         assert ran == [0]
 
@@ -120,10 +120,10 @@ async def test_a_hint_that_is_lost_takes_nothing_from_the_next(setting: Setting)
         Worker(client, handlers, poll_interval=3600),
     ):
         await eventually(lambda: points.counts["next_available_in.done"])
-        await client.notify.provide_wake_hints({"step": 1})
-        assert await client.notify.consume_wake_hint("step")
+        await client._notify.provide_wake_hints({"step": 1})
+        assert await client._notify.consume_wake_hint("step")
         await start(silent)
-        await client.notify.publish("job_scheduled", ["step"])
+        await client._notify.publish("job_scheduled", ["step"])
         await start(client)
         await eventually(lambda: done(client, 2))
         assert ran == [0, 0]
@@ -207,7 +207,7 @@ async def test_a_flood_of_messages(setting: Setting, coalesce: int) -> None:
             await eventually(lambda: points.counts["next_available_in.done"])
             claims = points.counts["claim"]
             for _ in range(50):
-                await client.notify.publish("job_scheduled", ["step", "unknown-type"])
+                await client._notify.publish("job_scheduled", ["step", "unknown-type"])
             await start(client, 2)
             await eventually(lambda: done(client, 2))
             await patiently(worker.drain())

@@ -80,11 +80,11 @@ class Points:
 
 def watched(client: Client[Any], points: Points, *, notify: Any = None, poll_interval: float = 0.02) -> Client[Any]:
     """A client on the database of another one, which is not to be entered."""
-    state = client.state
+    state = client._state
     operations = cast(StateOperations, _NamedOperations(state.operations, points))
     sync_provider = None if state.sync_provider is None else _SyncProvider(state.sync_provider, points)
     adapter: StateAdapter[Any] = StateAdapter(operations, _Provider(state.provider, points), sync_provider)
-    return Client(adapter, notify or client.notify, client.jobs, poll_interval=poll_interval)
+    return Client(adapter, notify or client._notify, client._engine.jobs, poll_interval=poll_interval)
 
 
 class _Named:

@@ -357,4 +357,4 @@ async def test_repr_says_what_it_is(client: Client[Any]) -> None:
 
 def test_unused_types_are_pulled_in(world: World) -> None:
     client = world.client()
-    assert {Charge.__queuert_name__, Send.__queuert_name__, Report.__queuert_name__} <= set(client.jobs.names)
+    assert {Charge.__queuert_name__, Send.__queuert_name__, Report.__queuert_name__} <= set(client._engine.jobs.names)

@@ -21,7 +21,7 @@ from queuert.errors import (
     TransactionNested,
     TransactionRequired,
 )
-from queuert.transaction import Transaction
+from queuert.transaction import OpenTransaction, Transaction
 
 pytestmark = pytest.mark.drivers
 
@@ -530,8 +530,9 @@ async def test_blocks_left_unused_leave_nothing_behind(client: Client[Any], worl
 async def test_a_transaction_says_where_it_belongs(client: Client[Any], world: World) -> None:
     own = world.connection()
     async with client.transaction() as tx:
-        assert isinstance(tx, Transaction)
+        assert isinstance(tx, OpenTransaction)
         assert not tx.joined
     async with client.after_commit(own.raw) as tx:
+        assert isinstance(tx, OpenTransaction)
         assert tx.joined
     own.close()

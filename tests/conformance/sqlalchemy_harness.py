@@ -42,8 +42,8 @@ class SqlAlchemyHarness(StateHarness):
         engine = _engine(self._url, len(self._engines), is_async=self._is_async)
         self._engines.append(engine)
         if self._is_async:
-            return connect(async_sessionmaker(engine) if self._sessions else engine, jobs=[], notify=None).state
-        return connect_sync(sessionmaker(engine) if self._sessions else engine, jobs=[], notify=None).state
+            return connect(async_sessionmaker(engine) if self._sessions else engine, jobs=[], notify=None)._state
+        return connect_sync(sessionmaker(engine) if self._sessions else engine, jobs=[], notify=None)._state
 
     async def reset(self) -> None:
         if not self.single_writer:

@@ -260,7 +260,7 @@ def test_a_closed_client(alias: str, client: Client) -> None:
     client.close()
     with transaction.atomic(using=alias), pytest.raises(ClientClosed):
         client.start(connections[alias], Remind(number=1))
-    with pytest.raises(ClientClosed), client.state.provider.savepoint(connections[alias]):
+    with pytest.raises(ClientClosed), client._state.provider.savepoint(connections[alias]):
         pass
 
 

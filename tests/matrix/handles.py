@@ -156,12 +156,12 @@ class SqlAlchemy(Handle):
         try:
             if self._is_async:
                 self._source: Any = async_sessionmaker(engine) if self._sessions else engine
-                state: Any = connect(self._source, jobs=[], notify=None).state
+                state: Any = connect(self._source, jobs=[], notify=None)._state
                 async with Client(state, Recorder(self.announced), Registry(JOBS)) as self._client:
                     yield
             else:
                 self._source = sessionmaker(engine) if self._sessions else engine
-                state = connect_sync(self._source, jobs=[], notify=None).state
+                state = connect_sync(self._source, jobs=[], notify=None)._state
                 with SyncClient(state, Recorder(self.announced), Registry(JOBS)) as self._client:
                     yield
         finally:

@@ -259,10 +259,10 @@ async def test_an_attempt_that_loses_its_job(setting: Setting, recorder: Recorde
 
 async def settle(client: Client[Any], chain: Chain[Any], **fields: Any) -> None:
     """Settle the job as the owner of its claim would, without telling anybody."""
-    (row,) = await client._run((client.engine.state.get_jobs([chain.id]), None))
+    (row,) = await client._run((client._engine.state.get_jobs([chain.id]), None))
     assert row is not None
     settlement = Settlement(job_id=chain.id, token=row.token, **fields)
-    await client._run((client.engine.state.settle([settlement]), None))
+    await client._run((client._engine.state.settle([settlement]), None))
 
 
 async def _complete(client: Client[Any], chain: Chain[Any]) -> None:
@@ -322,14 +322,14 @@ async def test_leases_are_renewed_and_lost(sqlite: Setting, recorder: Recorder) 
             await gate.arrival()
             await eventually(lambda: "attempt_lease_renewed" in recorder.names())
             assert job_of(recorder.of("attempt_lease_renewed")[0]) == ("step", chain.id)
-            failing = client.engine.state.renew
+            failing = client._engine.state.renew
 
             def renew(leases: Any) -> Any:
                 raise OSError("no network")
 
-            client.engine.state.renew = renew  # type: ignore[method-assign]
+            client._engine.state.renew = renew  # type: ignore[method-assign]
             await eventually(lambda: "attempt_lease_lost" in recorder.names())
-            client.engine.state.renew = failing  # type: ignore[method-assign]
+            client._engine.state.renew = failing  # type: ignore[method-assign]
 
     assert job_of(recorder.one("attempt_lease_lost")) == ("step", chain.id)
 
@@ -362,8 +362,8 @@ async def test_errors_of_the_adapters_are_told_with_the_operation(sqlite: Settin
         return 1
 
     async with sqlite.connect([Step], observers=[recorder]) as client:
-        state: Any = client.engine.state
-        inner, notify = state._inner, client.notify._inner.adapter  # type: ignore[attr-defined]
+        state: Any = client._engine.state
+        inner, notify = state._inner, client._notify._inner.adapter  # type: ignore[attr-defined]
         fail_once(inner, "claim", OSError("disk full"))
         fail_once(notify, "publish", ConnectionError("no channel"), is_async=True)
         (chain,) = await start(client)
@@ -389,7 +389,7 @@ async def test_a_channel_that_hangs_is_told_of(
         async def hang(*_: Any) -> None:
             await asyncio.Event().wait()
 
-        bounded: Any = client.notify._inner  # type: ignore[attr-defined]
+        bounded: Any = client._notify._inner  # type: ignore[attr-defined]
         bounded.immediate, bounded.adapter.publish = False, hang
         await start(client)
 
@@ -437,7 +437,7 @@ async def test_a_transaction_that_cannot_commit_is_told_of(sqlite: Setting, reco
             async def __aenter__(self) -> None:
                 raise OSError("no database")
 
-        client.state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
+        client._state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
         with pytest.raises(OSError, match="no database"):
             async with client.transaction():
                 pass
@@ -456,7 +456,7 @@ def test_a_sync_transaction_that_cannot_begin_or_commit_is_told_of(sqlite: Setti
             def __enter__(self) -> None:
                 raise OSError("no database")
 
-        client.state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
+        client._state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
         with pytest.raises(OSError, match="no database"), client.transaction():
             pass
 

@@ -110,7 +110,7 @@ async def test_a_fault_of_the_library_is_an_error(sqlite: Setting, caplog: pytes
             async def __aenter__(self) -> None:
                 raise OSError("no database")
 
-        client.state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
+        client._state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
         with pytest.raises(OSError, match="no database"):
             await begin(client, Greet())
 

@@ -165,9 +165,9 @@ async def run(client: Client[Any], program: Program[T]) -> T:
 
 
 async def claim(client: Client[Any], *types: str, limit: int = 1) -> list[Claimed]:
-    limits = tuple(TypeLimit(name, limit, 60.0) for name in types or client.jobs.names)
+    limits = tuple(TypeLimit(name, limit, 60.0) for name in types or client._engine.jobs.names)
     queue = QueueLimit("all", 0, limits, tuple(each.name for each in limits))
-    return (await run(client, client.engine.state.claim(ClaimRequest(WORKER, limit, (queue,))))).jobs
+    return (await run(client, client._engine.state.claim(ClaimRequest(WORKER, limit, (queue,))))).jobs
 
 
 async def end(client: Client[Any], row: JobRow, status: Status, **fields: Any) -> None:
@@ -178,7 +178,7 @@ async def end(client: Client[Any], row: JobRow, status: Status, **fields: Any) -
 async def try_to_end(client: Client[Any], row: JobRow, status: Status, **fields: Any) -> bool:
     """Whether the claim was still valid."""
     settlement = Settlement(job_id=row.id, token=row.token, status=status, worker=WORKER, **fields)
-    (held,) = (await run(client, client.engine.state.settle([settlement]))).held
+    (held,) = (await run(client, client._engine.state.settle([settlement]))).held
     return held
 
 

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from queuert import AbortSignal
-from queuert.worker.abort import lost_reason
+from queuert.worker.abort import Abort, lost_reason
 
 
 async def test_the_first_reason_stays() -> None:
-    signal = AbortSignal()
+    signal = Abort()
     assert (signal.aborted, signal.reason) == (False, None)
     signal.abort("timeout")
     signal.abort("shutdown")
@@ -24,7 +23,7 @@ async def test_the_first_reason_stays() -> None:
 
 
 async def test_all_waiters_are_woken_in_tasks_and_in_threads() -> None:
-    signal = AbortSignal()
+    signal = Abort()
     tasks = [asyncio.create_task(signal.wait()) for _ in range(3)]
     threads = [asyncio.create_task(asyncio.to_thread(signal.wait_in_thread, 30)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -33,7 +32,7 @@ async def test_all_waiters_are_woken_in_tasks_and_in_threads() -> None:
 
 
 async def test_a_waiter_that_gives_up_leaves_nothing_behind() -> None:
-    signal = AbortSignal()
+    signal = Abort()
     task = asyncio.create_task(signal.wait())
     await asyncio.sleep(0)
     task.cancel()

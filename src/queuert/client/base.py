@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
@@ -20,6 +20,11 @@ from queuert.operations import chains, create, queries, take_over
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program
 from queuert.transaction import OpenTransaction
+
+if TYPE_CHECKING:
+    from queuert.client.client import Client
+    from queuert.ports.notify import NotifyAdapter
+    from queuert.ports.state import StateAdapter
 
 Conn = TypeVar("Conn", default=Any)
 T = TypeVar("T")
@@ -74,10 +79,9 @@ class BaseClient(Generic[Conn]):
 
     def __init__(self, sessions: Sessions[Conn]) -> None:
         self._sessions = sessions
-        self.jobs = sessions.engine.jobs
 
     @property
-    def engine(self) -> Engine:
+    def _engine(self) -> Engine:
         return self._sessions.engine
 
     @property
@@ -104,80 +108,80 @@ class BaseClient(Generic[Conn]):
             raise InvalidArgument(f"{operation}() takes a list of jobs, got {jobs!r}")
         check_keywords(operation, options, StartOptions)
         extra = make_options(**options) if options else None
-        return create.start(self.engine, tx.hooks, jobs, extra), tx.connection
+        return create.start(self._engine, tx.hooks, jobs, extra), tx.connection
 
     # Reading
 
     def _get_chain(
         self, chain: ChainOrId, chain_type: TypeOrName | None, tx: Tx[Conn] | None
     ) -> Plan[Chain[Any] | None, Conn]:
-        return queries.get_chain(self.engine, chain_id(chain), self._type_name(chain_type)), self._reading(tx)
+        return queries.get_chain(self._engine, chain_id(chain), self._type_name(chain_type)), self._reading(tx)
 
     def _get_job(
         self, job: JobOrId, job_type: TypeOrName | None, tx: Tx[Conn] | None
     ) -> Plan[JobRecord[Any] | None, Conn]:
-        return queries.get_job(self.engine, job_id(job), self._type_name(job_type)), self._reading(tx)
+        return queries.get_job(self._engine, job_id(job), self._type_name(job_type)), self._reading(tx)
 
     def _list_chains(
         self, chain_type: TypeOrName | None, root_only: bool, options: ListOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[Chain[Any]], Conn]:
         check_keywords("list_chains", options, ListOptions)
         where = queries.chain_filter(self._type_name(chain_type), root_only=root_only, **_filters(options))
-        return queries.list_chains(self.engine, where, _page(options)), self._reading(tx)
+        return queries.list_chains(self._engine, where, _page(options)), self._reading(tx)
 
     def _list_jobs(
         self, job_type: TypeOrName | None, options: ListOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
         check_keywords("list_jobs", options, ListOptions)
         where = queries.job_filter(self._type_name(job_type), **_filters(options))
-        return queries.list_jobs(self.engine, where, _page(options)), self._reading(tx)
+        return queries.list_jobs(self._engine, where, _page(options)), self._reading(tx)
 
     def _list_chain_jobs(
         self, chain: ChainOrId, options: PageOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
         check_keywords("list_chain_jobs", options, PageOptions)
-        return queries.list_chain_jobs(self.engine, chain_id(chain), _page(options)), self._reading(tx)
+        return queries.list_chain_jobs(self._engine, chain_id(chain), _page(options)), self._reading(tx)
 
     def _list_blocked_jobs(
         self, chain: ChainOrId, options: PageOptions, tx: Tx[Conn] | None
     ) -> Plan[Page[JobRecord[Any]], Conn]:
         check_keywords("list_blocked_jobs", options, PageOptions)
-        return queries.list_blocked_jobs(self.engine, chain_id(chain), _page(options)), self._reading(tx)
+        return queries.list_blocked_jobs(self._engine, chain_id(chain), _page(options)), self._reading(tx)
 
     def _get_blockers(self, job: JobOrId, tx: Tx[Conn] | None) -> Plan[list[Chain[Any]] | None, Conn]:
-        return queries.get_blockers(self.engine, job_id(job)), self._reading(tx)
+        return queries.get_blockers(self._engine, job_id(job)), self._reading(tx)
 
     def _stats(self, tx: Tx[Conn] | None) -> Plan[list[TypeStats], Conn]:
-        return self.engine.state.stats(), self._reading(tx)
+        return self._engine.state.stats(), self._reading(tx)
 
     # Changing
 
     def _trigger(self, tx: Tx[Conn], which: OneOrMore[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing("trigger", tx)
-        return chains.trigger(self.engine, tx.hooks, chain_ids(which)), tx.connection
+        return chains.trigger(self._engine, tx.hooks, chain_ids(which)), tx.connection
 
     def _retry(self, tx: Tx[Conn], which: OneOrMore[ChainOrId]) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing("retry", tx)
-        return chains.retry(self.engine, tx.hooks, chain_ids(which)), tx.connection
+        return chains.retry(self._engine, tx.hooks, chain_ids(which)), tx.connection
 
     def _cancel(self, tx: Tx[Conn], which: OneOrMore[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing("cancel", tx)
-        return chains.cancel(self.engine, tx.hooks, chain_ids(which), cascade=cascade), tx.connection
+        return chains.cancel(self._engine, tx.hooks, chain_ids(which), cascade=cascade), tx.connection
 
     def _delete(self, tx: Tx[Conn], which: OneOrMore[ChainOrId], cascade: bool) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing("delete", tx)
-        return chains.delete(self.engine, tx.hooks, chain_ids(which), cascade=cascade), tx.connection
+        return chains.delete(self._engine, tx.hooks, chain_ids(which), cascade=cascade), tx.connection
 
     def _take(self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None) -> Plan[take_over.TakenOver, Conn]:
         tx = self._writing("take_over", tx)
-        return take_over.take_over(self.engine, tx.hooks, chain_id(chain), self._type_name(job_type)), tx.connection
+        return take_over.take_over(self._engine, tx.hooks, chain_id(chain), self._type_name(job_type)), tx.connection
 
     def _type_name(self, job_type: TypeOrName | None) -> str | None:
         if job_type is None:
             return None
         if isinstance(job_type, str):
             return check_unicode(job_type, "the name of a job type")
-        return self.jobs.require(job_type).name
+        return self._engine.jobs.require(job_type).name
 
 
 @context
@@ -195,6 +199,11 @@ def in_own_transaction(operation: str) -> Iterator[None]:
 def sessions_of(client: BaseClient[Conn]) -> Sessions[Conn]:
     """How a worker uses the database of its client."""
     return client._sessions  # pyright: ignore[reportPrivateUsage]
+
+
+def adapters_of(client: Client[Conn]) -> tuple[StateAdapter[Conn], NotifyAdapter]:
+    """The storage and the channel of a worker's client."""
+    return client._state, client._notify  # pyright: ignore[reportPrivateUsage]
 
 
 def chain_id(chain: ChainOrId) -> str:

@@ -98,8 +98,8 @@ class Client(BaseClient[Conn]):
         registry = jobs if isinstance(jobs, Registry) else Registry(jobs, codecs=codecs)
         engine = Engine(registry, state.operations, channel, generate_id, validate_id, told)
         super().__init__(Sessions(state.provider, engine, migrate=migrate))
-        self.state = state
-        self.notify = channel
+        self._state = state
+        self._notify = channel
         self._waiting = ChainWaiting(channel, self._read_chain, self._ended_chains, poll_interval)
 
     async def __aenter__(self) -> Self:
@@ -120,22 +120,22 @@ class Client(BaseClient[Conn]):
         """
         if self._sessions.closed:
             return
-        # Each in spite of what becomes of the one before: a close that is cancelled must not leave the rest open.
+        # Each runs even if the one before fails or is cancelled.
         async with AsyncExitStack() as closing:
-            closing.push_async_callback(self.state.close)
-            closing.push_async_callback(self.notify.close)
+            closing.push_async_callback(self._state.close)
+            closing.push_async_callback(self._notify.close)
             closing.push_async_callback(self._waiting.close)
             await self._sessions.close()
 
     async def migrate(self) -> list[int]:
         """Create or update the tables. Returns the schema versions that were applied."""
-        return await self._run((self.engine.state.migrate(), None))
+        return await self._run((self._engine.state.migrate(), None))
 
     async def vacuum(self) -> None:
         """Return free space to the file system, as far as that is possible while the database is in
         use.
         """
-        await self._run((self.engine.state.vacuum(), None))
+        await self._run((self._engine.state.vacuum(), None))
 
     # Transactions
 
@@ -637,7 +637,7 @@ class Client(BaseClient[Conn]):
         return await self._run(self._get_chain(chain, chain_type, None))
 
     async def _ended_chains(self, ids: list[str]) -> list[str]:
-        return await self._run((queries.ended_chains(self.engine, ids), None))
+        return await self._run((queries.ended_chains(self._engine, ids), None))
 
     async def _run(self, plan: Plan[T, Conn]) -> T:
         return await self._sessions.run(*plan)

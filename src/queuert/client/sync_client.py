@@ -102,8 +102,8 @@ class SyncClient(BaseClient[Conn]):
         registry = jobs if isinstance(jobs, Registry) else Registry(jobs, codecs=codecs)
         engine = Engine(registry, state.operations, channel, generate_id, validate_id, told)
         super().__init__(SyncSessions(state.provider, engine, migrate=migrate))
-        self.state = state
-        self.notify = channel
+        self._state = state
+        self._notify = channel
         self._waiting = SyncChainWaiting(channel, self._read_chain, poll_interval)
 
     def __enter__(self) -> Self:
@@ -124,22 +124,22 @@ class SyncClient(BaseClient[Conn]):
         """
         if self._sessions.closed:
             return
-        # Each in spite of what becomes of the one before: a close that is cancelled must not leave the rest open.
+        # Each runs even if the one before fails or is cancelled.
         with ExitStack() as closing:
-            closing.callback(self.state.close)
-            closing.callback(self.notify.close)
+            closing.callback(self._state.close)
+            closing.callback(self._notify.close)
             closing.callback(self._waiting.close)
             run_blocking(self._sessions.close())
 
     def migrate(self) -> list[int]:
         """Create or update the tables. Returns the schema versions that were applied."""
-        return self._run((self.engine.state.migrate(), None))
+        return self._run((self._engine.state.migrate(), None))
 
     def vacuum(self) -> None:
         """Return free space to the file system, as far as that is possible while the database is in
         use.
         """
-        self._run((self.engine.state.vacuum(), None))
+        self._run((self._engine.state.vacuum(), None))
 
     # Transactions
 

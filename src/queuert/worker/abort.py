@@ -1,4 +1,4 @@
-"""The signal by which a handler learns that it should stop."""
+"""The signal that tells a handler to stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AbortReason = Literal[
     "taken_by_another_worker", "not_found", "already_completed", "cancelled", "lease_lost", "timeout", "shutdown"
 ]
 
-# One lock for all signals: it is taken only to wait for one and to set one, never on the ordinary path of a job.
+# One lock for all signals. Most jobs never take it: only waiting for a signal and setting one do.
 _lock = threading.Lock()
 
 
@@ -74,19 +74,9 @@ class AbortSignal:
                 event.wait(timeout)
             return self._reason
 
-    def abort(self, reason: AbortReason) -> None:
-        """The worker's side of it: the first reason stays."""
-        with _lock:
-            if self._reason is not None:
-                return
-            self._reason = reason
-            waiting = list(self._waiting or ())
-        for wake in waiting:
-            wake()
-
     @context
     def _watching(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Keep a wake-up function registered for the length of a block."""
+        """Keep a wake-up function registered while the block runs."""
         with _lock:
             self._waiting = [*(self._waiting or ()), wake]
         try:
@@ -96,8 +86,24 @@ class AbortSignal:
                 self._waiting.remove(wake)
 
 
+class Abort(AbortSignal):
+    """The signal as the worker sees it."""
+
+    __slots__ = ()
+
+    def abort(self, reason: AbortReason) -> None:
+        """Tell the handler to stop. The first reason stays."""
+        with _lock:
+            if self._reason is not None:
+                return
+            self._reason = reason
+            waiting = list(self._waiting or ())
+        for wake in waiting:
+            wake()
+
+
 def lost_reason(row: JobRow | None, token: int) -> AbortReason | None:
-    """Why the claim with this token is over, read off the job as it is now; None if it is not."""
+    """Why the claim with this token has ended, from the job as it is now. None: it has not."""
     if row is None:
         return "not_found"
     if row.status == "running" and row.token == token:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from queuert.jobs.job import Job
 from queuert.model import Claimed, JobRow
-from queuert.worker.abort import AbortSignal
+from queuert.worker.abort import Abort
 
 if TYPE_CHECKING:
     from queuert.worker.handlers import HandlerPlan
@@ -44,7 +44,7 @@ class Claim:
         self.plan = plan
         self.token: int = row.token if row.token is not None else -1
         self.job: Job[Any, Any] | None = None
-        self.signal = AbortSignal()
+        self.signal = Abort()
         self.task: asyncio.Task[Any] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.phases: Phases[Any] | None = None

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from queuert.client.base import sessions_of
+from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.loop_thread import Runner
@@ -35,13 +35,13 @@ class WorkerLoop(Runner):
 
 def client_for_threads(client: Client[Any]) -> SyncClient[Any] | None:
     """A sync client on the same database for plain `def` handlers; None if the driver has no sync counterpart."""
-    provider = client.state.sync_provider
-    if provider is None:
+    state, notify = adapters_of(client)
+    if state.sync_provider is None:
         return None
-    engine = client.engine
+    engine = sessions_of(client).engine
     for_threads: SyncClient[Any] = SyncClient(
-        SyncStateAdapter(engine.state, provider),
-        SyncNotify(client.notify, WorkerLoop(asyncio.get_running_loop())),
+        SyncStateAdapter(engine.state, state.sync_provider),
+        SyncNotify(notify, WorkerLoop(asyncio.get_running_loop())),
         engine.jobs,
         generate_id=engine.generate_id,
         validate_id=engine.validate_id,

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from queuert.blocking import run_blocking
-from queuert.client.base import sessions_of
+from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
 from queuert.current import current_job
 from queuert.jobs.job import Job
@@ -39,7 +39,7 @@ class Execution:
         self._loop = asyncio.get_running_loop()
         # Some drivers have something to do where a thread begins and ends (see `queuert.ports.provider.Threaded`).
         self._around_thread: Callable[[], AbstractContextManager[None, None]] = getattr(
-            client.state.sync_provider, "in_thread", nullcontext
+            adapters_of(client)[0].sync_provider, "in_thread", nullcontext
         )
 
     async def run(self, claim: Claim) -> Outcome:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
-from queuert.client.base import sessions_of
+from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
 from queuert.model import Claimed, ClaimRequest
 from queuert.ports.observer import Observer
@@ -54,7 +54,7 @@ class WorkerRun(Generic[Conn]):
         self._recovery = Recovery(options.recovery_backoff)
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, options.renew_interval)
         self._wake = Wake(
-            client.notify,
+            adapters_of(client)[1],
             self._policy.types,
             self._keeper.maybe_lost,
             options.coalesce_notifies,

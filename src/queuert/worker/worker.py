@@ -116,7 +116,8 @@ class Worker:
             raise InvalidArgument(f"prefetch must be 0 (off) or a positive number, got {prefetch!r}")
         check_cap(cluster_cap, "cluster_cap")
         check_backoff(recovery_backoff, "recovery_backoff")
-        plans = resolve(registries, client.jobs, LeaseSettings(lease, renew_interval, backoff), required_middleware)
+        jobs = sessions_of(client).engine.jobs
+        plans = resolve(registries, jobs, LeaseSettings(lease, renew_interval, backoff), required_middleware)
         if not plans:
             raise InvalidArgument("a worker needs at least one handler: register it with @handlers.handles(…)")
         self.id = f"{name or 'worker'}-{uuid.uuid4()}"
@@ -126,7 +127,7 @@ class Worker:
             policy=ClaimPolicy(
                 self.id,
                 plans,
-                client.jobs,
+                jobs,
                 queues=queues,
                 concurrency=concurrency,
                 prefetch=prefetch,

@@ -194,7 +194,7 @@ def test_a_sync_client_opens_no_connections_beside_its_pool_but_the_listener(dat
             with client.transaction() as tx:
                 client.start(tx, Greet())
 
-        client.notify.listen("chain_ended", lambda _: None)
+        client._notify.listen("chain_ended", lambda _: None)
         list(threads.map(start, range(40)))
         assert client.hook_failures == 0
         assert len(watch.others(everything)) <= 3
