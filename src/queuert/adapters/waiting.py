@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
 from queuert.adapters import finishing
@@ -76,10 +76,7 @@ ON_LOOP: Waiting = _OnLoop()
 
 async def done(result: Any) -> Any:
     """The result of a library that has its classes twice, async and sync: awaited, or as it is."""
-    if not isinstance(result, Awaitable):
-        return result
-    awaitable: Awaitable[Any] = result
-    return await awaitable
+    return await result if hasattr(result, "__await__") else result
 
 
 @async_context
