@@ -103,6 +103,33 @@ def test_one_that_was_killed_half_way_is_taken_up(database_url: str, watch: Watc
     assert migrate(database_url) == VERSIONS[after:]
 
 
+def test_what_another_process_commits_before_the_lock_is_ours_is_seen(database_url: str, watch: Watcher) -> None:
+    """Given a transaction that has begun, and a session that remembers that nothing is there."""
+    state: Any = sync_psycopg_state(database_url, pool_size=1)
+    look, lock = (state.operations.statement(f"migrate.{name}") for name in ("exists", "try_lock"))
+    for _ in range(10):  # then both are prepared: nothing of them is looked up again
+        with state.provider.transaction() as connection:
+            state.provider.execute(connection, lock)
+            state.provider.execute(connection, look)
+
+    class Provider:
+        def __init__(self) -> None:
+            self.transaction = state.provider.transaction
+            self.savepoint = state.provider.savepoint
+            self.others: list[list[int]] = []
+
+        def execute(self, connection: Any, command: Any) -> Any:
+            if "pg_try_advisory_xact_lock" in command.text and not self.others:
+                assert state.provider.execute(connection, look) == [(False, False)]
+                self.others.append(migrate(database_url))
+            return state.provider.execute(connection, command)
+
+    provider = Provider()
+    assert run(cast("Any", provider), None, state.operations.migrate()) == []
+    assert provider.others == [VERSIONS]
+    state.close()
+
+
 def test_a_lock_that_another_process_holds_is_waited_for(database_url: str, watch: Watcher) -> None:
     """Waiting without a transaction and without waiting for the lock itself: nothing of ours is in anybody's way."""
     name = Installation("public", "queuert_").words()["lock_name"]

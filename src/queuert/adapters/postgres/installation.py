@@ -87,6 +87,7 @@ class Installation(msgspec.Struct, frozen=True):
             **{f"{what}_text": _literal(name) for what, name in words.items()},
             "prefix": self.prefix,
             "schema": f'"{self.schema}"',
+            "schema_name": _literal(self.schema),
             "schema_text": _literal(f'"{self.schema}"'),
             "clock": self.clock,
             "lock_space": str(ADVISORY_SPACE),

@@ -3,7 +3,7 @@
 -- oldest: 1
 
 -- A role that may not create schemas can use one that exists.
-DO $body$ BEGIN IF to_regnamespace({schema_text}) IS NULL THEN CREATE SCHEMA {schema}; END IF; END $body$;
+DO $body$ BEGIN IF to_regnamespace({schema_text}) IS NULL THEN CREATE SCHEMA IF NOT EXISTS {schema}; END IF; END $body$;
 
 -- All jobs. No index has a column that completion changes, so completing a job is a HOT update. Hence
 -- `resting`: the status again, but only of blocked, failed, cancelled and expired jobs. Jobs are created

@@ -1,8 +1,14 @@
 -- The version of the tables. Until version 6 it was in the table `schema_version`. Libraries of that
 -- version still read it: it is left as it is, so that they can restart.
 
+-- By a query of the catalogue, not by to_regclass(): that answers from a cache, which does not show what
+-- another process has committed while this transaction tried to get the lock.
 -- read: exists
-SELECT to_regclass({version_text}) IS NOT NULL, to_regclass({version_6_text}) IS NOT NULL;
+SELECT
+    EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = {schema_name} AND c.relname = '{prefix}version'),
+    EXISTS (SELECT FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = {schema_name} AND c.relname = '{prefix}schema_version');
 
 -- read: current
 SELECT max(version), max(oldest) FROM {version};
