@@ -30,7 +30,10 @@ class _Waiter(Future[None]):
         self.caller = caller
 
     def grant(self) -> bool:
-        """Hand over the lock. False: the caller has stopped waiting, or its event loop is closed."""
+        """Hand over the lock.
+
+        False: the caller has stopped waiting, or its event loop is closed.
+        """
         task = self.caller.task
         if (task is not None and task.get_loop().is_closed()) or not self.set_running_or_notify_cancel():
             return False

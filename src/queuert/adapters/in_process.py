@@ -44,7 +44,9 @@ class InProcessHub:
                     self._hints[type_name] = self._hints.get(type_name, 0) + count
 
     def consume(self, type_name: str) -> bool:
-        """A budget that is used up stays known, so one job does not make every idle worker ask for it."""
+        """A budget that is used up stays known, so one job does not make every idle worker ask for
+        it.
+        """
         with self._mutex:
             left = self._hints.get(type_name)
             if left:

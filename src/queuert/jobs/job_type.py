@@ -91,7 +91,10 @@ class JobType:
         return data
 
     def decode_input(self, data: bytes, blockers: Sequence[BlockerRow] = ()) -> Job[Any, Any]:
-        """The job of a stored input. Its blocker fields know of their chains what `blockers` says."""
+        """The job of a stored input.
+
+        Its blocker fields know of their chains what `blockers` says.
+        """
         try:
             job: Job[Any, Any] = self._input.decode(data)
         except CodecError as error:

@@ -50,6 +50,7 @@ class Notifications:
             if not counts:
                 continue
             if topic == "job_scheduled":
-                # The budget first: a worker that wakes before it is there would find the old one used up.
+                # The budget first: a worker that wakes before it is there would find the old one
+                # used up.
                 yield partial(self._publisher.provide_wake_hints, counts)
             yield partial(self._publisher.publish, topic, list(counts))

@@ -25,7 +25,9 @@ Item = tuple[JobRow, Settlement]
 
 
 class Write(NamedTuple):
-    """What is to be told of one operation, and how to see that it was committed: by one job that it has touched."""
+    """What is to be told of one operation, and how to see that it was committed: by one job that it
+    has touched.
+    """
 
     job_id: str
     stands: Callable[[JobRow | None], bool]
@@ -57,7 +59,8 @@ class Observations:
             yield from write.events
 
     def confirm(self) -> Program[None]:
-        """Drop what was not committed, although the block of the caller's transaction ended without an error.
+        """Drop what was not committed, although the block of the caller's transaction ended without
+        an error.
 
         A driver may do that (`psycopg.Rollback`), and so may a caller who rolls back by hand.
         """
@@ -133,7 +136,8 @@ class Observations:
         chains = [row.chain_id for row in ended if row.chain_index]
         ids = list(dict.fromkeys([*(row.id for row in ended), *chains]))
         try:
-            # In a savepoint, where it stands in somebody's transaction: an error must not break that.
+            # In a savepoint, where it stands in somebody's transaction: an error must not break
+            # that.
             rows = yield from atomically(self._state.get_jobs(ids))
         except Exception:
             return {}  # What was settled stands. That its duration is not known must not undo it.
@@ -253,7 +257,9 @@ def _is_gone(row: JobRow | None) -> bool:
 
 
 def _has_ended(settlement: Settlement, row: JobRow | None) -> bool:
-    """So, and by the same hand: if this was rolled back, another one may have ended the job a moment later."""
+    """So, and by the same hand: if this was rolled back, another one may have ended the job a
+    moment later.
+    """
     return row is not None and (row.status, row.completed_by) == (settlement.status, settlement.worker)
 
 

@@ -14,7 +14,10 @@ logger = logging.getLogger("queuert.observers")
 
 
 class Observers(Observer):
-    """Hands each event to those who override it. An observer's error is logged, once per kind, and goes no further."""
+    """Hands each event to those who override it.
+
+    An observer's error is logged, once per kind, and goes no further.
+    """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._reported: set[tuple[str, str, type[Exception]]] = set()

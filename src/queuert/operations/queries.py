@@ -70,7 +70,8 @@ def list_jobs(engine: Engine, where: JobFilter, page: PageQuery) -> Program[Page
 
 
 def list_chains(engine: Engine, where: ChainFilter, page: PageQuery) -> Program[Page[Chain[Any]]]:
-    # By status, the walk is along the current jobs; the cursor says which of the two walks it belongs to.
+    # By status, the walk is along the current jobs; the cursor says which of the two walks it
+    # belongs to.
     kind, key = ("chains", "first.id") if where.status is None else ("chains-by-status", "current.id")
     rows = yield from engine.state.list_chains(where, page.request(kind))
     return page.build(kind, rows, attrgetter(key), engine.jobs.chain_from_row)

@@ -1,4 +1,6 @@
-"""The spans of a transaction's writes: begun before them, for their contexts are stored, and ended after the commit."""
+"""The spans of a transaction's writes: begun before them, for their contexts are stored, and ended
+after the commit.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,10 @@ class Tracing:
         )
 
     def blockers(self, job_ids: Sequence[str]) -> Program[list[list[BlockerRow]]]:
-        """What jobs that are free now have waited for. If the database does not say, that is no reason to fail."""
+        """What jobs that are free now have waited for.
+
+        If the database does not say, that is no reason to fail.
+        """
         try:
             return (yield from atomically(self._state.job_blockers(job_ids)))
         except Exception:

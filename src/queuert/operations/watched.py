@@ -1,6 +1,7 @@
 """Adapters with somebody who hears of their errors, by the name of the operation.
 
-The adapters themselves know nothing of it. Only clients with observers look at theirs through these.
+The adapters themselves know nothing of it. Only clients with observers look at theirs through
+these.
 """
 
 from __future__ import annotations
@@ -92,7 +93,10 @@ class WatchedOperations(Watched):
 
 
 class WatchedNotify(Watched):
-    """A notify adapter, sync or async. The operations of a topic are `<topic>` and `listen_<topic>`."""
+    """A notify adapter, sync or async.
+
+    The operations of a topic are `<topic>` and `listen_<topic>`.
+    """
 
     def _wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:

@@ -1,7 +1,7 @@
 """The transaction of an attempt, in which a phase of its handler runs and the job may be settled.
 
-It begins by looking at the claim. With `lock`, everyone else who wants the job waits from there on, and
-what user code locks and writes comes after the job, in every handler alike.
+It begins by looking at the claim. With `lock`, everyone else who wants the job waits from there on,
+and what user code locks and writes comes after the job, in every handler alike.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Conn = TypeVar("Conn", default=Any)
 
 
 class AttemptTransaction(Generic[Conn]):
-    """Opened, and then committed or rolled back, by calls instead of a block: it may outlive its phase."""
+    """Opened, and then committed or rolled back, by calls instead of a block: it may outlive its
+    phase.
+    """
 
     def __init__(self, sessions: Sessions[Conn], claim: Claim, *, lock: bool) -> None:
         self._sessions = sessions
@@ -38,7 +40,10 @@ class AttemptTransaction(Generic[Conn]):
         raise NotImplementedError
 
     async def commit(self, settlement: Settlement | None = None) -> None:
-        """Settle the job, if a settlement is given, and commit. An error rolls back and is raised."""
+        """Settle the job, if a settlement is given, and commit.
+
+        An error rolls back and is raised.
+        """
         raise NotImplementedError
 
     async def roll_back(self, error: BaseException | None = None) -> None:
@@ -63,7 +68,9 @@ class AttemptTransaction(Generic[Conn]):
 
 
 class TransactionInTask(AttemptTransaction[Conn]):
-    """It lives in a task of its own, so that nothing that happens to the handler's task touches it."""
+    """It lives in a task of its own, so that nothing that happens to the handler's task touches
+    it.
+    """
 
     def __init__(self, sessions: Sessions[Conn], claim: Claim, *, lock: bool) -> None:
         super().__init__(sessions, claim, lock=lock)
@@ -89,7 +96,8 @@ class TransactionInTask(AttemptTransaction[Conn]):
         if self._task is None:
             return
         if not self._opened.done():
-            # It may be waiting, for a connection or for the lock of the job. It is not needed any more.
+            # It may be waiting, for a connection or for the lock of the job. It is not needed any
+            # more.
             self._task.cancel()
         elif not (self._task.done() or self._end.done()):
             self._end.set_exception(_RollBack())

@@ -1,7 +1,7 @@
 """The jobs that a worker has claimed, until they are settled.
 
-Follow a job: `begin` starts its task → `_handler_ended` → `_conclude` asks for a verdict → the settler (or the
-attempt's own transaction) settles it → `_release`.
+Follow a job: `begin` starts its task → `_handler_ended` → `_conclude` asks for a verdict → the
+settler (or the attempt's own transaction) settles it → `_release`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Attempts:
         """How many handlers have ended, ever."""
         self.prefetch = Prefetch(
             options.concurrency,
-            # Where there are limits, what is claimed ahead would use up room in which others could run theirs.
+            # Where there are limits, what is claimed ahead would use up room in which others could
+            # run theirs.
             0 if options.policy.limited else options.prefetch,
             time.monotonic(),
         )
@@ -203,7 +204,8 @@ class Attempts:
         if not took_effect:
             logger.info("job %s (%s) had moved on: its result was dropped", claim.row.id, claim.row.type_name,
                         extra=self._verdicts.extra(claim))  # fmt: skip
-            # Perhaps by ourselves, in a COMMIT whose answer got lost, and then nothing was announced.
+            # Perhaps by ourselves, in a COMMIT whose answer got lost, and then nothing was
+            # announced.
             self._next_turn.claim_soon()
         else:
             self._listener.settled(claim, settlement)
@@ -233,7 +235,10 @@ class Attempts:
             self._next_turn.event.set()
 
     def abort(self, claim: Claim, reason: AbortReason) -> None:
-        """Tell the handler to stop. Only user code is ever cancelled: a task that has ended is not touched."""
+        """Tell the handler to stop.
+
+        Only user code is ever cancelled: a task that has ended is not touched.
+        """
         self._listener.aborting(claim, reason)
         claim.signal.abort(reason)
         if claim.running and claim.plan.is_async and claim.task is not None and self._options.cancel_on_abort:

@@ -75,7 +75,8 @@ class ClaimPolicy:
             queue.max_concurrency is not None or any(plan.concurrency is not None for plan in plans)
             for queue, plans, _ in self._queues
         )
-        """Some limit besides the slots is set: an empty claim does not mean that nothing is ready."""
+        """Some limit besides the slots is set: an empty claim does not mean that nothing is
+        ready."""
         if not self.limited:
             self._fixed_queues = tuple(self._queue_limits({}))
 
@@ -95,7 +96,8 @@ class ClaimPolicy:
         return ClaimRequest(self._worker_id, limit, queues, self._cluster_cap) if queues else None
 
     def _queue_limits(self, claimed: Mapping[str, int]) -> Iterable[QueueLimit]:
-        # One more than can be claimed at all: a type without a limit of its own must not look as if it had reached one.
+        # One more than can be claimed at all: a type without a limit of its own must not look as if
+        # it had reached one.
         unlimited = self._most_at_once + 1
         for queue, plans, members in self._queues:
             types = tuple(
@@ -110,7 +112,9 @@ class ClaimPolicy:
 def _served(
     plans: Mapping[str, HandlerPlan], jobs: Registry, queues: Sequence[Queue | str] | None
 ) -> list[tuple[Queue, list[HandlerPlan], tuple[str, ...]]]:
-    """Each queue that is served, its handlers here, and all its types (a cap counts those of other workers too)."""
+    """Each queue that is served, its handlers here, and all its types (a cap counts those of other
+    workers too).
+    """
     members: dict[str, list[str]] = {}
     for job_type in jobs:
         plan = plans.get(job_type.name)

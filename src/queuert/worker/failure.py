@@ -31,7 +31,10 @@ def code_of(error: BaseException) -> str:
 
 
 def log(error: BaseException, message: str, *args: object, extra: Mapping[str, object]) -> None:
-    """Log a failed attempt. An error that cannot be shown (nested too deep, say) must not cost the job its end."""
+    """Log a failed attempt.
+
+    An error that cannot be shown (nested too deep, say) must not cost the job its end.
+    """
     try:
         logger.warning(message, *args, exc_info=error, extra=extra)
     except Exception:
@@ -45,7 +48,10 @@ def record(code: str, message: str) -> bytes:
 
 
 def record_of(error: BaseException, code: str | None = None) -> bytes:
-    """The record of an exception. Never raises, whatever the exception does when it is looked at."""
+    """The record of an exception.
+
+    Never raises, whatever the exception does when it is looked at.
+    """
     try:
         return _encode(code or code_of(error), type(error).__qualname__, _message(error), _traceback(error))
     except Exception as problem:

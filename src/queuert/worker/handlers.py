@@ -175,7 +175,9 @@ class _Handles(Generic[J_co, Conn]):
 
 @dataclass(frozen=True, eq=False)
 class HandlerPlan:
-    """A handler with all its settings resolved: handler, then registry, then worker, then library."""
+    """A handler with all its settings resolved: handler, then registry, then worker, then
+    library.
+    """
 
     job_type: JobType
     function: Callable[[Any], Any]
@@ -251,7 +253,10 @@ def _positive(number: int | None, what: str) -> int | None:
 
 
 def _check_function(type_name: str, function: Any) -> bool:
-    """Whether the handler is async. It must take the attempt, and nothing else that has no default."""
+    """Whether the handler is async.
+
+    It must take the attempt, and nothing else that has no default.
+    """
     if not callable(function):
         raise InvalidArgument(f"the handler of {type_name!r} must be a function, got {function!r}")
     try:

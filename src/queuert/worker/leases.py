@@ -1,4 +1,6 @@
-"""Whether the claims are still ours: one task renews all leases, and hints that one is lost are looked into."""
+"""Whether the claims are still ours: one task renews all leases, and hints that one is lost are
+looked into.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ class LeaseKeeper:
             await self._look_into(lost)
 
     def _give_up_expired(self) -> None:
-        """Once the lease has ended unrenewed, another worker may have the job: the attempt must stop."""
+        """Once the lease has ended unrenewed, another worker may have the job: the attempt must
+        stop.
+        """
         now = time.monotonic()
         for claim in list(self._attempts.claims.values()):
             if claim.active and now >= claim.lease_end:

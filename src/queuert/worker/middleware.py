@@ -142,7 +142,9 @@ def _overriding(middleware: Sequence[Middleware], method: str) -> tuple[Middlewa
 
 
 def check_required(required: Sequence[Middleware], present: Sequence[Middleware], types: Sequence[str]) -> None:
-    """The required ones must be there in their order (others may stand between them), by identity."""
+    """The required ones must be there in their order (others may stand between them), by
+    identity.
+    """
     remaining = iter(present)
     for wanted in required:
         if not any(wanted is candidate for candidate in remaining):

@@ -128,7 +128,9 @@ class ObservedAttempts(AttemptListener):
 
 
 def waited(claim: Claim) -> float | None:
-    """How long the job was due: until it was claimed, by the database's clock, and then until a slot was free."""
+    """How long the job was due: until it was claimed, by the database's clock, and then until a
+    slot was free.
+    """
     row = claim.row
     if row.last_attempt_at is None or (claim.claimed.blockers and row.attempt == 1):
         return None  # when its last blocker completed is not recorded

@@ -1,8 +1,10 @@
-"""How many jobs to claim beyond the free slots, so that quick handlers need not wait for the next claim.
+"""How many jobs to claim beyond the free slots, so that quick handlers need not wait for the next
+claim.
 
-What is claimed ahead is kept from other workers. So it is never more than is worked off in about `HOLD` seconds, at the
-speed that was seen last; nothing, unless every slot is used anew within that time; and what waits longer than `STALE`
-after all, behind a handler that takes its time, is given back.
+What is claimed ahead is kept from other workers. So it is never more than is worked off in about
+`HOLD` seconds, at the speed that was seen last; nothing, unless every slot is used anew within that
+time; and what waits longer than `STALE` after all, behind a handler that takes its time, is given
+back.
 """
 
 from __future__ import annotations
@@ -29,17 +31,25 @@ class Prefetch:
         self._idle_since = now
 
     def busy(self, now: float) -> None:
-        """A handler is running again. The moment that a claim or a settlement took says nothing about handlers."""
+        """A handler is running again.
+
+        The moment that a claim or a settlement took says nothing about handlers.
+        """
         if self._idle_since is not None:
             self._since += self._moment(self._idle_since, now)
             self._idle_since = None
 
     def _moment(self, since: float, now: float) -> float:
-        """The time that has passed, unless it was longer than a moment: then there was nothing to do."""
+        """The time that has passed, unless it was longer than a moment: then there was nothing to
+        do.
+        """
         return now - since if now - since <= HOLD else 0.0
 
     def observe(self, ended: int, now: float) -> None:
-        """`ended`: how many handlers have ended so far. The slower of the last two measurements counts."""
+        """`ended`: how many handlers have ended so far.
+
+        The slower of the last two measurements counts.
+        """
         elapsed = now - self._since
         if self._idle_since is not None:
             elapsed -= self._moment(self._idle_since, now)
@@ -53,10 +63,14 @@ class Prefetch:
             self._idle_since = now
 
     def stalled(self) -> None:
-        """What was claimed ahead has waited for too long: none for now, and none after one good moment."""
+        """What was claimed ahead has waited for too long: none for now, and none after one good
+        moment.
+        """
         self.ahead, self._rate = 0, 0.0
 
     @property
     def refill_at(self) -> int:
-        """Claim again when no more than this are left: in one large step rather than in many small ones."""
+        """Claim again when no more than this are left: in one large step rather than in many small
+        ones.
+        """
         return max(0, min(self.ahead // 2, self.ahead - self._slots))

@@ -54,7 +54,9 @@ class Verdicts:
         return Settlement(job_id=claim.row.id, token=claim.token, status="expired", error=error, worker=self.worker_id)
 
     def exhausted(self, claim: Claim) -> Settlement:
-        """The job has used up its attempts without an end of its own: each time, its worker died or lost it."""
+        """The job has used up its attempts without an end of its own: each time, its worker died or
+        lost it.
+        """
         error = claim.row.last_error or failure.record(
             failure.LEASE_EXPIRED, f"all {claim.plan.max_attempts} attempts ended without a result"
         )

@@ -16,7 +16,9 @@ PATIENCE = 1.0
 
 
 class Wake:
-    """Collects messages until the main loop is ready for them, and keeps the subscriptions alive."""
+    """Collects messages until the main loop is ready for them, and keeps the subscriptions
+    alive.
+    """
 
     def __init__(
         self,

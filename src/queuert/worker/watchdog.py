@@ -1,4 +1,6 @@
-"""Notices handlers that block the event loop: nothing else runs meanwhile, not even the renewal of leases."""
+"""Notices handlers that block the event loop: nothing else runs meanwhile, not even the renewal of
+leases.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,8 @@ class Watchdog:
                 return  # the loop is closed
             if self._answered.wait(BLOCKED_AFTER):
                 continue
-            # Now, while it is at it: when the loop answers, the handler may have ended and be forgotten.
+            # Now, while it is at it: when the loop answers, the handler may have ended and be
+            # forgotten.
             task = asyncio.current_task(self._loop)
             type_name = None if task is None else self._type_of(task)
             self._answered.wait()

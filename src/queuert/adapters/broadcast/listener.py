@@ -24,8 +24,8 @@ from queuert.ports.notify import TOPICS, Topic
 logger = logging.getLogger("queuert.notify")
 
 CANCEL_AGAIN = 2.0
-"""Seconds until a subscription that has not ended is cancelled again. Before Python 3.12, `wait_for`
-in a driver may swallow a cancellation."""
+"""Seconds until a subscription that has not ended is cancelled again. Before Python 3.12,
+`wait_for` in a driver may swallow a cancellation."""
 CANCEL_TIMES = 5
 
 

@@ -25,7 +25,10 @@ _DECODER = msgspec.json.Decoder(list[str])
 
 
 def pack(values: Sequence[str], longest: int) -> list[str]:
-    """As few payloads as possible, each of at most `longest` bytes. A longer value gets its own payload."""
+    """As few payloads as possible, each of at most `longest` bytes.
+
+    A longer value gets its own payload.
+    """
     payloads: list[str] = []
     parts: list[bytes] = []
     size = 1

@@ -93,7 +93,9 @@ class BroadcastNotify:
         return session
 
     def _new_session(self, before: _Session | None) -> _Session:
-        """The first one, or one for another event loop: the one before was closed, or is the parent process's."""
+        """The first one, or one for another event loop: the one before was closed, or is the parent
+        process's.
+        """
         if before is not None and before.process != os.getpid():
             if not callable(self._given):
                 raise NotifyUnavailable(

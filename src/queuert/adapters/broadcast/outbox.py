@@ -1,4 +1,6 @@
-"""Sends the messages of many callers together: while one batch is being sent, the next one gathers."""
+"""Sends the messages of many callers together: while one batch is being sent, the next one
+gathers.
+"""
 
 from __future__ import annotations
 

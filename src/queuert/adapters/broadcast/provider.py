@@ -34,7 +34,9 @@ class CompleteProvider:
         await self._translated(self._provider.subscribe(channels, on_message, ready))
 
     async def confirm(self) -> None:
-        """Check that a new subscription is active, if the provider cannot be sure of that itself."""
+        """Check that a new subscription is active, if the provider cannot be sure of that
+        itself.
+        """
         if self._echo is not None:
             await self._echo.ping()
 

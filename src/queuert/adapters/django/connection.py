@@ -1,7 +1,7 @@
 """Django's connections: what we use of them, and the errors that explain why one cannot be used.
 
-Django has one for each thread and alias, `connections[alias]`; `django.db.connection` is a stand-in for that of the
-default alias. Nothing here does I/O.
+Django has one for each thread and alias, `connections[alias]`; `django.db.connection` is a stand-in
+for that of the default alias. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ def resolve(connection: object, alias: str) -> Wrapper:
 
 
 def require_atomic(wrapper: Wrapper, operation: str | None = None) -> None:
-    """An atomic block must be open, and not broken. `operation`: what the client was asked to do."""
+    """An atomic block must be open, and not broken.
+
+    `operation`: what the client was asked to do.
+    """
     if not wrapper.in_atomic_block:
         reason = (
             f"no transaction.atomic() block is open on the database {wrapper.alias!r}: put this call and your own "
@@ -108,7 +111,9 @@ def require_atomic(wrapper: Wrapper, operation: str | None = None) -> None:
 
 
 def is_nested(wrapper: Wrapper) -> bool:
-    """Whether a block is open that is somebody's; the one that a TestCase puts around each test does not count."""
+    """Whether a block is open that is somebody's; the one that a TestCase puts around each test
+    does not count.
+    """
     return wrapper.in_atomic_block and not (
         wrapper.atomic_blocks and getattr(wrapper.atomic_blocks[-1], "_from_testcase", False)
     )

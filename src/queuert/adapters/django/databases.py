@@ -1,4 +1,5 @@
-"""What differs between the databases: how our statements run on the driver's connection below Django's.
+"""What differs between the databases: how our statements run on the driver's connection below
+Django's.
 
 Not through Django's cursors: they would rewrite placeholders, convert values and log every
 statement. For Django, an error counts like one of its own.

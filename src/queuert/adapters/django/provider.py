@@ -1,7 +1,9 @@
-"""The sync provider: Django's connection of this thread, and `transaction.atomic` for every transaction.
+"""The sync provider: Django's connection of this thread, and `transaction.atomic` for every
+transaction.
 
-What stands alone runs on that connection too, and inside of the atomic block that may be open on it, as everything in
-Django does. Only writes are refused there: they would not be committed at once.
+What stands alone runs on that connection too, and inside of the atomic block that may be open on
+it, as everything in Django does. Only writes are refused there: they would not be committed at
+once.
 """
 
 from __future__ import annotations
@@ -31,7 +33,10 @@ W = TypeVar("W", bound=AfterCommitWork)
 
 
 class DjangoProvider:
-    """Transactions on `connections[alias]`. Settings are looked at when it is first used, not before."""
+    """Transactions on `connections[alias]`.
+
+    Settings are looked at when it is first used, not before.
+    """
 
     def __init__(self, alias: str = "default") -> None:
         self.alias = alias
@@ -100,7 +105,8 @@ class DjangoProvider:
     def enlist(self, connection: DjangoConnection, operation: str, make: Callable[[], W]) -> W:
         """By `on_commit`. Django forgets what was registered in a block that is rolled back.
 
-        So work is shared only by what stands in the same blocks, and Django's own list says whether it does.
+        So work is shared only by what stands in the same blocks, and Django's own list says whether
+        it does.
         """
         self._check_open()
         wrapper = resolve(connection, self.alias)
@@ -118,7 +124,9 @@ class DjangoProvider:
 
     @context
     def in_thread(self) -> Iterator[None]:
-        """Around a handler in its thread, which ends with it: Django's connections must not outlive their thread."""
+        """Around a handler in its thread, which ends with it: Django's connections must not outlive
+        their thread.
+        """
         reset_queries()
         close_old_connections()
         try:

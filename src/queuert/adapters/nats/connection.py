@@ -91,7 +91,8 @@ class Connection:
 
 
 async def until_lost(client: Any, connects: int) -> None:
-    """Wait until the connection is lost, or has been lost since the library had reconnected this often.
+    """Wait until the connection is lost, or has been lost since the library had reconnected this
+    often.
 
     The library reports it only to the code that made the client.
     """

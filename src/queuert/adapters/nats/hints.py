@@ -1,7 +1,8 @@
-"""Wake hints in a key-value bucket of JetStream: a number for each type, changed by compare-and-set.
+"""Wake hints in a key-value bucket of JetStream: a number for each type, changed by
+compare-and-set.
 
-A change that came too late is tried again; each time, another process has succeeded. A value that is
-not a number counts as no budget.
+A change that came too late is tried again; each time, another process has succeeded. A value that
+is not a number counts as no budget.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from queuert.adapters.nats.names import hint_key
 T = TypeVar("T")
 
 HINT_SECONDS = 60
-"""How long a budget is known after its last change, in a bucket that we make. Without one, every worker wakes."""
+"""How long a budget is known after its last change, in a bucket that we make. Without one, every
+worker wakes."""
 TIMEOUT = 5.0
 
 
@@ -55,7 +57,9 @@ class Hints:
                 return
 
     async def _take(self, bucket: Any, type_name: str) -> bool:
-        """A budget that is used up stays known, so one job does not make every idle worker ask for it."""
+        """A budget that is used up stays known, so one job does not make every idle worker ask for
+        it.
+        """
         key = hint_key(self._prefix, type_name)
         while True:
             left, revision = await _read(bucket, key)

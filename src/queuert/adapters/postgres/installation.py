@@ -39,7 +39,8 @@ STEADY = " ".join(
         "jit TO off",
     )
 )
-"""For functions: plans that do not depend on how full the tables are when a session first needs them."""
+"""For functions: plans that do not depend on how full the tables are when a session first needs
+them."""
 
 DATABASE_CLOCK = "clock_timestamp()"
 """Not now(): in a long transaction that is the time when it began."""

@@ -1,4 +1,6 @@
-"""Rows and records: the columns of a job in their order, ids and JSON as text on the way, bytes in the record."""
+"""Rows and records: the columns of a job in their order, ids and JSON as text on the way, bytes in
+the record.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from queuert.model import BlockerRow, ChainRow, JobRow
 
 Row = Sequence[Any]
 
-# For each field of a JobRow: a SQL expression over the aliases `j` (job) and `r` (running, if any), and its type.
+# For each field of a JobRow: a SQL expression over the aliases `j` (job) and `r` (running, if any),
+# and its type.
 _COLUMNS: dict[str, tuple[str, str]] = {
     "id": ("j.id::text", "text"),
     "type_name": ("j.type_name", "text"),
@@ -83,7 +86,10 @@ def chain_of(row: Row) -> ChainRow:
 
 
 def blocker_of(row: Row) -> BlockerRow:
-    """A blocker from (chain id, chain type, status, output, trace context). Only a completed chain has an output."""
+    """A blocker from (chain id, chain type, status, output, trace context).
+
+    Only a completed chain has an output.
+    """
     chain_id, chain_type, status, output, trace_context = row
     return BlockerRow(chain_id, chain_type, status, json_of(output) if status == "completed" else None, trace_context)
 

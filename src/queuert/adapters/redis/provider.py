@@ -25,7 +25,9 @@ READ_TIMEOUT = 3600.0
 
 
 def connect(url: str) -> Any:
-    """A client that tries a call a second time, at once: the server may have been restarted since the last."""
+    """A client that tries a call a second time, at once: the server may have been restarted since
+    the last.
+    """
     try:
         return Redis.from_url(url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry=Retry(NoBackoff(), 1))
     except ValueError as error:  # the URL is not shown: it may contain a password
@@ -43,7 +45,8 @@ class RedisProvider:
         """`owned`: close the client, too."""
         self._client = client
         self._owned = owned
-        # In a Redis Cluster the part in braces decides on the slot: one script may use all of these keys.
+        # In a Redis Cluster the part in braces decides on the slot: one script may use all of these
+        # keys.
         self._hint = f"{{{prefix}}}:wake-hint:"
         self._pubsub: Any = None
         self._pong = asyncio.Event()

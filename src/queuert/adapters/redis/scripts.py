@@ -9,7 +9,10 @@ HINT_SECONDS = 60
 
 
 class Script:
-    """Runs by its digest. A server that does not know it, after SCRIPT FLUSH or a restart, is sent the text."""
+    """Runs by its digest.
+
+    A server that does not know it, after SCRIPT FLUSH or a restart, is sent the text.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -20,7 +20,8 @@ from queuert.ports.notify import Callback, Topic
 
 
 class SqliteHub(InProcessHub):
-    """Shared by the notify adapters of a process that belong to one file, and by the states that write to it.
+    """Shared by the notify adapters of a process that belong to one file, and by the states that
+    write to it.
 
     Give it to `sqlite_state`, too: a commit that it does not know of counts as another process's.
     """
@@ -61,7 +62,9 @@ class SqliteHub(InProcessHub):
                 yield
 
     def _begin_anew(self) -> None:
-        """In a forked child: forget the parent's listeners, and its thread, which did not survive the fork."""
+        """In a forked child: forget the parent's listeners, and its thread, which did not survive
+        the fork.
+        """
         super().__init__()
         if self._watch is not None:
             _parents_watches.append(self._watch)

@@ -1,12 +1,14 @@
 """Noticing that another process has committed to the file.
 
-`PRAGMA data_version`, asked again and again on one connection, moves whenever another connection has committed. One
-thread asks, on a connection of its own; it reads no page of the database. What moved, the number does not say.
+`PRAGMA data_version`, asked again and again on one connection, moves whenever another connection
+has committed. One thread asks, on a connection of its own; it reads no page of the database. What
+moved, the number does not say.
 
-Commits of this process are no news: its hub has told of them already, and exactly. They are told apart thus. SQLite
-has one writer at a time, so before a COMMIT of ours nobody else can commit: what the number says then is of others.
-After it, the committing connection's own number still stands if nobody else has committed since, and then what our
-number says is of us. A mutex keeps the thread from looking between the two.
+Commits of this process are no news: its hub has told of them already, and exactly. They are told
+apart thus. SQLite has one writer at a time, so before a COMMIT of ours nobody else can commit: what
+the number says then is of others. After it, the committing connection's own number still stands if
+nobody else has committed since, and then what our number says is of us. A mutex keeps the thread
+from looking between the two.
 """
 
 from __future__ import annotations
@@ -35,7 +37,10 @@ DEBOUNCE = 0.05
 
 
 class Watch:
-    """From `start` to `stop`, which may be called once each. `on_write` is called in the watching thread."""
+    """From `start` to `stop`, which may be called once each.
+
+    `on_write` is called in the watching thread.
+    """
 
     def __init__(self, path: str, on_write: Callable[[], None]) -> None:
         self._path = Path(path).absolute()
@@ -52,7 +57,10 @@ class Watch:
         self.thread = threading.Thread(target=self._run, name="queuert-sqlite-watch", daemon=True)
 
     def start(self) -> None:
-        """From here on, nothing is overlooked. If the file cannot be read now, it is news as soon as it can."""
+        """From here on, nothing is overlooked.
+
+        If the file cannot be read now, it is news as soon as it can.
+        """
         with self._mutex:
             self._look()
             self._others_wrote = False
@@ -122,8 +130,9 @@ class Watch:
             self._others_wrote = True
 
     def _connect_if_needed(self) -> None:
-        """A file that has been put in the place of another one is news, too. While we are connected to the old file,
-        the new one cannot get its inode's number."""
+        """A file that has been put in the place of another one is news, too. While we are connected
+        to the old file, the new one cannot get its inode's number.
+        """
         found = self._path.stat()
         file = (found.st_dev, found.st_ino)
         if file == self._file:

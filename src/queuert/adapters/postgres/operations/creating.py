@@ -109,8 +109,8 @@ def _keys_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
 def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bool) -> dict[str, list[Any]]:
     """The edges from these jobs to the chains they wait for, each once, as parameters.
 
-    Jobs are named by their position in the call. `going_on` has the position at which this call starts or continues a
-    chain; if `earlier`, only positions before the job itself count.
+    Jobs are named by their position in the call. `going_on` has the position at which this call
+    starts or continues a chain; if `earlier`, only positions before the job itself count.
     """
     edges: list[tuple[int, int | None, BlockerRef]] = []
     for place, job in enumerate(jobs, 1):
@@ -133,7 +133,10 @@ def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bo
 
 
 def _first_jobs(jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]:
-    """Positions and jobs that start a chain. Of several with one id the first comes last: it is the one that counts."""
+    """Positions and jobs that start a chain.
+
+    Of several with one id the first comes last: it is the one that counts.
+    """
     return [(place, job) for place, job in reversed(list(enumerate(jobs, 1))) if job.chain_index == 0]
 
 
