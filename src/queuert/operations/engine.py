@@ -34,7 +34,7 @@ class Engine:
     def observations(self, hooks: Hooks) -> Observations:
         """What observers are told after that commit.
 
-        Only where there are any: nobody else pays for them.
+        Only for clients with observers, so that others have no cost.
         """
         observers = self.observers
         assert observers is not None

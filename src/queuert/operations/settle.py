@@ -33,9 +33,9 @@ def settlement_for(
 
 
 def settle(engine: Engine, hooks: Hooks, items: Sequence[tuple[JobRow, Settlement]]) -> Program[Settled]:
-    """Apply settlements, and buffer what others should hear of them.
+    """Apply settlements, and collect their notifications.
 
-    `items` pairs each with the job as it was read.
+    `items` pairs each settlement with the job as it was read.
     """
     if engine.observers is not None:
         items = yield from engine.observations(hooks).settling(items)

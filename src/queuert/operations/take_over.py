@@ -54,7 +54,7 @@ class TakenOver:
         (chain,) = yield from lock_chains(self._engine, [row.chain_id])
         self._row = chain.current
         if not settled.held[0]:
-            # It was settled or cancelled before, in this very transaction.
+            # It was settled or cancelled earlier in this transaction.
             raise ChainEnded(row.chain_id, chain.current.status)
         if isinstance(result, Job):
             self.job = result
@@ -63,7 +63,7 @@ class TakenOver:
 def take_over(engine: Engine, hooks: Hooks, chain_id: str, type_name: str | None) -> Program[TakenOver]:
     """Lock the chain's current job.
 
-    With a type, `JobTypeMismatch` if the chain has come to another.
+    With a type, raises `JobTypeMismatch` if the chain has moved on to a job of another type.
     """
     (chain,) = yield from lock_chains(engine, [chain_id])
     taken = TakenOver(engine, hooks, type_name, chain.current)

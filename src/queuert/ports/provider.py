@@ -28,7 +28,7 @@ class SyncBlock(AbstractContextManager[Conn_co, None], Protocol[Conn_co]):
 
     @property
     def answer(self) -> Any:
-        """What the block's first command was answered with, once the transaction is open."""
+        """The answer to the block's first command, once the transaction is open."""
         ...
 
 
@@ -71,7 +71,7 @@ class SyncProvider(Protocol[Conn]):
         ...
 
     def check(self, connection: Conn) -> None:
-        """Refuse a joined connection that cannot take part (wrong type, closed, wrong thread, no
+        """Raise if the caller's connection cannot be joined (wrong type, closed, wrong thread, no
         transaction).
         """
         ...
@@ -114,8 +114,10 @@ class AfterCommitWork(Protocol):
         ...
 
     def flush(self) -> Awaitable[None] | None:
-        """Do it: the root transaction has committed. For an async client it is begun here, and
-        nobody has to wait for what is returned. Never raises.
+        """Called after the root transaction has committed.
+
+        For an async client this only starts the work; the caller need not await the result. Never
+        raises.
         """
         ...
 
@@ -124,35 +126,32 @@ W = TypeVar("W", bound=AfterCommitWork)
 
 
 class Enlisting(Protocol[Conn_contra]):
-    """What a provider has beyond the rest, if its connections tell when their transaction has
-    ended.
+    """Optional part of a provider whose connections report the end of their transaction.
 
-    Then `client.start(connection, …)` takes the connection itself for the transaction that is open
-    on it, and nobody has to stand `after_commit` around that.
+    With it, `client.start(connection, …)` accepts the connection itself as the transaction that is
+    open on it. The caller need not wrap it in `after_commit`.
     """
 
     def enlist(self, connection: Conn_contra, operation: str, make: Callable[[], W]) -> W:
         """The work that waits for the commit of the transaction now open on the connection; no I/O.
 
-        What was made for it before, or else what `make` makes now. The provider sees to it that the
-        work is flushed once, after the root transaction has committed, without what was added
-        inside of savepoints that were rolled back; that it is dropped if the transaction is rolled
-        back; and that the next transaction gets other work. `TransactionRequired` (for this
-        `operation` of the client) if no transaction is open, `TransactionMisused` for what else is
-        wrong with the connection.
+        Returns the work that this transaction already has, or else calls `make`. The provider
+        flushes the work once, after the root transaction has committed. Work that was added inside
+        a savepoint is dropped if the savepoint is rolled back, and all of it if the transaction is.
+        The next transaction gets new work. Raises `TransactionRequired` (with this `operation` of
+        the client) if no transaction is open, and `TransactionMisused` if the connection cannot be
+        used for another reason.
         """
         ...
 
 
 class Threaded(Protocol):
-    """What a sync provider has beyond the rest, if its connections belong to threads and must be
-    closed there.
+    """Optional part of a sync provider whose connections belong to threads and must be closed
+    there.
     """
 
     def in_thread(self) -> AbstractContextManager[None, None]:
-        """Stands around each plain `def` handler, in the thread that is started for it and ends
-        with it.
-        """
+        """Wraps each plain `def` handler, in the thread that is started for it and ends with it."""
         ...
 
 

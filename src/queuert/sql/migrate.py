@@ -2,8 +2,8 @@
 
 The applied versions are in a table. A process first looks without any lock: usually there is
 nothing to do. Otherwise it applies each missing version under a lock, after looking again. So
-processes that start together do not disturb each other, and a killed one leaves whole versions
-behind, never half of one.
+processes that start together do not disturb each other, and a process that is killed never leaves a
+version half applied.
 
 Each version also records the oldest version whose library still works with the tables. Only a
 library below that is refused: during a rolling deploy, older processes can restart.
@@ -79,7 +79,7 @@ def drop_script(migrations: Iterable[Migration], texts: Mapping[str, Any], *, ca
 def migrate(
     migrations: Sequence[Migration], texts: Texts, command: Callable[[str], Any] = Statement, **recorded: Any
 ) -> Program[list[int]]:
-    """Apply what is missing; answers the versions that this call applied.
+    """Apply what is missing. Returns the versions that this call applied.
 
     `texts` has the statements on the version table: `migrate.exists`, `current`, `create` and
     `record`, which takes what is `recorded` besides; and `try_lock` and `adopt`, where the database

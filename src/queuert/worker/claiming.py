@@ -25,7 +25,8 @@ class Queue:
     """A named group of job types, and how a worker serves it: `Worker(…, queues=[Queue("mail")])`.
 
     Args:
-        name: The queue's name, as in `class SendMail(…, queue="mail")` or `handles(…, queue="mail")`.
+        name: The queue's name, as in `class SendMail(…, queue="mail")` or
+            `handles(…, queue="mail")`.
         priority: The queue with the lowest number is served first (default: 100).
         max_concurrency: How many jobs of this queue may run at once in all workers together. 0
             pauses the queue, None means no limit (default: None).
@@ -75,8 +76,8 @@ class ClaimPolicy:
             queue.max_concurrency is not None or any(plan.concurrency is not None for plan in plans)
             for queue, plans, _ in self._queues
         )
-        """Some limit besides the slots is set: an empty claim does not mean that nothing is
-        ready."""
+        """Whether there is a limit besides the slots. Then an empty claim does not mean that no job
+        is ready."""
         if not self.limited:
             self._fixed_queues = tuple(self._queue_limits({}))
 
@@ -96,8 +97,8 @@ class ClaimPolicy:
         return ClaimRequest(self._worker_id, limit, queues, self._cluster_cap) if queues else None
 
     def _queue_limits(self, claimed: Mapping[str, int]) -> Iterable[QueueLimit]:
-        # One more than can be claimed at all: a type without a limit of its own must not look as if
-        # it had reached one.
+        # One more than can be claimed: a type without its own limit must never seem to have reached
+        # one.
         unlimited = self._most_at_once + 1
         for queue, plans, members in self._queues:
             types = tuple(

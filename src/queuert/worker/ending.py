@@ -20,8 +20,9 @@ LEFT_OPEN = (
 
 
 def checked(claim: Claim, outcome: Outcome, *, left_open: bool) -> Outcome:
-    """The outcome; a failure, if the handler has swallowed the error of a phase, or has never left
-    a transaction.
+    """The outcome.
+
+    A failure if the handler swallowed an error of a phase or left a transaction open.
     """
     if not isinstance(outcome, Returned):
         return outcome
@@ -40,8 +41,8 @@ async def end_attempt(
     verdicts: Verdicts,
 ) -> Outcome:
     """Settle the job in the transaction of its phases, or roll that back. Roll back a transaction
-    of the client's own that the handler, in the task or thread `holder`, has never left: it would
-    keep others from writing.
+    of the client's own that the handler, in the task or thread `holder`, has not ended: it could
+    block other writers.
     """
     await sessions.roll_back_left_open(holder, TransactionMisused(LEFT_OPEN))
     if transaction is None:
@@ -56,7 +57,7 @@ async def end_attempt(
                 await transaction.commit(settlement)
             except Exception as error:
                 # Rolled back; or, if the connection broke during COMMIT, perhaps not. Then the
-                # token is gone, and the put-back that follows finds that out.
+                # token is no longer valid, and the put-back that follows has no effect.
                 outcome = Raised(error)
             else:
                 return Settled(settlement)

@@ -1,4 +1,4 @@
-"""What a worker's attempts tell of themselves. By default nobody listens."""
+"""Callbacks for the events of a worker's attempts. By default they do nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class AttemptListener:
     def started(self, claim: Claim) -> None:
         """Its handler is about to be called.
 
-        In the handler's own task: what is set up here surrounds the handler.
+        Called in the handler's own task, so that context variables set here apply to the handler.
         """
 
     def handler_ended(self, claim: Claim) -> None:

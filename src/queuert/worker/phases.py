@@ -68,8 +68,8 @@ class Phases(Generic[Conn]):
                     try:
                         yield tx
                     except BaseException as error:
-                        # Recorded here, before middleware swallows it or a rollback fails in its
-                        # own way.
+                        # Recorded here, before middleware swallows it or a failing rollback
+                        # replaces it.
                         self._fail(error)
                         raise
                 if self._failure is not None:
@@ -90,7 +90,7 @@ class Phases(Generic[Conn]):
     def problem(self) -> BaseException | None:
         """What fails the attempt, now that the handler has ended, whatever it returned."""
         if self._failure is None and self._current is not None:
-            return PhaseError(f"the handler returned inside {self._current}(), whose block it has never left")
+            return PhaseError(f"the handler returned inside {self._current}(), without leaving its block")
         return self._failure
 
     def hand_over(self) -> AttemptTransaction[Conn] | None:
@@ -120,8 +120,9 @@ class Phases(Generic[Conn]):
 
     async def _open(self) -> Transaction[Conn]:
         if self._transaction is None:
-            # If the claim ends with this transaction, it locks the job, and renewals skip it. If
-            # the handler goes on after it, they must not.
+            # If the claim ends with this transaction, it locks the job, and renewals skip the job.
+            # If the handler goes on afterwards, the lease must be renewed, so the job is not
+            # locked.
             lock = self._current == "complete" or self._mode == "atomic"
             self._transaction = self._transaction_type(self._sessions, self._claim, lock=lock)
         return await self._transaction.open()
@@ -156,14 +157,14 @@ class PhasesInTask(Phases[Conn]):
     def __init__(self, sessions: Sessions[Conn], claim: Claim, attempt: BaseAttempt[Any, Any]) -> None:
         super().__init__(sessions, claim, attempt)
         self._inside: set[asyncio.Task[Any] | None] = set()
-        """The tasks that have used the open transaction. With one of the client's own they could
-        wait for ever."""
+        """The tasks that have used the open transaction. If they opened one of the client's own as
+        well, they could wait for themselves."""
 
     async def _open(self) -> Transaction[Conn]:
         task = asyncio.current_task()
         if task not in self._inside:
-            # Before anything waits for the database: where there is one writer, it might be this
-            # very task.
+            # Check this before waiting for the database: with a single writer, this task may hold
+            # the write lock.
             self._sessions.enter(task)
             self._inside.add(task)
         return await super()._open()

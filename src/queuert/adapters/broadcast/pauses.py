@@ -1,4 +1,4 @@
-"""How long a listener waits for what."""
+"""The timeouts and pauses of a listener."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Wake hints in a key-value bucket of JetStream: a number for each type, changed by
 compare-and-set.
 
-A change that came too late is tried again; each time, another process has succeeded. A value that
-is not a number counts as no budget.
+A change that conflicts with another is tried again. Each time, another process has succeeded. A
+value that is not a number counts as no budget.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class Hints:
                 return
 
     async def _take(self, bucket: Any, type_name: str) -> bool:
-        """A budget that is used up stays known, so one job does not make every idle worker ask for
-        it.
+        """A budget that is used up is kept, so that one job does not make every idle worker query
+        the database.
         """
         key = hint_key(self._prefix, type_name)
         while True:

@@ -99,7 +99,7 @@ def psycopg_notify(
 ) -> BroadcastNotify:
     """LISTEN and NOTIFY with psycopg 3.
 
-    Publishing goes through `source`. A storage provider may also be that of a sync client.
+    Publishing goes through `source`. `source` may also be the storage provider of a sync client.
     """
     from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
 

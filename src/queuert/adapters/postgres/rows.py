@@ -1,5 +1,6 @@
-"""Rows and records: the columns of a job in their order, ids and JSON as text on the way, bytes in
-the record.
+"""Rows and records: the columns of a job in their order.
+
+Ids and JSON are sent as text; JSON is bytes in the record.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def raise_problem(problem: str) -> NoReturn:
         case "blocker_type":
             raise JobTypeMismatch(details["chain_id"], details["expected"], details["actual"])
         case _:
-            raise StorageError(f"the database reports a problem that this version does not know: {problem}")
+            raise StorageError(f"the database reported a problem that this version does not know: {problem}")
 
 
 def json_of(value: str | None) -> bytes | None:
@@ -113,5 +114,5 @@ def json_of(value: str | None) -> bytes | None:
 
 
 def utc(moment: datetime) -> datetime:
-    """Some drivers answer in the session's time zone: the same moment, but users see it."""
+    """Some drivers return times in the session's time zone. Users get UTC."""
     return moment if moment.tzinfo is UTC else moment.astimezone(UTC)

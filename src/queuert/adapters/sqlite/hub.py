@@ -23,7 +23,8 @@ class SqliteHub(InProcessHub):
     """Shared by the notify adapters of a process that belong to one file, and by the states that
     write to it.
 
-    Give it to `sqlite_state`, too: a commit that it does not know of counts as another process's.
+    Give it to `sqlite_state`, too: the hub treats a commit that it does not know of as one of
+    another process.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -74,7 +75,7 @@ class SqliteHub(InProcessHub):
 
 _hubs: WeakSet[SqliteHub] = WeakSet()
 _parents_watches: list[Watch] = []
-"""Kept for ever: SQLite forbids a child process to close its parent's connections."""
+"""Never released: SQLite forbids a child process to close its parent's connections."""
 
 
 def _after_fork() -> None:

@@ -122,7 +122,7 @@ def _claimable(tables: Tables, queues: Sequence[_Queue]) -> Iterator[tuple[JobRo
 
     The order is: priority of the queue, priority of the job, scheduled time, id. If several queues
     of one priority serve a type, the first one that has room gets the job. The caller takes each
-    job before it asks for the next one, so the room is that of the moment.
+    job before it asks for the next one, so the room is always up to date.
     """
     for priority in sorted({queue.priority for queue in queues}):
         served = [queue for queue in queues if queue.priority == priority]

@@ -48,7 +48,9 @@ class Settling:
 
     @write
     def retry(self, tables: Tables, job_ids: Sequence[str]) -> list[JobRow | None]:
-        """A job that is named twice is answered twice, although it has not failed any more then."""
+        """A job that is named twice is returned twice, although it is no longer failed the second
+        time.
+        """
         retried: dict[str, JobRow] = {}
         for job_id in job_ids:
             row = tables.jobs.get(job_id)

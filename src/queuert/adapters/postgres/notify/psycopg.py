@@ -34,7 +34,7 @@ class PsycopgChannels(PostgresChannels):
         try:
             connection = await _connect(self._url)
             try:
-                # For what arrives while psycopg reads the socket.
+                # Handles notifications that arrive while psycopg itself reads the socket.
                 connection.add_notify_handler(lambda message: on_message(message.channel, message.payload))
                 await connection.execute(query(listen(channels)))
                 self._reader = Reader(connection, on_message)
@@ -79,8 +79,8 @@ class Reader:
             loop.remove_reader(socket)
 
     async def ping(self) -> None:
-        """Not through psycopg, which would read the socket itself, and wait long for a silent
-        server.
+        """Check that the server answers. psycopg's own calls would read the socket themselves, and
+        wait too long for a silent server.
         """
         self._answered.clear()
         send_ping(self._connection)

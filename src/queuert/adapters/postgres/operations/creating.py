@@ -86,7 +86,8 @@ def columns_of(jobs: Sequence[NewJob], prefix: str = "") -> dict[str, list[Any]]
         f"{prefix}at": [job.schedule.at for job in jobs],
         f"{prefix}after": [job.schedule.after for job in jobs],
         f"{prefix}deadline_at": [job.deadline and job.deadline.at for job in jobs],
-        # Seconds from now, where the deadline is no fixed time. One that says neither is now.
+        # Seconds from now, where the deadline is no fixed time. Without either, the deadline is
+        # now.
         f"{prefix}deadline_after": [None if job.deadline is None else job.deadline.after or 0.0 for job in jobs],
         f"{prefix}traces": [job.trace_context for job in jobs],
         f"{prefix}chain_traces": [job.chain_trace_context for job in jobs],

@@ -1,9 +1,10 @@
 """Listings: pages along an index, in the order of their sort key. Filters that no index serves are
 tested row by row.
 
-The filters decide here which table or index is walked, so that a page costs what it shows: blocked,
-failed, cancelled and expired jobs have indexes, running jobs a table of their own. Pending jobs are
-the exception: their tables are in the order of claims, so they are sorted for each page.
+The filters decide which table or index is scanned, so that the cost depends on the page, not on the
+table: blocked, failed, cancelled and expired jobs have indexes, running jobs a table of their own.
+Pending jobs are the exception: their tables are in the order of claims, so they are sorted for each
+page.
 """
 
 from __future__ import annotations

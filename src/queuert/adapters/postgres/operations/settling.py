@@ -33,8 +33,9 @@ class Settling(Store):
         return (yield from self._settle(settlements))
 
     def _complete(self, settlements: Sequence[Settlement]) -> Program[Settled | None]:
-        """None: nothing is written, and the general function reports the problem, if there is
-        one.
+        """Returns None if nothing was written.
+
+        Then the general function reports the problem, if there is one.
         """
         order = sorted(range(len(settlements)), key=lambda place: settlements[place].job_id)
         items = [settlements[place] for place in order]
@@ -105,8 +106,9 @@ class Settling(Store):
         return Settled(held, created, unblocked)
 
     def _settle_in_turn(self, settlements: Sequence[Settlement]) -> Program[Settled]:
-        """A statement counts only the first of several settlements of one job: the others follow in
-        further ones.
+        """A statement applies only the first of several settlements of one job.
+
+        The others follow in further statements.
         """
         held = [False] * len(settlements)
         created: list[Created | None] = [None] * len(settlements)

@@ -17,8 +17,8 @@ from queuert.ports.program import Program
 class Store:
     """The statements of one installation.
 
-    `positions`: how far claims have scanned each type, kept while dead index entries make that
-    worthwhile (`scan_positions` in `functions/claiming.sql`).
+    `positions`: how far claims have scanned each type, kept while many dead index entries have to
+    be skipped (`scan_positions` in `functions/claiming.sql`).
     """
 
     def __init__(self, schema: str = "public", table_prefix: str = "queuert_", clock: str = DATABASE_CLOCK) -> None:

@@ -78,7 +78,7 @@ class Database:
     def commit(self, connection: sqlite3.Connection) -> None:
         """Commit a transaction of ours: see `session.commit`.
 
-        The hub learns that the commit is ours.
+        The hub is told that this process made the commit.
         """
         if self._hub is None:
             session.commit(connection, self.path)

@@ -57,7 +57,7 @@ class JoinedConnections:
         if not file or not self._database.is_same_file(file):
             raise TransactionMisused(
                 f"this connection is to {file or 'a database in memory'}, but the jobs live in {self._path}: "
-                "a transaction is about one database"
+                "a transaction cannot span two databases"
             )
         return True
 
