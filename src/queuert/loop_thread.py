@@ -19,7 +19,8 @@ T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 
 PATIENCE = 20.0
-"""Seconds until a call is given up. Calls have shorter limits of their own; this is a last resort."""
+"""Seconds until a call is given up. This is a last resort: calls have shorter limits of their
+own."""
 
 
 class Runner:
@@ -30,11 +31,14 @@ class Runner:
         raise NotImplementedError
 
     def run_or_begin(self, work: Work[None]) -> None:
-        """`run`, except on an event loop's own thread, which cannot wait for itself: there it is only begun."""
+        """Like `run`.
+
+        On an event loop's own thread, which cannot wait for itself, the work is only started.
+        """
         self.run(work)
 
     def close(self, last: Work[None]) -> None:
-        """Run this as the last thing."""
+        """Run `last`, then end."""
         self.run(last)
 
 

@@ -1,1 +1,1 @@
-"""What the ports can stand on: one module or folder per database or message channel."""
+"""The implementations of the ports: one module or folder per database or message channel."""

@@ -30,7 +30,10 @@ class _Waiter(Future[None]):
         self.caller = caller
 
     def grant(self) -> bool:
-        """Hand over the lock. False: the caller has stopped waiting, or its event loop is closed."""
+        """Hand over the lock.
+
+        False: the caller has stopped waiting, or its event loop is closed.
+        """
         task = self.caller.task
         if (task is not None and task.get_loop().is_closed()) or not self.set_running_or_notify_cancel():
             return False
@@ -41,7 +44,7 @@ class _Waiter(Future[None]):
 class FairLock:
     """First come, first served. A caller that has waited `timeout` seconds gets `StorageBusy`.
 
-    `storage` names what the lock is for, in errors.
+    `storage` is the name of the storage, for error messages.
     """
 
     def __init__(self, timeout: float, storage: str) -> None:
@@ -92,7 +95,7 @@ class FairLock:
             if holder is None:
                 self._holder = caller
                 return None
-            # A thread that waits for a task of its own event loop blocks that task.
+            # If a thread waits for a task of its own event loop, it blocks that task.
             if holder.thread == caller.thread and (caller.task is None or holder.task in (None, caller.task)):
                 what = "thread" if caller.task is None else "task"
                 raise TransactionNested(

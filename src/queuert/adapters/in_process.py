@@ -30,7 +30,7 @@ class InProcessHub:
         return self.subscriptions.add(topic, callback)
 
     def unsubscribe(self, subscription: object) -> None:
-        """A second call does nothing."""
+        """Remove a subscription. A second call does nothing."""
         self.subscriptions.remove(subscription)
 
     def publish(self, topic: Topic, values: Sequence[str]) -> None:
@@ -44,7 +44,9 @@ class InProcessHub:
                     self._hints[type_name] = self._hints.get(type_name, 0) + count
 
     def consume(self, type_name: str) -> bool:
-        """A budget that is used up stays known, so one job does not make every idle worker ask for it."""
+        """A budget that is used up is kept, so that one job does not make every idle worker query
+        the database.
+        """
         with self._mutex:
             left = self._hints.get(type_name)
             if left:
@@ -102,7 +104,7 @@ class InProcessNotify:
 
 
 class NoNotify(InProcessNotify):
-    """Notifies nobody: workers and waiters poll."""
+    """Sends no notifications: workers and waiters poll."""
 
     async def publish(self, topic: Topic, values: Sequence[str]) -> None:  # noqa: ARG002
         self._check_open()

@@ -28,8 +28,8 @@ class Job(Generic[Returns_co, Next_co]):
             order_id: int
 
     `Job[Returns, Next]` declares the output of the whole chain, and the jobs that this one may
-    continue with (none by default). A field of type `Chain[X]` or `list[Chain[X]]` is a blocker: the
-    job waits until that chain is complete. Use `EntryJob` for a job that starts a chain.
+    continue with (none by default). A field of type `Chain[X]` or `list[Chain[X]]` is a blocker:
+    the job waits until that chain is complete. Use `EntryJob` for a job that starts a chain.
 
     The class statement takes these keywords:
 
@@ -76,7 +76,7 @@ class Job(Generic[Returns_co, Next_co]):
     ) -> Self:
         """A copy of this job with options. A later call replaces options of an earlier one.
 
-        Options are no part of equality, hash and repr.
+        Options do not affect equality, hash and repr.
 
         Args:
             at: When the job may run, as a datetime with a time zone (default: now).
@@ -95,7 +95,7 @@ class Job(Generic[Returns_co, Next_co]):
         copy.__dict__[_OPTIONS] = options_of(self).merged(options)
         return copy
 
-    # Nobody calls these two: they show type checkers the variance of the parameters.
+    # These two are never called: they show type checkers the variance of the parameters.
     def _resolves_to(self) -> Returns_co:
         raise NotImplementedError
 
@@ -167,7 +167,8 @@ def _check_fields(cls: type, name: str) -> None:
     for field in fields.values():
         if isinstance(getattr(cls, field.name, None), MemberDescriptorType):
             raise InvalidJobType(name, f"field {field.name!r} comes from a class with slots; leave out slots=True")
-        # An InitVar has no value that could be stored; one with init=False could not be given its own back.
+        # An InitVar has no value to store. A field with init=False could not be set again from the
+        # stored input.
         if not field.init or (field.name not in stored and "InitVar" in str(field.type)):
             raise InvalidJobType(name, f"field {field.name!r}: every field is input, InitVar and init=False are not")
     for base in cls.__mro__[1:]:

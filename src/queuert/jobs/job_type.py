@@ -1,4 +1,4 @@
-"""A registered job type: everything the engine asks about a job class."""
+"""A registered job type: everything the engine needs to know about a job class."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from queuert.model import BlockerRef, BlockerRow
 logger = logging.getLogger("queuert.jobs")
 
 LARGE_INPUT = 1_000_000
-"""Inputs above this size (in bytes) work, and are warned about once per job type."""
+"""Larger inputs (in bytes) work, but log a warning once per job type."""
 
 
 class BlockerField(NamedTuple):
@@ -65,7 +65,7 @@ class JobType:
         for field, hint in declaration.fields.items():
             self._check_stored(f"field {field!r}", hint, hooks, chains=field in self.blocker_fields)
         self._input = self._codec("its input", declaration.cls, hooks)
-        # A chain that resolves to Never goes on for ever: it has no output to write.
+        # A chain whose output is Never does not end, so it has no output to write.
         self._output: TypeCodec[Any] | None = None
         if members(declaration.returns):
             self._check_stored("its result", declaration.returns, hooks, chains=False)
@@ -84,14 +84,17 @@ class JobType:
         if len(data) > LARGE_INPUT and not self._warned:
             self._warned = True
             logger.warning(
-                "job type %r: an input of %d bytes is stored; large data is better kept elsewhere, and referred to",
+                "job type %r: storing an input of %d bytes; keep large data elsewhere, and pass a reference to it",
                 self.name,
                 len(data),
             )
         return data
 
     def decode_input(self, data: bytes, blockers: Sequence[BlockerRow] = ()) -> Job[Any, Any]:
-        """The job of a stored input. Its blocker fields know of their chains what `blockers` says."""
+        """The job of a stored input.
+
+        Its blocker fields get the status and output of their chains from `blockers`.
+        """
         try:
             job: Job[Any, Any] = self._input.decode(data)
         except CodecError as error:
@@ -100,7 +103,8 @@ class JobType:
             known = {row.chain_id: self._chain_from_blocker(row) for row in blockers}
             for field, (many, _) in self.blocker_fields.items():
                 chains = [known.get(chain.id, chain) for chain in self._chains_in(job, field, many)]
-                # The job was made by our own decoder a moment ago: nobody has seen it yet.
+                # The decoder has just made this job and no other code has it yet, so it may be
+                # changed.
                 job.__dict__[field] = chains if many else chains[0]
         return job
 
@@ -114,7 +118,7 @@ class JobType:
             raise self._refused("invalid_output", "output", error) from error
 
     def decode_output(self, data: bytes) -> Any:
-        """The output again, in the type that the class says."""
+        """Decode an output into the type that the job class declares."""
         if self._output is None:
             raise JobTypeValidationError("invalid_output", self.name, "its chain never resolves: it has no output")
         try:

@@ -35,7 +35,9 @@ def trigger(engine: Engine, hooks: Hooks, chain_ids: Sequence[str]) -> Program[l
 
 
 def retry(engine: Engine, hooks: Hooks, chain_ids: Sequence[str]) -> Program[list[Chain[Any]]]:
-    """Give the failed current jobs of these chains new attempts; all of them, or an error and none."""
+    """Give the failed current jobs of these chains new attempts; all of them, or an error and
+    none.
+    """
     state = engine.state
     return _revive(engine, hooks, chain_ids, "failed", ChainNotRetryable, state.retry, Observations.retried)
 
@@ -67,7 +69,10 @@ def _revive(
 
 
 def cancel(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: bool) -> Program[list[Chain[Any]]]:
-    """Cancel what has not ended. With `cascade`, also the chains whose jobs wait for these, and so on upward."""
+    """Cancel what has not ended.
+
+    With `cascade`, also the chains whose jobs wait for these, and so on upward.
+    """
     wanted = list(dict.fromkeys(chain_ids))
     chains = yield from lock_chains(engine, wanted)
     if cascade:
@@ -110,7 +115,10 @@ def _blocked_jobs(engine: Engine, chain_id: str) -> Program[list[JobRow]]:
 
 
 def delete(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: bool) -> Program[list[Chain[Any]]]:
-    """Delete chains; those they wait for too with `cascade`. Returns them as they were; `ChainInUse` if others wait."""
+    """Delete chains; those they wait for too with `cascade`.
+
+    Returns them as they were; `ChainInUse` if others wait.
+    """
     wanted = list(dict.fromkeys(chain_ids))
     deleted = yield from engine.state.delete_chains(wanted, cascade=cascade)
     if deleted.waiting:

@@ -19,7 +19,7 @@ from queuert.transaction import Hooks
 def start(
     engine: Engine, hooks: Hooks, jobs: Sequence[Job[Any, Any]], extra: JobOptions | None = None
 ) -> Program[list[Chain[Any]]]:
-    """Start one chain per job, all or none. `extra` options go over those that the jobs carry."""
+    """Start one chain per job, all or none. `extra` options override those of the jobs."""
     new_jobs = [_first_job(engine, job, extra) for job in jobs]
     if engine.observers is not None:
         new_jobs = yield from engine.observations(hooks).creating(new_jobs)
@@ -31,10 +31,10 @@ def start(
 
 
 def announce_created(engine: Engine, hooks: Hooks, new_jobs: Sequence[NewJob], created: Sequence[Created]) -> None:
-    """Buffer what others should hear of once these jobs are committed."""
+    """Collect the notifications to send once these jobs are committed."""
     notifications = engine.notifications(hooks)
     for new, made in zip(new_jobs, created, strict=True):
-        # Those due later are announced too: an idle worker must learn when to wake.
+        # Jobs that are due later are announced too: an idle worker must know when to wake up.
         if made.status == "pending" and made.existing is None:
             notifications.add("job_scheduled", new.type_name)
 

@@ -32,7 +32,10 @@ class Engine:
         return hooks.use("notifications", lambda: Notifications(self.notify))
 
     def observations(self, hooks: Hooks) -> Observations:
-        """What observers are told after that commit. Only where there are any: nobody else pays for them."""
+        """What observers are told after that commit.
+
+        Only for clients with observers, so that others have no cost.
+        """
         observers = self.observers
         assert observers is not None
         return hooks.use("observations", lambda: Observations(observers, self.state))

@@ -25,7 +25,7 @@ _ORDER: tuple[Topic, ...] = ("ownership_lost", "chain_ended", "job_scheduled")
 class Notifications:
     """A hook (see `queuert.transaction`) that collects what is to be published."""
 
-    # After observers: when a worker or waiter wakes up, the event is recorded.
+    # Runs after the observers: when a worker or waiter wakes up, the event is already recorded.
     order = 1
 
     def __init__(self, publisher: Publisher) -> None:
@@ -50,6 +50,7 @@ class Notifications:
             if not counts:
                 continue
             if topic == "job_scheduled":
-                # The budget first: a worker that wakes before it is there would find the old one used up.
+                # The budget comes first: a worker that wakes up before it is stored would find the
+                # old one used up.
                 yield partial(self._publisher.provide_wake_hints, counts)
             yield partial(self._publisher.publish, topic, list(counts))

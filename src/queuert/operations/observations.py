@@ -1,6 +1,6 @@
 """What observers are told of the writes of a transaction, kept until its commit.
 
-Made only where somebody observes: with no observer none of this is ever called.
+Used only by clients that have observers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ Item = tuple[JobRow, Settlement]
 
 
 class Write(NamedTuple):
-    """What is to be told of one operation, and how to see that it was committed: by one job that it has touched."""
+    """The events of one operation, and a check that it was committed: by one job that it
+    changed.
+    """
 
     job_id: str
     stands: Callable[[JobRow | None], bool]
@@ -33,9 +35,10 @@ class Write(NamedTuple):
 
 
 class Observations:
-    """A hook (see `queuert.transaction`) that collects what is to be told."""
+    """A hook (see `queuert.transaction`) that collects events."""
 
-    # Before notifications: whoever is woken finds the event recorded.
+    # Runs before the notifications: when a worker or waiter wakes up, the event is already
+    # recorded.
     order = 0
 
     def __init__(self, observers: Observers, state: StateOperations) -> None:
@@ -57,7 +60,8 @@ class Observations:
             yield from write.events
 
     def confirm(self) -> Program[None]:
-        """Drop what was not committed, although the block of the caller's transaction ended without an error.
+        """Drop what was not committed, although the block of the caller's transaction ended without
+        an error.
 
         A driver may do that (`psycopg.Rollback`), and so may a caller who rolls back by hand.
         """
@@ -133,10 +137,10 @@ class Observations:
         chains = [row.chain_id for row in ended if row.chain_index]
         ids = list(dict.fromkeys([*(row.id for row in ended), *chains]))
         try:
-            # In a savepoint, where it stands in somebody's transaction: an error must not break that.
+            # In a savepoint if it runs in the caller's transaction: an error must not break that.
             rows = yield from atomically(self._state.get_jobs(ids))
         except Exception:
-            return {}  # What was settled stands. That its duration is not known must not undo it.
+            return {}  # The settlement must not fail because its duration is unknown.
         return {row.id: (row.created_at, row.completed_at) for row in rows if row is not None}
 
     def _ended(self, events: list[Callable[[], None]], row: JobRow, settlement: Settlement, times: Times) -> None:
@@ -224,7 +228,7 @@ def job_facts(job: JobRow | NewJob) -> dict[str, Any]:
 
 
 def error_facts(error: bytes | None) -> dict[str, Any]:
-    """What is told of an error record."""
+    """The fields of an event that come from an error record."""
     record = error_record(error) or {}
     return {
         "error_code": record.get("code") or "UNHANDLED_ERROR",
@@ -241,7 +245,7 @@ def _between(began: datetime | None, ended: datetime | None) -> float | None:
     return None if began is None or ended is None else max(0.0, (ended - began).total_seconds())
 
 
-# How to see, after a commit, that a write is there. Others may have gone on with the job since.
+# How to see, after a commit, that a write is there. Other processes may have changed the job since.
 
 
 def _exists(row: JobRow | None) -> bool:
@@ -253,7 +257,10 @@ def _is_gone(row: JobRow | None) -> bool:
 
 
 def _has_ended(settlement: Settlement, row: JobRow | None) -> bool:
-    """So, and by the same hand: if this was rolled back, another one may have ended the job a moment later."""
+    """Whether this settlement ended the job.
+
+    If it was rolled back, another process may have ended the job a moment later.
+    """
     return row is not None and (row.status, row.completed_by) == (settlement.status, settlement.worker)
 
 

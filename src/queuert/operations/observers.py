@@ -14,7 +14,10 @@ logger = logging.getLogger("queuert.observers")
 
 
 class Observers(Observer):
-    """Hands each event to those who override it. An observer's error is logged, once per kind, and goes no further."""
+    """Passes each event to the observers that override its method.
+
+    An error of an observer is logged once per kind, and not raised.
+    """
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._reported: set[tuple[str, str, type[Exception]]] = set()
@@ -47,7 +50,7 @@ class Observers(Observer):
 
 
 class GuardedTracer:
-    """A tracer whose errors go no further either. Where it fails, there is no span (None)."""
+    """A tracer whose errors are logged and not raised. If it fails, there is no span (None)."""
 
     def __init__(self, tracer: Tracer, report: Callable[[str, Callable[..., Any], Exception], None]) -> None:
         self._tracer = tracer
@@ -74,7 +77,7 @@ def _overrides(observer: Observer, event: str) -> bool:
 
 
 def all_of(observers: Sequence[Observer]) -> Observers | None:
-    """The observers as one; None if there are none, so that nobody is called for nothing."""
+    """All observers as one. None if there are none, so that no calls are made."""
     if isinstance(observers, Observer) or not all(isinstance(each, Observer) for each in observers):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(f"observers takes a list of queuert.Observer instances, got {observers!r}")
     return Observers(observers) if observers else None

@@ -1,4 +1,4 @@
-"""Publishing with a time limit, so that a broker that hangs delays nobody for long.
+"""Publishing with a time limit, so that a broker that hangs does not delay callers for long.
 
 Publishing comes after the commit, but the caller that committed waits for it. So each call has a
 limit. When it is exceeded, nothing is published for a while: workers and waiters poll, and the next
@@ -20,7 +20,7 @@ P = ParamSpec("P")
 PATIENCE = 2.0
 """Seconds that a call may take."""
 SILENCE = 10.0
-"""Seconds without another try, after a call that took longer."""
+"""Seconds without publishing, after a call that took longer than `PATIENCE`."""
 
 
 class BoundedNotify:

@@ -70,7 +70,8 @@ def list_jobs(engine: Engine, where: JobFilter, page: PageQuery) -> Program[Page
 
 
 def list_chains(engine: Engine, where: ChainFilter, page: PageQuery) -> Program[Page[Chain[Any]]]:
-    # By status, the walk is along the current jobs; the cursor says which of the two walks it belongs to.
+    # With a status, the listing follows the current jobs instead. The cursor records which of the
+    # two listings it belongs to.
     kind, key = ("chains", "first.id") if where.status is None else ("chains-by-status", "current.id")
     rows = yield from engine.state.list_chains(where, page.request(kind))
     return page.build(kind, rows, attrgetter(key), engine.jobs.chain_from_row)
@@ -99,7 +100,7 @@ class PageQuery:
         self._order: Order = order
 
     def request(self, kind: str) -> PageRequest:
-        """One row more than asked for: whether it comes back says whether there is another page."""
+        """One row more than asked for shows whether there is another page."""
         after = None if self._cursor is None else self._decode(kind, self._cursor)
         return PageRequest(self._limit + 1, after, self._order)
 
@@ -117,19 +118,21 @@ class PageQuery:
         try:
             found_kind, order, key = base64.b64decode(cursor, altchars=b"-_", validate=True).decode().split(":", 2)
         except (ValueError, TypeError, binascii.Error):
-            raise InvalidCursor(f"{cursor!r} is no cursor: pass the next_cursor of the page before, or none") from None
+            raise InvalidCursor(
+                f"{cursor!r} is not a cursor: pass the next_cursor of the page before, or none"
+            ) from None
         if (found_kind, order) != (kind, self._order):
             raise InvalidCursor(
                 f"this cursor belongs to another listing ({found_kind}, {order}), not to this one "
                 f"({kind}, {self._order}): keep the filters and the order while paging"
             )
         if kind == "chain-jobs" and not _INDEX.fullmatch(key):
-            raise InvalidCursor(f"{cursor!r} is no cursor: {key[:20]!r} is no place in a chain")
+            raise InvalidCursor(f"{cursor!r} is not a cursor: {key[:20]!r} is not a position in a chain")
         return key
 
 
 class Filters(TypedDict):
-    """What a listing can be narrowed by, besides the type."""
+    """The filters of a listing, besides the type."""
 
     status: Status | None
     ids: Sequence[str] | None
@@ -148,7 +151,7 @@ def chain_filter(type_name: str | None, *, root_only: bool, **filters: Unpack[Fi
 def _checked(filters: Filters) -> dict[str, Any]:
     status, ids = filters["status"], filters["ids"]
     if status is not None and status not in STATUSES:
-        raise InvalidArgument(f"{status!r} is no status: use one of {', '.join(STATUSES)}")
+        raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
     if isinstance(ids, str | bytes) or not (ids is None or hasattr(ids, "__iter__")):
         raise InvalidArgument(f"ids takes a list of ids, got {ids!r}")
     after, before = filters["created_after"], filters["created_before"]

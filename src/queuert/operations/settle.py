@@ -16,7 +16,9 @@ from queuert.transaction import Hooks
 def settlement_for(
     engine: Engine, row: JobRow, result: Any, *, token: int | None, worker: str | None = None
 ) -> Settlement:
-    """The settlement for what a handler returned: a job continues the chain, anything else is its output."""
+    """The settlement for what a handler returned: a job continues the chain, anything else is its
+    output.
+    """
     job_type = engine.jobs.require(row.type_name)
     following, output = None, None
     if isinstance(result, Job):
@@ -31,7 +33,10 @@ def settlement_for(
 
 
 def settle(engine: Engine, hooks: Hooks, items: Sequence[tuple[JobRow, Settlement]]) -> Program[Settled]:
-    """Apply settlements, and buffer what others should hear of them. `items` pairs each with the job as it was read."""
+    """Apply settlements, and collect their notifications.
+
+    `items` pairs each settlement with the job as it was read.
+    """
     if engine.observers is not None:
         items = yield from engine.observations(hooks).settling(items)
     settled = yield from engine.state.settle([settlement for _, settlement in items])

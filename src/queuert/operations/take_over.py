@@ -15,7 +15,10 @@ from queuert.transaction import Hooks
 
 
 class TakenOver:
-    """The current job of a chain, locked by this transaction. `settle` moves on to the next one, if there is one."""
+    """The current job of a chain, locked by this transaction.
+
+    `settle` moves on to the next one, if there is one.
+    """
 
     def __init__(self, engine: Engine, hooks: Hooks, type_name: str | None, row: JobRow) -> None:
         self._engine = engine
@@ -51,14 +54,17 @@ class TakenOver:
         (chain,) = yield from lock_chains(self._engine, [row.chain_id])
         self._row = chain.current
         if not settled.held[0]:
-            # It was settled or cancelled before, in this very transaction.
+            # It was settled or cancelled earlier in this transaction.
             raise ChainEnded(row.chain_id, chain.current.status)
         if isinstance(result, Job):
             self.job = result
 
 
 def take_over(engine: Engine, hooks: Hooks, chain_id: str, type_name: str | None) -> Program[TakenOver]:
-    """Lock the chain's current job. With a type, `JobTypeMismatch` if the chain has come to another."""
+    """Lock the chain's current job.
+
+    With a type, raises `JobTypeMismatch` if the chain has moved on to a job of another type.
+    """
     (chain,) = yield from lock_chains(engine, [chain_id])
     taken = TakenOver(engine, hooks, type_name, chain.current)
     yield from taken.read()

@@ -1,4 +1,7 @@
-"""The spans of a transaction's writes: begun before them, for their contexts are stored, and ended after the commit."""
+"""The spans of a transaction's writes.
+
+They begin before the writes, because their contexts are stored, and end after the commit.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,10 @@ class Tracing:
         )
 
     def blockers(self, job_ids: Sequence[str]) -> Program[list[list[BlockerRow]]]:
-        """What jobs that are free now have waited for. If the database does not say, that is no reason to fail."""
+        """The blockers of jobs that have just become pending.
+
+        Empty if the database cannot be read: tracing must not fail the caller.
+        """
         try:
             return (yield from atomically(self._state.job_blockers(job_ids)))
         except Exception:

@@ -1,6 +1,6 @@
-"""Adapters with somebody who hears of their errors, by the name of the operation.
+"""Wrappers that report the errors of adapters to observers, with the name of the operation.
 
-The adapters themselves know nothing of it. Only clients with observers look at theirs through these.
+The adapters need no code for this. Only clients with observers use the wrappers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Report = Callable[[str, Exception], None]
 
 
 def watched(state: S, notify: N, observers: Observers) -> tuple[S, N]:
-    """The adapters of a client, sync or async, such that observers hear of their errors."""
+    """Wrap the adapters of a client, sync or async, so that observers are told of their errors."""
 
     def state_failed(operation: str, error: Exception) -> None:
         observers.state_error(operation=operation, **_facts(error))
@@ -46,7 +46,7 @@ def _facts(error: Exception) -> dict[str, str]:
 
 
 def _is_fault(error: Exception) -> bool:
-    """Whether the adapter failed, and did not just answer that it cannot be done."""
+    """Whether the adapter failed. An error about the caller's request is not a failure."""
     if isinstance(error, StorageError):
         return not isinstance(error, SchemaTooNew)
     return isinstance(error, NotifyUnavailable) or not isinstance(error, QueuertError)
@@ -75,7 +75,7 @@ class Watched:
 
 
 class WatchedOperations(Watched):
-    """State operations: a program that ends with a fault of the database is told of."""
+    """State operations. A program that fails because of the database is reported."""
 
     def _wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any, **options: Any) -> Program[Any]:
@@ -92,7 +92,10 @@ class WatchedOperations(Watched):
 
 
 class WatchedNotify(Watched):
-    """A notify adapter, sync or async. The operations of a topic are `<topic>` and `listen_<topic>`."""
+    """A notify adapter, sync or async.
+
+    The operations of a topic are `<topic>` and `listen_<topic>`.
+    """
 
     def _wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*args: Any) -> Any:

@@ -1,7 +1,9 @@
-"""Providers: the few driver calls that everything else is built on, and the runners that drive programs over them.
+"""Providers: the few driver calls that everything else is built on, and the runners that drive
+programs over them.
 
-A provider is what a user implements to bring another driver. It knows connections and commands, and nothing of
-jobs. A connection given by the user is used as it is: never committed, rolled back or closed by us.
+A provider is what a user implements to bring another driver. It knows connections and commands, and
+nothing of jobs. A connection given by the user is used as it is: never committed, rolled back or
+closed by us.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class SyncBlock(AbstractContextManager[Conn_co, None], Protocol[Conn_co]):
 
     @property
     def answer(self) -> Any:
-        """What the block's first command was answered with, once the transaction is open."""
+        """The answer to the block's first command, once the transaction is open."""
         ...
 
 
@@ -41,27 +43,37 @@ class SyncProvider(Protocol[Conn]):
     """The driver calls, blocking."""
 
     def transaction(self, first: Any = None) -> SyncBlock[Conn]:
-        """Open a transaction on a connection of our own; commit at the end of the block, roll back on error.
+        """Open a transaction on a connection of our own; commit at the end of the block, roll back
+        on error.
 
-        `first` is a command that the transaction begins with. Only the number of rows in its answer is used, so a
-        driver may send it in the same message as BEGIN. If it fails, the transaction has not begun.
+        `first` is a command that the transaction begins with. Only the number of rows in its answer
+        is used, so a driver may send it in the same message as BEGIN. If it fails, the transaction
+        has not begun.
 
-        A transaction with a `first` is guarded: if code inside the block has ended or broken the transaction, then
-        the end of the block raises `TransactionMisused`, and commits nothing. That includes code that has ended it
-        and begun another one. `queuert.ports.beginning` does this for providers whose driver has no better way.
+        A transaction with a `first` is guarded: if code inside the block has ended or broken the
+        transaction, then the end of the block raises `TransactionMisused`, and commits nothing.
+        That includes code that has ended it and begun another one. `queuert.ports.beginning` does
+        this for providers whose driver has no better way.
         """
         ...
 
     def savepoint(self, connection: Conn) -> AbstractContextManager[None, None]:
-        """A savepoint in the open transaction; released at the end of the block, rolled back on error."""
+        """A savepoint in the open transaction; released at the end of the block, rolled back on
+        error.
+        """
         ...
 
     def execute(self, connection: Conn | None, command: Any) -> Any:
-        """Carry out one command of this adapter. None: on a connection of our own, committed at once."""
+        """Carry out one command of this adapter.
+
+        None: on a connection of our own, committed at once.
+        """
         ...
 
     def check(self, connection: Conn) -> None:
-        """Refuse a joined connection that cannot take part (wrong type, closed, wrong thread, no transaction)."""
+        """Raise if the caller's connection cannot be joined (wrong type, closed, wrong thread, no
+        transaction).
+        """
         ...
 
     def in_transaction(self, connection: Conn) -> bool:
@@ -74,7 +86,10 @@ class SyncProvider(Protocol[Conn]):
 
 
 class AsyncProvider(Protocol[Conn]):
-    """The driver calls, awaited. The same contract as `SyncProvider`, and the event loop is never blocked."""
+    """The driver calls, awaited.
+
+    The same contract as `SyncProvider`, and the event loop is never blocked.
+    """
 
     def transaction(self, first: Any = None) -> AsyncBlock[Conn]: ...
 
@@ -93,12 +108,17 @@ class AfterCommitWork(Protocol):
     """What waits for a commit, in a transaction that the caller opened and ends without us."""
 
     def checkpoint(self) -> Callable[[], None]:
-        """Remember the state as it is, at the beginning of a savepoint; the function returned puts it back."""
+        """Remember the state as it is, at the beginning of a savepoint; the function returned puts
+        it back.
+        """
         ...
 
     def flush(self) -> Awaitable[None] | None:
-        """Do it: the root transaction has committed. For an async client it is begun here, and nobody has to wait for
-        what is returned. Never raises."""
+        """Called after the root transaction has committed.
+
+        For an async client this only starts the work; the caller need not await the result. Never
+        raises.
+        """
         ...
 
 
@@ -106,29 +126,32 @@ W = TypeVar("W", bound=AfterCommitWork)
 
 
 class Enlisting(Protocol[Conn_contra]):
-    """What a provider has beyond the rest, if its connections tell when their transaction has ended.
+    """Optional part of a provider whose connections report the end of their transaction.
 
-    Then `client.start(connection, …)` takes the connection itself for the transaction that is open on it, and nobody
-    has to stand `after_commit` around that.
+    With it, `client.start(connection, …)` accepts the connection itself as the transaction that is
+    open on it. The caller need not wrap it in `after_commit`.
     """
 
     def enlist(self, connection: Conn_contra, operation: str, make: Callable[[], W]) -> W:
         """The work that waits for the commit of the transaction now open on the connection; no I/O.
 
-        What was made for it before, or else what `make` makes now. The provider sees to it that the work is flushed
-        once, after the root transaction has committed, without what was added inside of savepoints that were rolled
-        back; that it is dropped if the transaction is rolled back; and that the next transaction gets other work.
-        `TransactionRequired` (for this `operation` of the client) if no transaction is open, `TransactionMisused` for
-        what else is wrong with the connection.
+        Returns the work that this transaction already has, or else calls `make`. The provider
+        flushes the work once, after the root transaction has committed. Work that was added inside
+        a savepoint is dropped if the savepoint is rolled back, and all of it if the transaction is.
+        The next transaction gets new work. Raises `TransactionRequired` (with this `operation` of
+        the client) if no transaction is open, and `TransactionMisused` if the connection cannot be
+        used for another reason.
         """
         ...
 
 
 class Threaded(Protocol):
-    """What a sync provider has beyond the rest, if its connections belong to threads and must be closed there."""
+    """Optional part of a sync provider whose connections belong to threads and must be closed
+    there.
+    """
 
     def in_thread(self) -> AbstractContextManager[None, None]:
-        """Stands around each plain `def` handler, in the thread that is started for it and ends with it."""
+        """Wraps each plain `def` handler, in the thread that is started for it and ends with it."""
         ...
 
 
@@ -143,7 +166,10 @@ async def run_async(
     program: Program[T],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> T:
-    """Drive a program to its end. The error of a command is raised inside the program, at its `yield`."""
+    """Drive a program to its end.
+
+    The error of a command is raised inside the program, at its `yield`.
+    """
     try:
         command = next(program)
         while True:

@@ -1,12 +1,12 @@
 """Migrations: numbered `.sql` files, each applied once, in a transaction of its own.
 
-The applied versions are in a table. A process first looks without any lock: usually there is nothing
-to do. Otherwise it applies each missing version under a lock, after looking again. So processes that
-start together do not disturb each other, and a killed one leaves whole versions behind, never half
-of one.
+The applied versions are in a table. A process first looks without any lock: usually there is
+nothing to do. Otherwise it applies each missing version under a lock, after looking again. So
+processes that start together do not disturb each other, and a process that is killed never leaves a
+version half applied.
 
-Each version also records the oldest version whose library still works with the tables. Only a library
-below that is refused: during a rolling deploy, older processes can restart.
+Each version also records the oldest version whose library still works with the tables. Only a
+library below that is refused: during a rolling deploy, older processes can restart.
 """
 
 from __future__ import annotations
@@ -79,11 +79,11 @@ def drop_script(migrations: Iterable[Migration], texts: Mapping[str, Any], *, ca
 def migrate(
     migrations: Sequence[Migration], texts: Texts, command: Callable[[str], Any] = Statement, **recorded: Any
 ) -> Program[list[int]]:
-    """Apply what is missing; answers the versions that this call applied.
+    """Apply what is missing. Returns the versions that this call applied.
 
-    `texts` has the statements on the version table: `migrate.exists`, `current`, `create` and `record`, which takes
-    what is `recorded` besides; and `try_lock` and `adopt`, where the database has them. `command` makes a command
-    of a migration's statement.
+    `texts` has the statements on the version table: `migrate.exists`, `current`, `create` and
+    `record`, which takes what is `recorded` besides; and `try_lock` and `adopt`, where the database
+    has them. `command` makes a command of a migration's statement.
     """
     known = migrations[-1].version
     current = yield from current_version(texts, known)
@@ -136,7 +136,10 @@ def _locked(texts: Texts, make: Callable[[], Program[T]]) -> Program[T | None]:
 
 
 def current_version(texts: Texts, known: int) -> Program[int]:
-    """The version of the tables, 0 before the first migration. `SchemaTooNew` if this library is too old for it."""
+    """The version of the tables, 0 before the first migration.
+
+    `SchemaTooNew` if this library is too old for it.
+    """
     ((present, before),) = yield texts["migrate.exists"]()
     if not (present or before):
         return 0

@@ -1,8 +1,9 @@
 """Statements: SQL text with parameters, the command that programs of SQL adapters yield.
 
-The text stands in `.sql` files, one for each operation. A line `-- read: name` or `-- write: name` begins a statement,
-called `file.name`; it ends where the next begins. What stands above the first one is for the reader. Words in braces,
-`{prefix}` for one, are replaced when the files are loaded, never when a statement runs: values are always parameters.
+The text is in `.sql` files, one for each operation. A line `-- read: name` or `-- write: name`
+begins a statement, called `file.name`; it ends where the next begins. Text above the first
+statement is a comment for readers. Words in braces, such as `{prefix}`, are replaced when the files
+are loaded, never when a statement runs: values are always parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ _PREFIX = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,39}")
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """SQL and its parameters. `writes` decides where it may run when it stands alone, outside a transaction."""
+    """SQL and its parameters.
+
+    `writes` decides which connection may run it outside a transaction.
+    """
 
     text: str
     parameters: Mapping[str, Any] = {}
@@ -67,23 +71,27 @@ def split_statements(stem: str, source: str) -> Iterator[Text]:
 
 
 def strip_comments(source: str) -> str:
-    """Leave out the lines that are comments as a whole: the database need not read them each time."""
+    """Leave out the lines that are comments as a whole: the database need not read them each
+    time.
+    """
     return _COMMENT_LINE.sub("", source)
 
 
 def substitute(source: str, replacements: Mapping[str, str], where: str) -> str:
-    """Replace the words in braces. One that nobody has defined is a mistake in the file."""
+    """Replace the words in braces. An undefined word is an error in the file."""
 
     def replacement(match: re.Match[str]) -> str:
         if match[1] not in replacements:
-            raise LookupError(f"{where} has {match[0]}, which stands for nothing")
+            raise LookupError(f"{where} has {match[0]}, which is not defined")
         return replacements[match[1]]
 
     return _PLACEHOLDER.sub(replacement, source)
 
 
 def check_prefix(prefix: object) -> str:
-    """A table prefix becomes part of the SQL, so nothing but letters, digits and underscores may be in it."""
+    """A table prefix becomes part of the SQL, so nothing but letters, digits and underscores may be
+    in it.
+    """
     if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
         raise InvalidArgument(
             f"table_prefix must be 1 to 40 letters, digits and underscores, not beginning with a digit, got {prefix!r}"

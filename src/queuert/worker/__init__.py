@@ -1,1 +1,1 @@
-"""The in-process worker: claims jobs, runs their handlers, and settles what became of them."""
+"""The in-process worker: claims jobs, runs their handlers, and stores the results."""

@@ -88,8 +88,8 @@ class BaseAttempt(Generic[J_co, Conn]):
 
     @property
     def last_error(self) -> Mapping[str, Any] | None:
-        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`. None if there
-        is none.
+        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`. None if
+        there is none.
         """
         return error_record(self._claim.row.last_error)
 
@@ -133,7 +133,8 @@ class Attempt(BaseAttempt[J_co, Conn]):
     def complete(self) -> AbstractAsyncContextManager[Transaction[Conn], None]:
         """Open the transaction that completes the job. What you write in it takes effect once.
 
-        It commits when the handler returns. An error in the block or after it rolls back everything.
+        It commits when the handler returns. An error in the block or after it rolls back
+        everything.
         """
         return self._phase(PhasesInTask, self._client, "complete")
 
@@ -149,7 +150,10 @@ class SyncAttempt(BaseAttempt[J_co, Conn]):
 
     @property
     def client(self) -> SyncClient[Conn]:
-        """A client for this thread. Use it to start further chains in `prepare()` and `complete()`."""
+        """A client for this thread.
+
+        Use it to start further chains in `prepare()` and `complete()`.
+        """
         if self._client is None:
             raise TransactionMisused(
                 "a plain `def` handler cannot open transactions with this driver: it has no sync counterpart. "
@@ -170,6 +174,7 @@ class SyncAttempt(BaseAttempt[J_co, Conn]):
     def complete(self) -> AbstractContextManager[Transaction[Conn], None]:
         """Open the transaction that completes the job. What you write in it takes effect once.
 
-        It commits when the handler returns. An error in the block or after it rolls back everything.
+        It commits when the handler returns. An error in the block or after it rolls back
+        everything.
         """
         return Blocking(self._phase(PhasesInThread, self.client, "complete"))

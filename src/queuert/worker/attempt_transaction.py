@@ -1,7 +1,8 @@
 """The transaction of an attempt, in which a phase of its handler runs and the job may be settled.
 
-It begins by looking at the claim. With `lock`, everyone else who wants the job waits from there on, and
-what user code locks and writes comes after the job, in every handler alike.
+It begins by checking the claim. With `lock`, it also locks the job, and other transactions that
+need the job wait. So every handler locks its job first, before the rows that user code locks and
+writes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ Conn = TypeVar("Conn", default=Any)
 
 
 class AttemptTransaction(Generic[Conn]):
-    """Opened, and then committed or rolled back, by calls instead of a block: it may outlive its phase."""
+    """Opened, and then committed or rolled back, by calls instead of a block: it may stay open
+    after its phase.
+    """
 
     def __init__(self, sessions: Sessions[Conn], claim: Claim, *, lock: bool) -> None:
         self._sessions = sessions
@@ -34,11 +37,14 @@ class AttemptTransaction(Generic[Conn]):
         self._lock = lock
 
     async def open(self) -> Transaction[Conn]:
-        """Begin, unless that is done. `OwnershipLost` if the claim is over."""
+        """Begin, unless it has begun. Raises `OwnershipLost` if the claim is over."""
         raise NotImplementedError
 
     async def commit(self, settlement: Settlement | None = None) -> None:
-        """Settle the job, if a settlement is given, and commit. An error rolls back and is raised."""
+        """Settle the job, if a settlement is given, and commit.
+
+        An error rolls back and is raised.
+        """
         raise NotImplementedError
 
     async def roll_back(self, error: BaseException | None = None) -> None:
@@ -63,7 +69,7 @@ class AttemptTransaction(Generic[Conn]):
 
 
 class TransactionInTask(AttemptTransaction[Conn]):
-    """It lives in a task of its own, so that nothing that happens to the handler's task touches it."""
+    """Runs in a separate task, so that a cancellation of the handler's task does not affect it."""
 
     def __init__(self, sessions: Sessions[Conn], claim: Claim, *, lock: bool) -> None:
         super().__init__(sessions, claim, lock=lock)
@@ -89,7 +95,8 @@ class TransactionInTask(AttemptTransaction[Conn]):
         if self._task is None:
             return
         if not self._opened.done():
-            # It may be waiting, for a connection or for the lock of the job. It is not needed any more.
+            # It may still wait for a connection or for the lock of the job. Stop that: the
+            # transaction is not needed any more.
             self._task.cancel()
         elif not (self._task.done() or self._end.done()):
             self._end.set_exception(_RollBack())
@@ -113,7 +120,7 @@ class TransactionInTask(AttemptTransaction[Conn]):
             if self._opened.done():
                 raise
             self._opened.set_exception(error)
-            self._opened.exception()  # the handler may be gone: nobody has to look at it
+            self._opened.exception()  # marks it as retrieved: the handler may have ended
 
 
 class TransactionInThread(AttemptTransaction[Conn]):
@@ -144,10 +151,10 @@ class TransactionInThread(AttemptTransaction[Conn]):
             block, _ = self._open
             self._open = None
             error = error or _RollBack()
-            # What else goes wrong here would only hide the error that led to it.
+            # Another error here would only hide the one that caused the rollback.
             with suppress(BaseException):
                 await block.__aexit__(type(error), error, error.__traceback__)
 
 
 class _RollBack(BaseException):
-    """Leaves the transaction's block by its error path."""
+    """Raised inside the transaction's block to make it roll back."""

@@ -1,7 +1,7 @@
 """The jobs that a worker has claimed, until they are settled.
 
-Follow a job: `begin` starts its task → `_handler_ended` → `_conclude` asks for a verdict → the settler (or the
-attempt's own transaction) settles it → `_release`.
+Follow a job: `begin` starts its task → `_handler_ended` → `_conclude` asks for a verdict → the
+settler (or the attempt's own transaction) settles it → `_release`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ class Attempts:
         """How many handlers have ended, ever."""
         self.prefetch = Prefetch(
             options.concurrency,
-            # Where there are limits, what is claimed ahead would use up room in which others could run theirs.
+            # With limits, jobs that are claimed ahead would count against them, and other workers
+            # could run fewer jobs.
             0 if options.policy.limited else options.prefetch,
             time.monotonic(),
         )
@@ -129,14 +130,14 @@ class Attempts:
         while self._waiting and self.busy_slots < self._options.concurrency:
             claim = self._waiting.popleft()
             claim.waiting = False
-            # No longer ours, as far as we know; the fence decides.
+            # Probably no longer ours. The token decides when it is settled.
             if claim.signal.aborted or time.monotonic() >= claim.lease_end:
                 self._settler.add(claim, self._verdicts.given_back(claim))
             else:
                 self._start(claim)
 
     def give_back_waiting(self) -> None:
-        """Let others have what was claimed ahead."""
+        """Give back the jobs that were claimed ahead, for other workers."""
         while self._waiting:
             claim = self._waiting.popleft()
             claim.waiting = False
@@ -155,7 +156,7 @@ class Attempts:
             self.all_ended.set()
             self.prefetch.idle(time.monotonic())
         self._listener.handler_ended(claim)
-        # What a thread has left open, it has ended by itself.
+        # A handler in a thread has already ended its own transaction there.
         phases = claim.phases if claim.plan.is_async else None
         transaction = None if phases is None else phases.hand_over()
         if self._closed:
@@ -163,7 +164,7 @@ class Attempts:
             return
         # A task that was cancelled before its first step has no outcome of its own.
         outcome: Outcome = Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
-        # Now: the interpreter may be about to end what was left open.
+        # Check this now: garbage collection may soon close what the handler left open.
         left_open = self._sessions.has_left_open(task)
         if left_open or claim.phases is not None:
             outcome = checked(claim, outcome, left_open=left_open)
@@ -180,15 +181,15 @@ class Attempts:
         self._conclude(claim, await end_attempt(claim, outcome, transaction, self._sessions, task, self._verdicts))
 
     def _drop(self, claim: Claim, transaction: AttemptTransaction[Any] | None) -> None:
-        logger.warning("job %s (%s) ended after its worker had stopped: what it returned is dropped, and it runs "
-                       "again once its lease has ended", claim.row.id, claim.row.type_name,
+        logger.warning("job %s (%s) ended after its worker had stopped: its result is dropped, and it runs "
+                       "again when its lease expires", claim.row.id, claim.row.type_name,
                        extra=self._verdicts.extra(claim))  # fmt: skip
         self._listener.dropped(claim)
         if transaction is not None:
             self.spawn(transaction.roll_back())
 
     def _conclude(self, claim: Claim, outcome: Outcome) -> None:
-        """What becomes of a job whose handler has ended, and left nothing open."""
+        """Decide the result of a job whose handler has ended and has no transaction open."""
         if isinstance(outcome, Settled):
             self._on_settled(claim, outcome.settlement, took_effect=True)
             self._next_turn.claim_soon()
@@ -201,9 +202,10 @@ class Attempts:
 
     def _on_settled(self, claim: Claim, settlement: Settlement, *, took_effect: bool) -> None:
         if not took_effect:
-            logger.info("job %s (%s) had moved on: its result was dropped", claim.row.id, claim.row.type_name,
+            logger.info("job %s (%s) was no longer ours: its result was dropped", claim.row.id, claim.row.type_name,
                         extra=self._verdicts.extra(claim))  # fmt: skip
-            # Perhaps by ourselves, in a COMMIT whose answer got lost, and then nothing was announced.
+            # Perhaps our own COMMIT did that, and its answer was lost. Then nothing was announced
+            # yet.
             self._next_turn.claim_soon()
         else:
             self._listener.settled(claim, settlement)
@@ -212,7 +214,9 @@ class Attempts:
         self._release(claim)
 
     def _put_back(self, settlement: Settlement) -> None:
-        """The job may be ours again when its time comes: a lost notification must not delay it."""
+        """This worker may claim the job again when it is due: a lost notification must not delay
+        that.
+        """
         if settlement.schedule.after:
             self._next_turn.claim_in(settlement.schedule.after)
             self._next_turn.event.set()
@@ -227,13 +231,16 @@ class Attempts:
         if rest is not None:
             self.spawn(rest)
         if self._options.policy.limited:
-            # The limits count what is claimed: this may have been what kept another job waiting.
+            # The limits count claimed jobs, so another job may be claimable now.
             self._next_turn.wants_claim = True
         if self._next_turn.wants_claim or not self.claims:
             self._next_turn.event.set()
 
     def abort(self, claim: Claim, reason: AbortReason) -> None:
-        """Tell the handler to stop. Only user code is ever cancelled: a task that has ended is not touched."""
+        """Tell the handler to stop.
+
+        Only user code is ever cancelled: a task that has ended is not touched.
+        """
         self._listener.aborting(claim, reason)
         claim.signal.abort(reason)
         if claim.running and claim.plan.is_async and claim.task is not None and self._options.cancel_on_abort:
@@ -258,7 +265,7 @@ class Attempts:
                 self.abort(claim, reason)
 
     async def close(self) -> None:
-        """From here on, what a handler that would not end still does has no effect."""
+        """From now on, the results of handlers that are still running have no effect."""
         self._closed = True
         await self._settler.give_up()
         left = list(self._own_tasks)
@@ -271,7 +278,7 @@ class Attempts:
         return self._type_by_task.get(task)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """A task of the worker's own, which no handler's end touches."""
+        """Run a task of the worker's own, independent of any handler."""
         task = asyncio.create_task(work)
         self._own_tasks.add(task)
         task.add_done_callback(self._own_tasks.discard)

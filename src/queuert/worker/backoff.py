@@ -9,7 +9,7 @@ from queuert.errors import InvalidArgument
 from queuert.model import Duration, seconds
 
 LONGEST = 100 * 365 * 86400.0
-"""A hundred years: what lies further in the future, no database can store as a date."""
+"""A hundred years: some databases cannot store dates that are much later."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Backoff:
     def __post_init__(self) -> None:
         seconds(self.initial, "the initial backoff")
         if seconds(self.maximum, "the maximum backoff") > LONGEST:
-            raise InvalidArgument(f"the maximum backoff is {self.maximum!r}: a hundred years are the most")
+            raise InvalidArgument(f"the maximum backoff must be a hundred years or less, got {self.maximum!r}")
         if not _is_number(self.multiplier) or not 1 <= self.multiplier < float("inf"):
             raise InvalidArgument(f"the backoff's multiplier must be 1 or more, got {self.multiplier!r}")
         if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:

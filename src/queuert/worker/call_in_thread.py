@@ -11,14 +11,16 @@ from queuert.errors import QueuertError
 from queuert.worker.outcome import Outcome, Raised, Returned
 
 Confirm = Callable[[Any], Any]
-"""Called in a handler's thread before its transaction commits, with its result; returns the result that counts."""
+"""Called in a handler's thread before its transaction commits, with its result; returns the result
+that counts."""
 
 
 class CallInThread:
-    """A plain `def` handler inside middleware, which has the last word before the handler's transaction commits.
+    """A plain `def` handler inside middleware.
 
-    The handler's thread waits for it with its transaction open. Middleware may call the handler again: then what the
-    call before left open is rolled back.
+    Middleware may change the result before the handler's transaction commits. So the handler's
+    thread waits for the middleware, with its transaction open. Middleware may call the handler
+    again. Then the transaction of the call before is rolled back.
     """
 
     def __init__(self, run_body: Callable[[Confirm], Awaitable[Outcome]], loop: asyncio.AbstractEventLoop) -> None:
@@ -43,7 +45,7 @@ class CallInThread:
         return outcome.value
 
     async def decide(self, outcome: Returned | Raised) -> Outcome:
-        """Tell the thread, if it waits (or will), what the middleware made of it; what that led to."""
+        """Tell the waiting thread the result that middleware decided on. Returns the outcome."""
         body, verdict, self._body, self._verdict = self._body, self._verdict, None, None
         if body is None or verdict is None or body.done():
             return outcome

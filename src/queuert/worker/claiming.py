@@ -25,7 +25,8 @@ class Queue:
     """A named group of job types, and how a worker serves it: `Worker(…, queues=[Queue("mail")])`.
 
     Args:
-        name: The queue's name, as in `class SendMail(…, queue="mail")` or `handles(…, queue="mail")`.
+        name: The queue's name, as in `class SendMail(…, queue="mail")` or
+            `handles(…, queue="mail")`.
         priority: The queue with the lowest number is served first (default: 100).
         max_concurrency: How many jobs of this queue may run at once in all workers together. 0
             pauses the queue, None means no limit (default: None).
@@ -75,7 +76,8 @@ class ClaimPolicy:
             queue.max_concurrency is not None or any(plan.concurrency is not None for plan in plans)
             for queue, plans, _ in self._queues
         )
-        """Some limit besides the slots is set: an empty claim does not mean that nothing is ready."""
+        """Whether there is a limit besides the slots. Then an empty claim does not mean that no job
+        is ready."""
         if not self.limited:
             self._fixed_queues = tuple(self._queue_limits({}))
 
@@ -95,7 +97,8 @@ class ClaimPolicy:
         return ClaimRequest(self._worker_id, limit, queues, self._cluster_cap) if queues else None
 
     def _queue_limits(self, claimed: Mapping[str, int]) -> Iterable[QueueLimit]:
-        # One more than can be claimed at all: a type without a limit of its own must not look as if it had reached one.
+        # One more than can be claimed: a type without its own limit must never seem to have reached
+        # one.
         unlimited = self._most_at_once + 1
         for queue, plans, members in self._queues:
             types = tuple(
@@ -110,7 +113,9 @@ class ClaimPolicy:
 def _served(
     plans: Mapping[str, HandlerPlan], jobs: Registry, queues: Sequence[Queue | str] | None
 ) -> list[tuple[Queue, list[HandlerPlan], tuple[str, ...]]]:
-    """Each queue that is served, its handlers here, and all its types (a cap counts those of other workers too)."""
+    """Each queue that is served, its handlers here, and all its types (a cap counts those of other
+    workers too).
+    """
     members: dict[str, list[str]] = {}
     for job_type in jobs:
         plan = plans.get(job_type.name)

@@ -20,7 +20,10 @@ LEFT_OPEN = (
 
 
 def checked(claim: Claim, outcome: Outcome, *, left_open: bool) -> Outcome:
-    """The outcome; a failure, if the handler has swallowed the error of a phase, or has never left a transaction."""
+    """The outcome.
+
+    A failure if the handler swallowed an error of a phase or left a transaction open.
+    """
     if not isinstance(outcome, Returned):
         return outcome
     problem = None if claim.phases is None else claim.phases.problem()
@@ -37,8 +40,10 @@ async def end_attempt(
     holder: Hashable,
     verdicts: Verdicts,
 ) -> Outcome:
-    """Settle the job in the transaction of its phases, or roll that back. Roll back a transaction of the client's own
-    that the handler, in the task or thread `holder`, has never left: it would keep others from writing."""
+    """Settle the job in the transaction of its phases, or roll that back. Roll back a transaction
+    of the client's own that the handler, in the task or thread `holder`, has not ended: it could
+    block other writers.
+    """
     await sessions.roll_back_left_open(holder, TransactionMisused(LEFT_OPEN))
     if transaction is None:
         return outcome
@@ -51,8 +56,8 @@ async def end_attempt(
             try:
                 await transaction.commit(settlement)
             except Exception as error:
-                # Rolled back; or, if the connection broke during COMMIT, perhaps not. Then the token is gone, and the
-                # put-back that follows finds that out.
+                # Rolled back; or, if the connection broke during COMMIT, perhaps not. Then the
+                # token is no longer valid, and the put-back that follows has no effect.
                 outcome = Raised(error)
             else:
                 return Settled(settlement)

@@ -31,7 +31,11 @@ def code_of(error: BaseException) -> str:
 
 
 def log(error: BaseException, message: str, *args: object, extra: Mapping[str, object]) -> None:
-    """Log a failed attempt. An error that cannot be shown (nested too deep, say) must not cost the job its end."""
+    """Log a failed attempt.
+
+    An error that cannot be formatted (nested too deep, for example) must not keep the job from
+    being settled.
+    """
     try:
         logger.warning(message, *args, exc_info=error, extra=extra)
     except Exception:
@@ -45,7 +49,10 @@ def record(code: str, message: str) -> bytes:
 
 
 def record_of(error: BaseException, code: str | None = None) -> bytes:
-    """The record of an exception. Never raises, whatever the exception does when it is looked at."""
+    """The record of an exception.
+
+    Never raises, even if the exception's own methods do.
+    """
     try:
         return _encode(code or code_of(error), type(error).__qualname__, _message(error), _traceback(error))
     except Exception as problem:
@@ -63,8 +70,11 @@ def _encode(code: str, type_name: str | None, message: str, trace: str | None) -
 
 
 def _clean(text: str, *, keep_end: bool = False) -> str:
-    """Text that every adapter can store. The end of a traceback is the part that tells."""
-    # By the class: __str__ may return a string of a class of its own.
+    """Text that every adapter can store.
+
+    With `keep_end`, long text is cut at the start: the end of a traceback is the useful part.
+    """
+    # Called on `str` itself: __str__ may return an instance of a subclass of str.
     text = str.replace(text, "\0", "\\0").encode(errors="backslashreplace").decode()
     if len(text) <= MAX_TEXT:
         return text

@@ -68,10 +68,11 @@ class Handlers(Generic[Conn]):
         async def greet(attempt: Attempt[Greet]) -> str:
             return f"Hello, {attempt.job.who}"
 
-    A setting of a handler comes before that of its registry, and that before the worker's.
+    A handler's own setting overrides that of its registry, which overrides the worker's.
 
     Args:
-        middleware: Code to run around every attempt; the first one is the outermost (default: none).
+        middleware: Code to run around every attempt; the first one is the outermost (default:
+            none).
         lease: How long a worker owns a job without renewing its lease, as a timedelta or in seconds
             (default: the worker's).
         renew_interval: How often the lease is renewed, as a timedelta or in seconds (default: half
@@ -175,7 +176,9 @@ class _Handles(Generic[J_co, Conn]):
 
 @dataclass(frozen=True, eq=False)
 class HandlerPlan:
-    """A handler with all its settings resolved: handler, then registry, then worker, then library."""
+    """A handler with all its settings resolved: handler, then registry, then worker, then
+    library.
+    """
 
     job_type: JobType
     function: Callable[[Any], Any]
@@ -200,7 +203,7 @@ def resolve(
     defaults: LeaseSettings,
     required_middleware: Sequence[Middleware] = (),
 ) -> dict[str, HandlerPlan]:
-    """Every handler of a worker by type name; an error says which type is wrong, and how."""
+    """Every handler of a worker by type name; errors name the type and the problem."""
     plans: dict[str, HandlerPlan] = {}
     for handlers in registries:
         if not isinstance(handlers, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -225,7 +228,7 @@ def _plan(handler: Handler, registry: HandlerRegistry, jobs: Registry, defaults:
     if renew_interval >= lease:
         raise InvalidArgument(
             f"job type {job_type.name!r}: a lease of {lease:g} s cannot be renewed every {renew_interval:g} s: "
-            "it would end before; renew at least twice per lease"
+            "use a renew_interval of at most half of the lease"
         )
     backoff = next((level.backoff for level in levels if level.backoff is not None), JOB_BACKOFF)
     check_backoff(backoff, f"the backoff of job type {job_type.name!r}")
@@ -251,7 +254,10 @@ def _positive(number: int | None, what: str) -> int | None:
 
 
 def _check_function(type_name: str, function: Any) -> bool:
-    """Whether the handler is async. It must take the attempt, and nothing else that has no default."""
+    """Whether the handler is async.
+
+    It must take the attempt, and nothing else that has no default.
+    """
     if not callable(function):
         raise InvalidArgument(f"the handler of {type_name!r} must be a function, got {function!r}")
     try:
@@ -261,7 +267,7 @@ def _check_function(type_name: str, function: Any) -> bool:
             f"the handler of {type_name!r} is called with one argument, the attempt: {error}"
         ) from None
     except ValueError:
-        pass  # some callables of C have no signature to look at
+        pass  # some callables written in C have no signature
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise InvalidArgument(f"the handler of {type_name!r} is a generator: it must return its result, not yield")
     return inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(

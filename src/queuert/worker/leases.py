@@ -1,4 +1,7 @@
-"""Whether the claims are still ours: one task renews all leases, and hints that one is lost are looked into."""
+"""Checks that the claims are still ours.
+
+One task renews all leases. Hints that a claim was lost are checked in the database.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ from queuert.worker.listener import AttemptListener
 logger = logging.getLogger("queuert.worker")
 
 RETRY_AFTER = 0.2
-"""Part of a turn to wait after a failure: there must be several tries before the lease ends."""
+"""The part of an interval to wait after a failure, so that there are several tries before the lease
+ends."""
 
 
 class LeaseKeeper:
@@ -31,7 +35,7 @@ class LeaseKeeper:
         self._turn = shortest_interval
 
     async def run(self) -> None:
-        """Never ends by itself: whatever goes wrong, the next turn tries again."""
+        """Runs until it is cancelled. After an error, the next turn tries again."""
         pause = self._turn
         while True:
             await asyncio.sleep(pause)
@@ -63,7 +67,9 @@ class LeaseKeeper:
             await self._look_into(lost)
 
     def _give_up_expired(self) -> None:
-        """Once the lease has ended unrenewed, another worker may have the job: the attempt must stop."""
+        """Once the lease has ended unrenewed, another worker may have the job: the attempt must
+        stop.
+        """
         now = time.monotonic()
         for claim in list(self._attempts.claims.values()):
             if claim.active and now >= claim.lease_end:
@@ -85,7 +91,7 @@ class LeaseKeeper:
         try:
             rows = await self._sessions.run(self._sessions.engine.state.get_jobs([claim.row.id for claim in mine]))
         except Exception:
-            logger.warning("cannot tell whether %d jobs are still ours; the next renewal will", len(mine),
+            logger.warning("could not check whether %d jobs are still ours; the next renewal checks again", len(mine),
                            exc_info=True)  # fmt: skip
             return
         for claim, row in zip(mine, rows, strict=True):

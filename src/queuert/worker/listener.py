@@ -1,4 +1,4 @@
-"""What a worker's attempts tell of themselves. By default nobody listens."""
+"""Callbacks for the events of a worker's attempts. By default they do nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from queuert.worker.claim import Claim
 
 class AttemptListener:
     def started(self, claim: Claim) -> None:
-        """Its handler is about to be called. In the handler's own task: what is set up here surrounds the handler."""
+        """Its handler is about to be called.
+
+        Called in the handler's own task, so that context variables set here apply to the handler.
+        """
 
     def handler_ended(self, claim: Claim) -> None:
         """Its handler has ended."""
@@ -29,7 +32,10 @@ class AttemptListener:
         """It was settled."""
 
     def released(self, claim: Claim) -> Coroutine[Any, Any, None] | None:
-        """The worker is done with it: it was settled, or was found to be over. Returns what is left to do."""
+        """The worker is done with it: it was settled, or was found to be over.
+
+        Returns what is left to do.
+        """
 
     def dropped(self, claim: Claim) -> None:
         """Its handler has ended after the worker had stopped: the lease is left to end."""

@@ -142,7 +142,10 @@ def _overriding(middleware: Sequence[Middleware], method: str) -> tuple[Middlewa
 
 
 def check_required(required: Sequence[Middleware], present: Sequence[Middleware], types: Sequence[str]) -> None:
-    """The required ones must be there in their order (others may stand between them), by identity."""
+    """The required middleware must be present in its order, by identity.
+
+    Others may be between them.
+    """
     remaining = iter(present)
     for wanted in required:
         if not any(wanted is candidate for candidate in remaining):

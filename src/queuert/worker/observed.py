@@ -30,7 +30,7 @@ class Started:
         self.end: dict[str, Any] = {"outcome": "unknown", "error_code": None, "error_type": None}
         self.at = time.monotonic()
         self.told = False
-        """Observers know how it ended, or that it was lost."""
+        """Whether observers were told how it ended, or that it was lost."""
 
     @property
     def duration(self) -> float:
@@ -110,12 +110,12 @@ class ObservedAttempts(AttemptListener):
             event(**self._facts(claim))
 
     async def _find_out(self, claim: Claim, started: Started) -> None:
-        """The result had no effect, or the job was found to be another worker's: why?"""
+        """Find out why the result had no effect, or why another worker has the job."""
         try:
             (row,) = await self._sessions.run(self._sessions.engine.state.get_jobs([claim.row.id]))
             self._tell_lost(claim, started, lost_reason(row, claim.token))
         except Exception:
-            return  # observers have heard of the database's error
+            return  # observers were told of the database's error
         finally:
             self._end_span(started)
 
@@ -128,7 +128,9 @@ class ObservedAttempts(AttemptListener):
 
 
 def waited(claim: Claim) -> float | None:
-    """How long the job was due: until it was claimed, by the database's clock, and then until a slot was free."""
+    """How long the job was due: until the claim, by the database's clock, plus the time until a
+    slot was free.
+    """
     row = claim.row
     if row.last_attempt_at is None or (claim.claimed.blockers and row.attempt == 1):
         return None  # when its last blocker completed is not recorded

@@ -1,8 +1,8 @@
 """The two phases of an attempt: `prepare` and `complete`.
 
-What the handler does before it first awaits something decides the mode: it opens `complete()` (atomic), or
-`prepare(mode)` (that mode); otherwise the attempt is set up as staged, and `prepare()` comes too late. A plain `def`
-handler never awaits, so the first of the two decides.
+What the handler does before it first awaits something decides the mode: it opens `complete()`
+(atomic), or `prepare(mode)` (that mode); otherwise the attempt is set up as staged, and `prepare()`
+comes too late. A plain `def` handler never awaits, so the first of the two decides.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _NO_SPAN: AbstractContextManager[None] = nullcontext()
 
 
 class Phases(Generic[Conn]):
-    """Which phase the attempt is in, which it has had, the first error inside one, and the open transaction."""
+    """Which phase the attempt is in, which it has had, the first error inside one, and the open
+    transaction.
+    """
 
     _transaction_type: type[AttemptTransaction[Any]]
 
@@ -49,11 +51,15 @@ class Phases(Generic[Conn]):
         self._had: set[Phase] = set()
         self._failure: BaseException | None = None
         self._transaction: AttemptTransaction[Conn] | None = None
-        """Open from the phase that needs it until the handler has returned and the attempt is settled in it."""
+        """Open from the phase that needs it until the handler has returned and the attempt is
+        settled in it."""
 
     @async_context
     async def phase(self, phase: Phase, mode: Mode | None = None) -> AsyncIterator[Transaction[Conn]]:
-        """The block of a phase. An error in it fails the attempt, even if the handler goes on after it."""
+        """The block of a phase.
+
+        An error in it fails the attempt, even if the handler goes on after it.
+        """
         with self._span(phase):
             self._begin(phase, mode)
             try:
@@ -62,7 +68,8 @@ class Phases(Generic[Conn]):
                     try:
                         yield tx
                     except BaseException as error:
-                        # Recorded here, before middleware swallows it or a rollback fails in its own way.
+                        # Recorded here, before middleware swallows it or a failing rollback
+                        # replaces it.
                         self._fail(error)
                         raise
                 if self._failure is not None:
@@ -83,7 +90,7 @@ class Phases(Generic[Conn]):
     def problem(self) -> BaseException | None:
         """What fails the attempt, now that the handler has ended, whatever it returned."""
         if self._failure is None and self._current is not None:
-            return PhaseError(f"the handler returned inside {self._current}(), whose block it has never left")
+            return PhaseError(f"the handler returned inside {self._current}(), without leaving its block")
         return self._failure
 
     def hand_over(self) -> AttemptTransaction[Conn] | None:
@@ -113,8 +120,9 @@ class Phases(Generic[Conn]):
 
     async def _open(self) -> Transaction[Conn]:
         if self._transaction is None:
-            # If the claim ends with this transaction, it locks the job, and renewals skip it. If the handler goes on
-            # after it, they must not.
+            # If the claim ends with this transaction, it locks the job, and renewals skip the job.
+            # If the handler goes on afterwards, the lease must be renewed, so the job is not
+            # locked.
             lock = self._current == "complete" or self._mode == "atomic"
             self._transaction = self._transaction_type(self._sessions, self._claim, lock=lock)
         return await self._transaction.open()
@@ -149,12 +157,14 @@ class PhasesInTask(Phases[Conn]):
     def __init__(self, sessions: Sessions[Conn], claim: Claim, attempt: BaseAttempt[Any, Any]) -> None:
         super().__init__(sessions, claim, attempt)
         self._inside: set[asyncio.Task[Any] | None] = set()
-        """The tasks that have used the open transaction. With one of the client's own they could wait for ever."""
+        """The tasks that have used the open transaction. If they opened one of the client's own as
+        well, they could wait for themselves."""
 
     async def _open(self) -> Transaction[Conn]:
         task = asyncio.current_task()
         if task not in self._inside:
-            # Before anything waits for the database: where there is one writer, it might be this very task.
+            # Check this before waiting for the database: with a single writer, this task may hold
+            # the write lock.
             self._sessions.enter(task)
             self._inside.add(task)
         return await super()._open()
@@ -178,7 +188,9 @@ class PhasesInThread(Phases[Conn]):
 
     @async_context
     async def _middleware(self, phase: Phase, tx: Transaction[Conn]) -> AsyncIterator[None]:
-        """Middleware is async: a task on the worker's loop keeps its block open, while this thread goes on."""
+        """Middleware is async: a task on the worker's loop keeps its block open, while this thread
+        goes on.
+        """
         if not self._claim.plan.middleware.wraps(phase):
             yield
             return
@@ -205,8 +217,9 @@ class PhasesInThread(Phases[Conn]):
 async def _keep_open(
     block: AbstractAsyncContextManager[None], entered: Future[None], leaving: Future[BaseException | None]
 ) -> BaseException | None:
-    """Keep a block open until a thread leaves it. What it raises is returned: it may be `SystemExit`, which would end
-    the loop."""
+    """Keep a block open until a thread leaves it. What it raises is returned: it may be
+    `SystemExit`, which would end the loop.
+    """
     try:
         async with block:
             entered.set_result(None)

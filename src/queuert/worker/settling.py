@@ -1,8 +1,9 @@
 """Group settlement: attempts that ended are settled together, in one operation.
 
-No timer forms the groups: while one is being committed, the next one gathers. A group that fails is cut in halves
-until the item at fault stands alone, so that it never fails its neighbours. If the database is at fault, the group
-waits and is tried again; the leases are renewed meanwhile.
+No timer forms the groups: while one is being committed, the next one is collected. A group that
+fails is split in halves until the item at fault is alone, so that the other items do not fail with
+it. If the database is at fault, the group waits and is tried again; the leases are renewed
+meanwhile.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_GROUP = 1000
 Item = tuple[Claim, Settlement]
 
 DATABASE_AT_FAULT = (StorageError, OSError)
-"""Errors that say nothing about the items: the same items may pass a moment later."""
+"""Errors that are not caused by the items: the same items may succeed a moment later."""
 
 
 class OnSettled(Protocol):
@@ -82,7 +83,8 @@ class Settler:
                 group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
                 await self._settle_group(group)
         finally:
-            # Here, not in a callback: what is added between the last look and a callback would wait for ever.
+            # Not in a callback: an item that is added between the last check and the callback would
+            # wait for ever.
             self._task = None
 
     async def _settle_group(self, group: Sequence[Item]) -> None:
@@ -119,11 +121,12 @@ class Settler:
             return
         ((claim, settlement),) = group
         if settlement.status != "completed":
-            # It is a plain put-back already: there is nothing simpler to fall back to. The lease will end.
-            logger.error("job %s cannot be settled; its lease is left to end", claim.row.id, exc_info=error)
+            # This is already a put-back, and there is nothing simpler to try. The lease will end.
+            logger.error("job %s cannot be settled; it runs again when its lease expires", claim.row.id, exc_info=error)
             self._on_settled(claim, settlement, took_effect=False)
             return
-        # The result could not be stored (a continuation's id exists, say): the attempt has failed with that.
+        # The result could not be stored, for example because a continuation's id exists. The
+        # attempt has failed with that error.
         await self._settle_group([(claim, self._verdicts.failed(claim, error, None))])
 
 

@@ -1,4 +1,4 @@
-"""What becomes of a job, decided from how its attempt ended. No I/O: the answer is a settlement."""
+"""Decides what happens to a job after its attempt. No I/O: the result is a settlement."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Verdicts:
         self.worker_id = worker_id
 
     def on(self, claim: Claim, outcome: Returned | Raised | Late) -> Settlement | None:
-        """How the job goes on; None if that is not ours to say any more. It never raises."""
+        """The settlement for the job; None if the claim is no longer ours. Never raises."""
         try:
             match outcome:
                 case Returned(value):
@@ -38,7 +38,7 @@ class Verdicts:
                 case Raised(error, code):
                     return self._after_error(claim, error, code)
         except Exception as error:
-            # What the handler returned cannot be stored, or the time it asked for is none.
+            # What the handler returned cannot be stored, or the time it asked for is invalid.
             return self.failed(claim, error, failure.SERIALIZATION_ERROR if isinstance(outcome, Returned) else None)
 
     def completed(self, claim: Claim, value: Any) -> Settlement:
@@ -46,7 +46,7 @@ class Verdicts:
         return settlement_for(self._engine, claim.row, value, token=claim.token, worker=self.worker_id)
 
     def given_back(self, claim: Claim) -> Settlement:
-        """Nobody has touched it: its attempt does not count."""
+        """The handler was not called, so the attempt does not count."""
         return Settlement(job_id=claim.row.id, token=claim.token, status="pending", give_back=True)
 
     def expired(self, claim: Claim) -> Settlement:
@@ -54,7 +54,9 @@ class Verdicts:
         return Settlement(job_id=claim.row.id, token=claim.token, status="expired", error=error, worker=self.worker_id)
 
     def exhausted(self, claim: Claim) -> Settlement:
-        """The job has used up its attempts without an end of its own: each time, its worker died or lost it."""
+        """The job has used all its attempts without a result: each time, its worker died or lost
+        the claim.
+        """
         error = claim.row.last_error or failure.record(
             failure.LEASE_EXPIRED, f"all {claim.plan.max_attempts} attempts ended without a result"
         )
@@ -95,7 +97,7 @@ class Verdicts:
 
     def _timed_out(self, claim: Claim, error: BaseException) -> Settlement:
         if isinstance(error, asyncio.CancelledError):
-            # That was our doing: say why.
+            # We cancelled it: report the timeout instead.
             cancelled, error = error, TimeoutError(f"the attempt took longer than {claim.plan.timeout:g} s")
             error.__cause__ = cancelled
         return self.failed(claim, error, failure.TIMEOUT)
@@ -111,7 +113,7 @@ class Verdicts:
         )
 
     def extra(self, claim: Claim) -> dict[str, Any]:
-        """What log records say of the attempt."""
+        """The fields of the attempt in log records."""
         row = claim.row
         return {
             "job_id": row.id,
@@ -128,5 +130,7 @@ def _asked_for(request: Reschedule) -> When:
         return When(at=aware(request.at, "Reschedule(at=…)"))
     after = seconds(request.after or 0.0, "Reschedule(after=…)")
     if after > LONGEST:
-        raise InvalidArgument(f"Reschedule(after={request.after!r}) lies too far ahead: a hundred years are the most")
+        raise InvalidArgument(
+            f"Reschedule(after={request.after!r}) is too far in the future: the maximum is a hundred years"
+        )
     return When(after=after)

@@ -1,4 +1,4 @@
-"""Waking the worker: notifications, and the hints that decide which worker asks the database."""
+"""Waking the worker: notifications, and the hints that decide which worker queries the database."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ PATIENCE = 1.0
 
 
 class Wake:
-    """Collects messages until the main loop is ready for them, and keeps the subscriptions alive."""
+    """Collects messages until the main loop is ready for them, and keeps the subscriptions
+    alive.
+    """
 
     def __init__(
         self,
@@ -63,7 +65,7 @@ class Wake:
             raise
         else:
             self._disposes = disposes
-            # Jobs that were claimed before may have been lost before: no message told of it.
+            # Claims may have been lost before we listened, without a message.
             self._on_ownership_lost(MISSED)
             if self._is_late:  # the last claim came before this began to listen
                 self._add(MISSED)

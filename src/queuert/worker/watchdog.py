@@ -1,4 +1,6 @@
-"""Notices handlers that block the event loop: nothing else runs meanwhile, not even the renewal of leases."""
+"""Notices handlers that block the event loop: nothing else runs meanwhile, not even the renewal of
+leases.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ LOOK_EVERY = 0.25
 
 
 class Watchdog:
-    """A thread that looks at the loop from outside. Each job type is reported once."""
+    """A thread that checks whether the loop responds. Each job type is reported once."""
 
     def __init__(self, type_of: Callable[[asyncio.Task[object]], str | None]) -> None:
         self._type_of = type_of
@@ -37,7 +39,7 @@ class Watchdog:
     def _watch(self) -> None:
         while not self._stop.wait(LOOK_EVERY):
             self._answered.clear()
-            if self._stop.is_set():  # its answer may have come before the question was cleared
+            if self._stop.is_set():  # the stop may have been set before the event was cleared
                 return
             asked = time.monotonic()
             try:
@@ -46,7 +48,7 @@ class Watchdog:
                 return  # the loop is closed
             if self._answered.wait(BLOCKED_AFTER):
                 continue
-            # Now, while it is at it: when the loop answers, the handler may have ended and be forgotten.
+            # Read this now: when the loop answers, the handler may have ended.
             task = asyncio.current_task(self._loop)
             type_name = None if task is None else self._type_of(task)
             self._answered.wait()

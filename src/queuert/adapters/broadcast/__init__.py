@@ -1,4 +1,7 @@
-"""Notify adapters made from providers: one subscription for all listeners, and back soon when it is lost."""
+"""Notify adapters made from providers.
+
+All listeners share one subscription, which is renewed when it is lost.
+"""
 
 from queuert.adapters.broadcast.notify import BroadcastNotify
 

@@ -1,8 +1,8 @@
 """One subscription for all callbacks of an adapter.
 
-It begins with the first callback and ends with the last. In between, a task of its own subscribes
-again whenever the connection is lost, for as long as it takes. Callers that begin to listen
-meanwhile make it try again at once, and get the error if that fails.
+It begins with the first callback and ends with the last. In between, a separate task subscribes
+again whenever the connection is lost, and keeps trying until it succeeds. A caller that begins to
+listen meanwhile makes it try again at once, and gets the error if that fails.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from queuert.ports.notify import TOPICS, Topic
 logger = logging.getLogger("queuert.notify")
 
 CANCEL_AGAIN = 2.0
-"""Seconds until a subscription that has not ended is cancelled again. Before Python 3.12, `wait_for`
-in a driver may swallow a cancellation."""
+"""Seconds until a subscription that has not ended is cancelled again. Before Python 3.12,
+`wait_for` in a driver may swallow a cancellation."""
 CANCEL_TIMES = 5
 
 
@@ -47,15 +47,15 @@ class Listener:
         self._ending: set[asyncio.Task[None]] = set()
         self._attempt: _Attempt | None = None
         self._stale = False
-        """The current attempt is for fewer topics than are wanted now."""
+        """The current attempt does not include all topics that are wanted now."""
         self._wanted = asyncio.Event()
         self._outcome = _future()
-        """Of the next attempt to subscribe, or of the current one; done while we are subscribed."""
+        """The result of the next or current attempt to subscribe. Done while we are subscribed."""
 
     async def active(self, topic: Topic) -> None:
         """Wait until the subscription includes this topic; raises the error that prevented it."""
         if topic not in self._topics:
-            # A client that only waits for chains need not hear of every job.
+            # A client that only waits for chains does not need a message for every job.
             self._topics = (topic,) if topic == "chain_ended" else TOPICS
             self._stale = True
             if self._outcome.done():
@@ -176,7 +176,7 @@ class _Attempt:
             done, _ = await asyncio.wait([self._subscription], timeout=CANCEL_AGAIN)
             if done:
                 return
-        logger.warning("a subscription for notifications does not end, although it was cancelled")
+        logger.warning("a subscription for notifications has not ended, although it was cancelled")
 
     async def _unless_over(self, work: Coroutine[Any, Any, None]) -> None:
         working = asyncio.create_task(work)
@@ -197,7 +197,7 @@ def _future() -> asyncio.Future[None]:
 
 
 def _retrieve(future: asyncio.Future[None]) -> None:
-    """Often nobody waits for a future; then an error in it needs no log message."""
+    """Mark the error as retrieved. If no caller waits for the future, asyncio would log it."""
     if not future.cancelled():
         future.exception()
 

@@ -17,7 +17,7 @@ logger = logging.getLogger("queuert.notify")
 
 WIRE_NAMES: dict[Topic, str] = {
     "job_scheduled": "job_scheduled",
-    "chain_ended": "chain_completed",  # its first name: processes of older versions listen to it
+    "chain_ended": "chain_completed",  # the old name: processes of older versions listen to it
     "ownership_lost": "ownership_lost",
 }
 
@@ -25,7 +25,10 @@ _DECODER = msgspec.json.Decoder(list[str])
 
 
 def pack(values: Sequence[str], longest: int) -> list[str]:
-    """As few payloads as possible, each of at most `longest` bytes. A longer value gets its own payload."""
+    """As few payloads as possible, each of at most `longest` bytes.
+
+    A longer value gets its own payload.
+    """
     payloads: list[str] = []
     parts: list[bytes] = []
     size = 1
@@ -65,7 +68,7 @@ class Subscriptions:
         return subscription
 
     def remove(self, subscription: object) -> None:
-        """A second call does nothing."""
+        """Remove a callback. A second call does nothing."""
         with self._lock:
             for callbacks in self._callbacks.values():
                 callbacks.pop(subscription, None)
@@ -101,7 +104,7 @@ class Subscriptions:
             found = list(self._callbacks[topic].items())
         for subscription, callback in found:
             if subscription not in self._callbacks[topic]:
-                continue  # a callback before it has disposed of it
+                continue  # an earlier callback has removed it
             try:
                 callback(value)
             except Exception:

@@ -19,7 +19,8 @@ from queuert.errors import ClientClosed, InvalidArgument, NotifyUnavailable
 from queuert.ports.notify import TOPICS, Callback, Dispose, NotifyAdapter, NotifyProvider, Topic
 
 _parents_sessions: list[_Session] = []
-"""Kept for ever: a forked child must not close, or even collect, the connections of its parent."""
+"""Never released: a forked child must not close or garbage-collect the connections of its
+parent."""
 
 
 class BroadcastNotify:
@@ -95,7 +96,10 @@ class BroadcastNotify:
         return session
 
     def _new_session(self, before: _Session | None) -> _Session:
-        """The first one, or one for another event loop: the one before was closed, or is the parent process's."""
+        """Make the first session, or one for another event loop.
+
+        The session before it was closed, or belongs to the parent process.
+        """
         if before is not None and before.process != os.getpid():
             if not callable(self._given):
                 raise NotifyUnavailable(
@@ -115,7 +119,7 @@ class BroadcastNotify:
 
 
 class _Session:
-    """What belongs to one event loop."""
+    """The objects that belong to one event loop."""
 
     def __init__(self, provider: NotifyProvider, channels: Mapping[Topic, str], echo: str, heartbeat: float) -> None:
         self.process = os.getpid()

@@ -1,4 +1,7 @@
-"""Sends the messages of many callers together: while one batch is being sent, the next one gathers."""
+"""Sends the messages of many callers in batches.
+
+While one batch is sent, the next one is collected.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
 GIVEN_UP_AFTER = 5.0
-"""Seconds. A send that never ends, on a half-dead connection, must not hold back later ones."""
+"""Seconds. A send that never ends, on a half-dead connection, must not block later ones."""
 
 
 class Outbox:
@@ -16,7 +19,7 @@ class Outbox:
         self._send = send
         self._gathering: list[str] = []
         self._next: asyncio.Task[None] | None = None
-        """Sends what is gathering, once the current batch has been sent."""
+        """Sends the collected messages after the current batch."""
         self._current: asyncio.Task[None] | None = None
 
     async def send(self, values: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""How long a listener waits for what."""
+"""The timeouts and pauses of a listener."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class Pauses:
 
     FIRST, LAST = 0.1, 15.0
     STEADY = 5.0
-    """Seconds after which a connection counts as good, and the pauses start again from the shortest."""
+    """Seconds after which a connection counts as good, and the pauses start again from the
+    shortest."""
 
     def __init__(self) -> None:
         self._failures = 0

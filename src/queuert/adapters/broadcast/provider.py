@@ -18,7 +18,7 @@ MAX_PAYLOAD = 7500
 
 class CompleteProvider:
     def __init__(self, provider: NotifyProvider, echo: str) -> None:
-        """`echo` is a channel that nobody else uses."""
+        """`echo` is a channel that nothing else uses."""
         self._provider: Any = provider
         self._name: str = getattr(provider, "name", type(provider).__name__)
         self.max_payload: int = getattr(provider, "max_payload", MAX_PAYLOAD)
@@ -34,7 +34,7 @@ class CompleteProvider:
         await self._translated(self._provider.subscribe(channels, on_message, ready))
 
     async def confirm(self) -> None:
-        """Check that a new subscription is active, if the provider cannot be sure of that itself."""
+        """Check that a new subscription is active, unless the provider guarantees it."""
         if self._echo is not None:
             await self._echo.ping()
 
@@ -75,7 +75,10 @@ class Echo:
         self._loop = asyncio.get_running_loop()
 
     def filter(self, on_message: OnMessage) -> OnMessage:
-        """Keep our own messages from it. They may come in any thread."""
+        """Wrap `on_message` so that it does not get our own messages.
+
+        They may arrive in any thread.
+        """
 
         def receive(channel: str, payload: str | bytes) -> None:
             if channel == self.channel:
@@ -86,7 +89,9 @@ class Echo:
         return receive
 
     async def ping(self) -> None:
-        """Send until one is heard: some brokers lose what is sent right after a subscription."""
+        """Send messages until one arrives: some brokers lose messages sent right after
+        subscribing.
+        """
         self._heard.clear()
         pause = self.FIRST
         while not self._heard.is_set():

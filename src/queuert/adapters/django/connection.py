@@ -1,7 +1,7 @@
 """Django's connections: what we use of them, and the errors that explain why one cannot be used.
 
-Django has one for each thread and alias, `connections[alias]`; `django.db.connection` is a stand-in for that of the
-default alias. Nothing here does I/O.
+Django has one for each thread and alias, `connections[alias]`; `django.db.connection` is a proxy
+for the one of the default alias. Nothing here does I/O.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class DjangoConnection(Protocol):
 
 
 class Wrapper(DjangoConnection, Protocol):
-    """The rest of it, which is between Django and us."""
+    """The members that only this package uses."""
 
     connection: Any
     """The driver's own connection."""
@@ -79,24 +79,27 @@ def resolve(connection: object, alias: str) -> Wrapper:
     if wrapper.alias != alias:
         raise TransactionMisused(
             f"this connection is to the database {wrapper.alias!r}, but the jobs of this client live in {alias!r}: "
-            "a transaction is about one database"
+            "a transaction cannot span two databases"
         )
     if wrapper is not connections[alias]:
         raise TransactionMisused(
-            f"this connection belongs to another thread: use connections[{alias!r}] anew in each thread"
+            f"this connection belongs to another thread: get connections[{alias!r}] in each thread"
         )
     return cast(Wrapper, wrapper)
 
 
 def require_atomic(wrapper: Wrapper, operation: str | None = None) -> None:
-    """An atomic block must be open, and not broken. `operation`: what the client was asked to do."""
+    """Raise unless an atomic block is open and usable.
+
+    `operation` is the client's operation, for the message.
+    """
     if not wrapper.in_atomic_block:
         reason = (
             f"no transaction.atomic() block is open on the database {wrapper.alias!r}: put this call and your own "
             "writes inside one, or set ATOMIC_REQUESTS"
         )
         if not wrapper.autocommit:
-            reason = f"autocommit is off for the database {wrapper.alias!r}: transaction.atomic() is what can be joined"
+            reason = f"autocommit is off for the database {wrapper.alias!r}: turn it on, and use transaction.atomic()"
         raise TransactionMisused(reason) if operation is None else TransactionRequired(operation, reason=reason)
     if wrapper.closed_in_transaction or wrapper.connection is None:
         raise TransactionMisused("this connection was closed, or lost, inside its atomic block, which is rolled back")
@@ -108,7 +111,10 @@ def require_atomic(wrapper: Wrapper, operation: str | None = None) -> None:
 
 
 def is_nested(wrapper: Wrapper) -> bool:
-    """Whether a block is open that is somebody's; the one that a TestCase puts around each test does not count."""
+    """Whether an atomic block of the user's is open.
+
+    The block that a TestCase opens around each test does not count.
+    """
     return wrapper.in_atomic_block and not (
         wrapper.atomic_blocks and getattr(wrapper.atomic_blocks[-1], "_from_testcase", False)
     )

@@ -1,7 +1,8 @@
-"""What differs between the databases: how our statements run on the driver's connection below Django's.
+"""What differs between the databases: how our statements run on the driver's connection that Django
+wraps.
 
-Not through Django's cursors: they would rewrite placeholders, convert values and log every
-statement. For Django, an error counts like one of its own.
+Django's cursors are not used: they would rewrite placeholders, convert values and log every
+statement. An error breaks Django's atomic block, as an error of its own cursor would.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from queuert.sql.statement import Statement
 
 
 class DatabaseKind(Protocol):
-    """One of the databases that Django and we both know."""
+    """A database that both Django and queuert support."""
 
     def execute(self, wrapper: Wrapper, command: Any) -> Any:
         """Carry out a command on an open connection, inside of an atomic block."""
         ...
 
     def is_single(self, command: Any) -> bool:
-        """Whether a command, standing alone, needs no transaction around it."""
+        """Whether a command needs no transaction when it runs alone."""
         ...
 
     def check_before_commit(self, wrapper: Wrapper) -> None:
@@ -52,7 +53,7 @@ class Postgres:
         connection = wrapper.connection
         cursor = cursor_on(connection)
         try:
-            # Whether to prepare statements is for Django's settings to say.
+            # Django's settings decide whether statements are prepared.
             cursor.execute(query(command.text), command.values or None, binary=True)
             return cursor.fetchall() if cursor.description is not None else []
         except psycopg.Error as error:
@@ -126,6 +127,6 @@ def sqlite_problem(settings_dict: dict[str, Any]) -> str | None:
     if str(mode).upper() in ("IMMEDIATE", "EXCLUSIVE"):
         return None
     return (
-        "SQLite transactions must take the write lock when they begin, or they fail whenever somebody else writes: "
-        'set "OPTIONS": {"transaction_mode": "IMMEDIATE"}'
+        "SQLite transactions must take the write lock when they begin, or they fail whenever another connection "
+        'writes: set "OPTIONS": {"transaction_mode": "IMMEDIATE"}'
     )

@@ -1,7 +1,8 @@
-"""The sync provider: Django's connection of this thread, and `transaction.atomic` for every transaction.
+"""The sync provider: Django's connection of this thread, and `transaction.atomic` for every
+transaction.
 
-What stands alone runs on that connection too, and inside of the atomic block that may be open on it, as everything in
-Django does. Only writes are refused there: they would not be committed at once.
+A command that runs alone uses that connection too, inside the atomic block if one is open, like
+everything in Django. Only writes are refused there: they would not be committed at once.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ W = TypeVar("W", bound=AfterCommitWork)
 
 
 class DjangoProvider:
-    """Transactions on `connections[alias]`. Settings are looked at when it is first used, not before."""
+    """Transactions on `connections[alias]`.
+
+    Settings are read at the first use, not before.
+    """
 
     def __init__(self, alias: str = "default") -> None:
         self.alias = alias
@@ -94,13 +98,14 @@ class DjangoProvider:
         return connection.in_atomic_block
 
     def close(self) -> None:
-        """Connections are Django's, to open and to close."""
+        """Does nothing: Django opens and closes the connections."""
         self._closed = True
 
     def enlist(self, connection: DjangoConnection, operation: str, make: Callable[[], W]) -> W:
-        """By `on_commit`. Django forgets what was registered in a block that is rolled back.
+        """Uses `on_commit`.
 
-        So work is shared only by what stands in the same blocks, and Django's own list says whether it does.
+        Django drops what was registered in a block that is rolled back. So only calls in the same
+        blocks share work, and Django's own list shows whether they are.
         """
         self._check_open()
         wrapper = resolve(connection, self.alias)
@@ -118,7 +123,9 @@ class DjangoProvider:
 
     @context
     def in_thread(self) -> Iterator[None]:
-        """Around a handler in its thread, which ends with it: Django's connections must not outlive their thread."""
+        """Wraps a handler in its thread, which ends after it: Django's connections must be closed
+        before their thread ends.
+        """
         reset_queries()
         close_old_connections()
         try:
@@ -135,7 +142,7 @@ class DjangoProvider:
 
     @context
     def _atomic(self, wrapper: Wrapper, *, durable: bool = False) -> Iterator[None]:
-        """`transaction.atomic`, with errors of its BEGIN and COMMIT said in our words."""
+        """`transaction.atomic`, with errors of its BEGIN and COMMIT translated."""
         block: Any = transaction.atomic(using=wrapper.alias, durable=durable)
         try:
             block.__enter__()
@@ -161,7 +168,7 @@ class DjangoProvider:
 
 
 class _OnCommit:
-    """What Django calls after the commit."""
+    """The callback that Django calls after the commit."""
 
     def __init__(self, provider: DjangoProvider, work: AfterCommitWork) -> None:
         self.__qualname__ = "queuert"  # for Django's log
@@ -181,7 +188,7 @@ def _check_before_commit(kind: DatabaseKind, wrapper: Wrapper) -> None:
 
 
 def _translated(wrapper: Wrapper, error: BaseException) -> StorageError:
-    """A connection that cannot be opened, or a transaction that cannot be begun."""
+    """The error for a connection that cannot be opened, or a transaction that cannot begin."""
     if wrapper.vendor == "sqlite":
         import sqlite3
 

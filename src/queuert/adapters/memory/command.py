@@ -1,5 +1,5 @@
-"""Commands: what the operations yield. A command is a function over the tables, with a flag that
-says whether it changes them.
+"""Commands: what the operations yield. A command is a function over the tables, with a flag for
+whether it changes them.
 
 Operations are written as methods over the tables. `read` and `write` turn them into programs.
 """

@@ -46,7 +46,10 @@ class MemoryConnection:
         return MemoryTransaction(self, first)
 
     def savepoint(self) -> MemorySavepoint:
-        """A block inside the transaction that is undone on an error. For `with` and `async with`."""
+        """A block inside the transaction that is undone on an error.
+
+        For `with` and `async with`.
+        """
         return MemorySavepoint(self)
 
     def run(self, command: Command[T]) -> T:

@@ -14,8 +14,8 @@ Clock = Callable[[], datetime]
 class MemoryStore:
     """Jobs in memory, to be shared by any number of adapters, tasks and threads.
 
-    `clock` returns the time (aware, in UTC): pass your own to control time in tests. A transaction or
-    a mutation that has waited `busy_timeout` seconds for the write lock raises `StorageBusy`.
+    `clock` returns the time (aware, in UTC): pass your own to control time in tests. A transaction
+    or a mutation that has waited `busy_timeout` seconds for the write lock raises `StorageBusy`.
     """
 
     def __init__(self, clock: Clock | None = None, *, busy_timeout: float = 30.0) -> None:

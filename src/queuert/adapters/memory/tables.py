@@ -69,7 +69,9 @@ class Tables:
     # Chains. They have no table: a chain is its first job, and the jobs that continue it.
 
     def chain_jobs(self, chain_id: str) -> list[JobRow]:
-        """The jobs of a chain in their order; empty if this is not the id of a chain's first job."""
+        """The jobs of a chain in their order; empty if this is not the id of a chain's first
+        job.
+        """
         rows: list[JobRow] = []
         row = self.jobs.get(chain_id)
         # Until `settle` has stored a continuation, its id may be unknown or that of another job.

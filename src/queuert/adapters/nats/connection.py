@@ -1,7 +1,7 @@
 """The connection to NATS: one of ours, made when it is first needed, or one of the user's.
 
-The client library reconnects when the connection is lost, for as long as it takes. It keeps what is
-published meanwhile, up to a limit, and sends it afterwards.
+When the connection is lost, the client library tries to reconnect until it succeeds. It keeps what
+is published meanwhile, up to a limit, and sends it afterwards.
 """
 
 from __future__ import annotations
@@ -91,7 +91,8 @@ class Connection:
 
 
 async def until_lost(client: Any, connects: int) -> None:
-    """Wait until the connection is lost, or has been lost since the library had reconnected this often.
+    """Wait until the connection is lost, or has been lost since the library had reconnected this
+    often.
 
     The library reports it only to the code that made the client.
     """

@@ -1,7 +1,8 @@
-"""Wake hints in a key-value bucket of JetStream: a number for each type, changed by compare-and-set.
+"""Wake hints in a key-value bucket of JetStream: a number for each type, changed by
+compare-and-set.
 
-A change that came too late is tried again; each time, another process has succeeded. A value that is
-not a number counts as no budget.
+A change that conflicts with another is tried again. Each time, another process has succeeded. A
+value that is not a number counts as no budget.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from queuert.adapters.nats.names import hint_key
 T = TypeVar("T")
 
 HINT_SECONDS = 60
-"""How long a budget is known after its last change, in a bucket that we make. Without one, every worker wakes."""
+"""How long a budget is known after its last change, in a bucket that we make. Without one, every
+worker wakes."""
 TIMEOUT = 5.0
 
 
@@ -49,7 +51,9 @@ class Hints:
         await self._with_bucket(add_all)
 
     async def consume(self, type_name: str) -> bool:
-        """A budget that is used up stays known, so one job does not make every idle worker ask for it."""
+        """A budget that is used up is kept, so that one job does not make every idle worker query
+        the database.
+        """
         key = hint_key(self._prefix, type_name)
         left = await self._with_bucket(
             lambda bucket: _change(bucket, key, lambda left: left - 1 if left is not None and left > 0 else None)

@@ -18,7 +18,10 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 def hint_key(prefix: str, type_name: str) -> str:
-    """The key of a type's wake hints. Dots divide keys and few characters are allowed: others become `=2E`."""
+    """The key of a type's wake hints.
+
+    Dots divide keys and few characters are allowed: others become `=2E`.
+    """
     name = "".join(_escaped(character) for character in type_name)
     if len(name) > LONGEST_KEY:
         name = f"{name[:LONGEST_KEY]}={hashlib.sha256(type_name.encode()).hexdigest()}"
@@ -39,7 +42,10 @@ def check_prefix(prefix: str) -> None:
 
 
 def check_url(url: str) -> None:
-    """The message does not show the URL: it may contain a password. Commas separate several servers."""
+    """The message does not show the URL: it may contain a password.
+
+    Commas separate several servers.
+    """
     for part in url.split(","):
         try:
             location = urlsplit(part)

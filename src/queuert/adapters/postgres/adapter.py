@@ -1,4 +1,6 @@
-"""State and notifications in PostgreSQL: operations, channels, and a provider for one of the drivers."""
+"""State and notifications in PostgreSQL: operations, channels, and a provider for one of the
+drivers.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ def psycopg_state(
 ) -> StateAdapter[AsyncConnection[Any]]:
     """For an async client with psycopg 3. `source` is a URL, a pool of yours, or one connection.
 
-    From a URL, there is a pool of our own of `pool_size`, and plain `def` handlers get sync connections to the same
-    database.
+    From a URL, there is a pool of our own of `pool_size`, and plain `def` handlers get sync
+    connections to the same database.
     """
     from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider, PsycopgSyncProvider
 
@@ -68,7 +70,10 @@ def asyncpg_state(
     prepare: bool = True,
     pool_size: int = DEFAULT_POOL_SIZE,
 ) -> StateAdapter[asyncpg.Connection[Any]]:
-    """For an async client with asyncpg. It has no sync counterpart: plain `def` handlers cannot open transactions."""
+    """For an async client with asyncpg.
+
+    It has no sync counterpart: plain `def` handlers cannot open transactions.
+    """
     from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
 
     provider: Any = AsyncpgProvider(source, prepare=prepare, max_size=pool_size)
@@ -79,7 +84,8 @@ class NotifyOptions(TypedDict, total=False):
     """The keywords of `psycopg_notify` and `asyncpg_notify`."""
 
     listen_url: str
-    """Where to connect for listening, which needs a connection of its own. Default: `source`, if that is a URL."""
+    """Where to connect for listening, which needs a connection of its own. Default: `source`, if
+    that is a URL."""
     schema: str
     table_prefix: str
     """Channels are named after schema and table prefix, unless `channel_prefix` is given."""
@@ -93,7 +99,7 @@ def psycopg_notify(
 ) -> BroadcastNotify:
     """LISTEN and NOTIFY with psycopg 3.
 
-    Publishing goes through `source`. A storage provider may also be that of a sync client.
+    Publishing goes through `source`. `source` may also be the storage provider of a sync client.
     """
     from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
 

@@ -1,8 +1,8 @@
 """One installation: the names of its tables and functions, and the SQL made with them.
 
 The functions are one set. Its digest is part of their names, so that sets of several library
-versions work in one database at the same time. It is computed from the text of all functions, with
-everything in it replaced but the digest itself.
+versions work in one database at the same time. It is computed from the text of all functions, after
+all replacements except the digest itself.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ STEADY = " ".join(
         "jit TO off",
     )
 )
-"""For functions: plans that do not depend on how full the tables are when a session first needs them."""
+"""For functions: plans that do not depend on how full the tables are when a session first needs
+them."""
 
 DATABASE_CLOCK = "clock_timestamp()"
 """Not now(): in a long transaction that is the time when it began."""
@@ -72,7 +73,7 @@ class Installation(msgspec.Struct, frozen=True):
         return f'"{self.schema}"."{self.prefix}{what}"'
 
     def words(self) -> dict[str, str]:
-        """What the words in braces in the `.sql` files stand for."""
+        """The replacements for the words in braces in the `.sql` files."""
         return self.words_with(f"_{functions_for(self).digest}")
 
     def words_with(self, suffix: str) -> dict[str, str]:

@@ -1,4 +1,7 @@
-"""Rows and records: the columns of a job in their order, ids and JSON as text on the way, bytes in the record."""
+"""Rows and records: the columns of a job in their order.
+
+Ids and JSON are sent as text; JSON is bytes in the record.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,8 @@ from queuert.model import BlockerRow, ChainRow, JobRow
 
 Row = Sequence[Any]
 
-# For each field of a JobRow: a SQL expression over the aliases `j` (job) and `r` (running, if any), and its type.
+# For each field of a JobRow: a SQL expression over the aliases `j` (job) and `r` (running, if any),
+# and its type.
 _COLUMNS: dict[str, tuple[str, str]] = {
     "id": ("j.id::text", "text"),
     "type_name": ("j.type_name", "text"),
@@ -83,7 +87,10 @@ def chain_of(row: Row) -> ChainRow:
 
 
 def blocker_of(row: Row) -> BlockerRow:
-    """A blocker from (chain id, chain type, status, output, trace context). Only a completed chain has an output."""
+    """A blocker from (chain id, chain type, status, output, trace context).
+
+    Only a completed chain has an output.
+    """
     chain_id, chain_type, status, output, trace_context = row
     return BlockerRow(chain_id, chain_type, status, json_of(output) if status == "completed" else None, trace_context)
 
@@ -99,7 +106,7 @@ def raise_problem(problem: str) -> NoReturn:
         case "blocker_type":
             raise JobTypeMismatch(details["chain_id"], details["expected"], details["actual"])
         case _:
-            raise StorageError(f"the database reports a problem that this version does not know: {problem}")
+            raise StorageError(f"the database reported a problem that this version does not know: {problem}")
 
 
 def json_of(value: str | None) -> bytes | None:
@@ -107,5 +114,5 @@ def json_of(value: str | None) -> bytes | None:
 
 
 def utc(moment: datetime) -> datetime:
-    """Some drivers answer in the session's time zone: the same moment, but users see it."""
+    """Some drivers return times in the session's time zone. Users get UTC."""
     return moment if moment.tzinfo is UTC else moment.astimezone(UTC)

@@ -1,4 +1,7 @@
-"""Notifications through Redis: pub/sub, and wake hints. The redis package is imported when it is used."""
+"""Notifications through Redis: pub/sub, and wake hints.
+
+The redis package is imported when it is used.
+"""
 
 from __future__ import annotations
 

@@ -21,11 +21,13 @@ TIMEOUT = 5.0
 """Seconds for connecting, and for each answer, of clients that we make. The URL may set another."""
 
 READ_TIMEOUT = 3600.0
-"""Seconds. Some versions of the client take "for ever" for the socket's timeout."""
+"""Seconds. Some versions of the client replace "no timeout" by the timeout of the socket."""
 
 
 def connect(url: str) -> Any:
-    """A client that tries a call a second time, at once: the server may have been restarted since the last."""
+    """A client that repeats a failed call once, at once: the server may have been restarted since
+    the last call.
+    """
     untyped: Any = Redis
     try:
         return untyped.from_url(
@@ -46,7 +48,8 @@ class RedisProvider:
         """`owned`: close the client, too."""
         self._client = client
         self._owned = owned
-        # In a Redis Cluster the part in braces decides on the slot: one script may use all of these keys.
+        # In a Redis Cluster the part in braces determines the slot, so one script may use all of
+        # these keys.
         self._hint = f"{{{prefix}}}:wake-hint:"
         self._pubsub: Any = None
         self._pong = asyncio.Event()

@@ -9,7 +9,10 @@ HINT_SECONDS = 60
 
 
 class Script:
-    """Runs by its digest. A server that does not know it, after SCRIPT FLUSH or a restart, is sent the text."""
+    """Runs by its digest.
+
+    If the server does not know the digest, after SCRIPT FLUSH or a restart, the text is sent.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -22,7 +25,8 @@ for index, key in ipairs(KEYS) do
     redis.call('EXPIRE', key, {HINT_SECONDS})
 end
 """)
-# A budget that is used up stays known, so one job does not make every idle worker ask for it.
+# A budget that is used up is kept, so that one job does not make every idle worker query the
+# database.
 CONSUME = Script("""
 local left = redis.call('GET', KEYS[1])
 if not left then

@@ -1,8 +1,8 @@
 """Jobs in a SQLite file, through the standard library's `sqlite3`.
 
-Several processes may share the file. The factories do no I/O: the first use opens the file and creates
-the tables. `SqliteProvider` and `AsyncSqliteProvider` run `queuert.sql` statements: wrap a provider to
-log them.
+Several processes may share the file. The factories do no I/O: the first use opens the file and
+creates the tables. `SqliteProvider` and `AsyncSqliteProvider` run `queuert.sql` statements: wrap a
+provider to log them.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ def sqlite_state(
     clock: Clock | None = None,
     hub: SqliteHub | None = None,
 ) -> StateAdapter[sqlite3.Connection]:
-    """State in a SQLite file for an async client. `busy_timeout`: seconds to wait for the write lock.
+    """State in a SQLite file for an async client. `busy_timeout`: seconds to wait for the write
+    lock.
 
-    Adapters with different prefixes do not see each other's jobs. `clock` replaces the host's clock.
-    `hub` is the `SqliteHub` of the notify adapter. With it, the hub can tell commits of this process
-    from those of other processes.
+    Adapters with different prefixes do not see each other's jobs. `clock` replaces the host's
+    clock. `hub` is the `SqliteHub` of the notify adapter. With it, the hub can tell commits of this
+    process from those of other processes.
     """
     database = Database(path, busy_timeout, hub)
     operations = SqliteOperations(table_prefix, clock)

@@ -20,9 +20,11 @@ from queuert.ports.notify import Callback, Topic
 
 
 class SqliteHub(InProcessHub):
-    """Shared by the notify adapters of a process that belong to one file, and by the states that write to it.
+    """Shared by the notify adapters of a process that belong to one file, and by the states that
+    write to it.
 
-    Give it to `sqlite_state`, too: a commit that it does not know of counts as another process's.
+    Give it to `sqlite_state`, too: the hub treats a commit that it does not know of as one of
+    another process.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -61,7 +63,9 @@ class SqliteHub(InProcessHub):
                 yield
 
     def begin_anew(self) -> None:
-        """In a forked child: forget the parent's listeners, and its thread, which did not survive the fork."""
+        """In a forked child: forget the parent's listeners, and its thread, which did not survive
+        the fork.
+        """
         super().__init__()
         if self._watch is not None:
             _parents_watches.append(self._watch)
@@ -71,7 +75,7 @@ class SqliteHub(InProcessHub):
 
 _hubs: WeakSet[SqliteHub] = WeakSet()
 _parents_watches: list[Watch] = []
-"""Kept for ever: SQLite forbids a child process to close its parent's connections."""
+"""Never released: SQLite forbids a child process to close its parent's connections."""
 
 
 def _after_fork() -> None:

@@ -1,12 +1,15 @@
 """Noticing that another process has committed to the file.
 
-`PRAGMA data_version`, asked again and again on one connection, moves whenever another connection has committed. One
-thread asks, on a connection of its own; it reads no page of the database. What moved, the number does not say.
+`PRAGMA data_version` returns a number. On one connection, it changes whenever another connection
+has committed. One thread polls it on a separate connection, which reads no page of the database.
+The number does not show what was committed.
 
-Commits of this process are no news: its hub has told of them already, and exactly. They are told apart thus. SQLite
-has one writer at a time, so before a COMMIT of ours nobody else can commit: what the number says then is of others.
-After it, the committing connection's own number still stands if nobody else has committed since, and then what our
-number says is of us. A mutex keeps the thread from looking between the two.
+Commits of this process must not be reported: its hub has already notified the listeners. They are
+recognized like this. SQLite has one writer at a time, so while we hold the write lock no other
+process can commit. A change of the number before our COMMIT comes from another process. After our
+COMMIT, we also read the number on the committing connection. If it is unchanged, no other process
+has committed since, so the change of our number comes from our own COMMIT. A mutex keeps the thread
+from polling between the two reads.
 """
 
 from __future__ import annotations
@@ -25,26 +28,29 @@ logger = logging.getLogger("queuert.notify")
 
 # Measured in docs/design/sqlite-watch.md.
 SLOW = 0.05
-"""Seconds between two looks, when nobody else has written for a while."""
+"""Seconds between two polls, if no other process has committed for `QUICK_FOR` seconds."""
 QUICK = 0.01
-"""The same, when somebody has."""
+"""Seconds between two polls, if another process has committed recently."""
 QUICK_FOR = 1.0
-"""Seconds that are "a while"."""
+"""Seconds to poll quickly after a commit of another process."""
 DEBOUNCE = 0.05
-"""Seconds between two calls, at least: so many queries a second may a busy neighbour cost."""
+"""Minimum seconds between two calls. It limits the queries that a busy other process causes."""
 
 
 class Watch:
-    """From `start` to `stop`, which may be called once each. `on_write` is called in the watching thread."""
+    """Watches from `start` to `stop`. Each may be called once.
+
+    `on_write` is called in the watching thread.
+    """
 
     def __init__(self, path: str, on_write: Callable[[], None]) -> None:
         self._path = Path(path).absolute()
         self._on_write = on_write
         self._mutex = threading.Lock()
-        """Guards the connection, and what was seen on it."""
+        """Guards the connection, and the number last seen on it."""
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
-        """Which file that connection is to."""
+        """The device and inode of the file that the connection has open."""
         self._seen: int | None = None
         self._others_wrote = False
         self._stopping = threading.Lock()
@@ -52,7 +58,10 @@ class Watch:
         self.thread = threading.Thread(target=self._run, name="queuert-sqlite-watch", daemon=True)
 
     def start(self) -> None:
-        """From here on, nothing is overlooked. If the file cannot be read now, it is news as soon as it can."""
+        """Every later commit is reported.
+
+        If the file cannot be read now, a change is reported as soon as it can.
+        """
         with self._mutex:
             self._look()
             self._others_wrote = False
@@ -66,14 +75,14 @@ class Watch:
     def own_commit(self, committing: sqlite3.Connection) -> Iterator[None]:
         """The block is the COMMIT of a transaction that has the write lock."""
         with self._mutex:
-            if self._connection is None:  # stopped, or there is nothing to be seen
+            if self._connection is None:  # stopped, or the file does not exist
                 yield
                 return
             self._look()
             before = _data_version(committing)
             yield
             seen, after = _data_version(self._connection), _data_version(committing)
-            if seen is not None and after is not None:  # otherwise it will look like news, which does no harm
+            if seen is not None and after is not None:  # otherwise our commit is reported too, which is harmless
                 self._seen = seen
                 self._others_wrote = self._others_wrote or after != before
 
@@ -96,7 +105,7 @@ class Watch:
 
     def _have_others_written(self) -> bool:
         if not self._mutex.acquire(blocking=False):
-            return False  # a commit of ours is under way: the next look will tell
+            return False  # a commit of ours is under way: the next poll will see it
         try:
             self._look()
             wrote, self._others_wrote = self._others_wrote, False
@@ -111,7 +120,7 @@ class Watch:
                 return
             version = _read(self._connection)
         except OSError:
-            return  # the file is gone; another may come in its place
+            return  # the file is gone; another may replace it
         except sqlite3.Error as error:
             if not is_busy(error):
                 logger.debug("%s cannot be watched for now: %s", self._path, error)
@@ -122,15 +131,17 @@ class Watch:
             self._others_wrote = True
 
     def _connect_if_needed(self) -> None:
-        """A file that has been put in the place of another one is news, too. While we are connected to the old file,
-        the new one cannot get its inode's number."""
+        """A file that replaces another one is reported too.
+
+        While we have the old file open, the new one cannot get its inode number.
+        """
         found = self._path.stat()
         file = (found.st_dev, found.st_ino)
         if file == self._file:
             return
         self._disconnect()
         self._connection = sqlite3.connect(
-            f"{self._path.as_uri()}?mode=rw",  # never makes a file
+            f"{self._path.as_uri()}?mode=rw",  # never creates a file
             uri=True,
             timeout=0,
             isolation_level=None,
@@ -152,7 +163,7 @@ def _read(connection: sqlite3.Connection) -> int:
 
 
 def _data_version(connection: sqlite3.Connection | None) -> int | None:
-    """None if it cannot be told, for whatever reason: a commit must not fail for that."""
+    """None if it cannot be read, for any reason: a commit must not fail because of that."""
     try:
         return None if connection is None else _read(connection)
     except sqlite3.Error:

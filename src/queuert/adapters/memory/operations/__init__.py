@@ -1,8 +1,8 @@
 """The operations of the state port, one module per family. They are the specification of the port.
 
-Each operation is a plain loop over the tables. Where another adapter gives another answer, one of the
-two has a bug. There is one writer at a time, so nothing here locks rows or skips locked rows, and
-`lock=True` changes nothing.
+Each operation is a plain loop over the tables. Where another adapter gives another answer, one of
+the two has a bug. There is one writer at a time, so nothing here locks rows or skips locked rows,
+and `lock=True` changes nothing.
 """
 
 from __future__ import annotations

@@ -120,9 +120,9 @@ def _count_running(tables: Tables, types: Collection[str] | None = None) -> int:
 def _claimable(tables: Tables, queues: Sequence[_Queue]) -> Iterator[tuple[JobRow, _Queue]]:
     """The jobs that can be claimed, each with its queue. Lower priorities come first.
 
-    The order is: priority of the queue, priority of the job, scheduled time, id. If several queues of
-    one priority serve a type, the first one that has room gets the job. The caller takes each job
-    before it asks for the next one, so the room is that of the moment.
+    The order is: priority of the queue, priority of the job, scheduled time, id. If several queues
+    of one priority serve a type, the first one that has room gets the job. The caller takes each
+    job before it asks for the next one, so the room is always up to date.
     """
     for priority in sorted({queue.priority for queue in queues}):
         served = [queue for queue in queues if queue.priority == priority]

@@ -37,7 +37,9 @@ def _blockers_below(tables: Tables, chain_ids: Sequence[str]) -> set[str]:
 
 
 def _needed_by_others(tables: Tables, chain_ids: Sequence[str]) -> dict[str, list[str]]:
-    """Chain → the jobs of other chains that it blocks and that may run: a failed job may be retried."""
+    """Chain → the jobs of other chains that it blocks and that may run: a failed job may be
+    retried.
+    """
     waiting: dict[str, list[str]] = {}
     for chain_id in sorted(chain_ids):
         for job_id in tables.dependents(chain_id):

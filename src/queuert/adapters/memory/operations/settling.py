@@ -16,7 +16,8 @@ from queuert.model import TERMINAL, JobRow, Settled, Settlement, Unblocked
 class Settling:
     @write
     def settle(self, tables: Tables, settlements: Sequence[Settlement]) -> Settled:
-        """In three steps, each for the whole batch: end the jobs, free dependents, store continuations.
+        """In three steps, each for the whole batch: end the jobs, free dependents, store
+        continuations.
 
         So a continuation does not wait for a chain that completes in the same batch.
         """
@@ -47,7 +48,9 @@ class Settling:
 
     @write
     def retry(self, tables: Tables, job_ids: Sequence[str]) -> list[JobRow | None]:
-        """A job that is named twice is answered twice, although it has not failed any more then."""
+        """A job that is named twice is returned twice, although it is no longer failed the second
+        time.
+        """
         retried: dict[str, JobRow] = {}
         for job_id in job_ids:
             row = tables.jobs.get(job_id)
@@ -75,7 +78,9 @@ def _settle(tables: Tables, settlement: Settlement) -> bool:
 
 
 def _put_back(tables: Tables, row: JobRow, settlement: Settlement) -> JobRow:
-    """With `give_back` the attempt does not count and the schedule stays; else the attempt failed."""
+    """With `give_back` the attempt does not count and the schedule stays; else the attempt
+    failed.
+    """
     if settlement.give_back:
         return replace(row, attempt=row.attempt - 1)
     error = row.last_error if settlement.error is None else settlement.error

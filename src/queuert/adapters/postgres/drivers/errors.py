@@ -133,8 +133,8 @@ def check_database(theirs: str | None, ours: str | None) -> None:
 
 def other_database(theirs: str | None, ours: str | None) -> TransactionMisused:
     return TransactionMisused(
-        f"this connection is to the database {theirs!r}, but the jobs live in {ours!r}: a transaction is about one "
-        "database"
+        f"this connection is to the database {theirs!r}, but the jobs live in {ours!r}: a transaction cannot span "
+        "two databases"
     )
 
 

@@ -11,10 +11,10 @@ ones before, and processes of an older version go on with theirs. `installation.
   PostgreSQL cuts off the rest without an error.
 - Functions are volatile: each of their statements sees what was committed before it, also in the
   middle of a call (under READ COMMITTED).
-- Sessions keep the plans of these statements, and the small tables grow from empty to a million rows
-  and back within minutes. A plan made for an empty table would scan or hash all of it, and be kept
-  until the next ANALYZE. So every function that is called from outside has `{steady}`: one plan that
-  finds each row by an index. For the same reason, never join an array to an array: that is a loop
-  in a loop.
+- Sessions keep the plans of these statements, and the small tables grow from empty to a million
+  rows and back within minutes. A plan made for an empty table would scan or hash all of it, and be
+  kept until the next ANALYZE. So every function that is called from outside has `{steady}`: one
+  plan that finds each row by an index. For the same reason, never join an array to an array: that
+  is a loop in a loop.
 - A statement ends with `$body$;` at the end of a line. `{name}` is the name of a table or function.
 """

@@ -1,8 +1,9 @@
 -- Edges: which chains a job waits for. The current job of a chain counts its dependents.
 
--- Returns the first problem with these edges, or NULL. The caller has locked the current jobs of the
--- chains. `p_own`: the chains that the edges' own jobs belong to. `p_new_types`: the types of chains
--- that the same call starts (NULL: the chain must be stored already). Looks up job's primary key.
+-- Returns the first problem with these edges, or NULL. The caller has locked the current jobs of
+-- the chains. `p_own`: the chains that the edges' own jobs belong to. `p_new_types`: the types of
+-- chains that the same call starts (NULL: the chain must be stored already). Looks up job's primary
+-- key.
 CREATE OR REPLACE FUNCTION {check_edges}(p_jobs uuid[], p_own uuid[], p_chains uuid[], p_types text[], p_new_types text[])
 RETURNS jsonb LANGUAGE plpgsql AS $body$
 DECLARE
@@ -18,7 +19,8 @@ BEGIN
     INTO v_problem
     FROM unnest(p_jobs, p_own, p_chains, p_types, p_new_types) WITH ORDINALITY
         AS edge (job_id, own, chain_id, type_name, new_type, n)
-    -- <= 0: with "= 0" a plan made for small tables would walk the whole index of first jobs for one id.
+    -- <= 0: with "= 0" a plan made for small tables would walk the whole index of first jobs for
+    -- one id.
     LEFT JOIN {job} AS j ON j.id = edge.chain_id AND j.chain_index <= 0 AND edge.chain_id <> edge.own
     WHERE coalesce(edge.new_type, j.type_name) IS DISTINCT FROM edge.type_name
     ORDER BY edge.n
@@ -26,10 +28,11 @@ BEGIN
     RETURN v_problem;
 END $body$;
 
--- For each of `p_number` new jobs: its edges, how many of them lead to chains that are not completed,
--- and how many edges of the same call lead to it. `p_places`: the positions of the jobs that the edges
--- start from. `p_within`: the positions of the jobs that become the chains' current ones by this call
--- (NULL: no such job). By position, not by id: joining two arrays takes quadratic time. Index job_chain.
+-- For each of `p_number` new jobs: its edges, how many of them lead to chains that are not
+-- completed, and how many edges of the same call lead to it. `p_places`: the positions of the jobs
+-- that the edges start from. `p_within`: the positions of the jobs that become the chains' current
+-- ones by this call (NULL: no such job). By position, not by id: joining two arrays takes quadratic
+-- time. Index job_chain.
 CREATE OR REPLACE FUNCTION {count_edges}(
     p_places integer[], p_chains uuid[], p_within integer[], p_number integer,
     OUT o_edges integer[], OUT o_waiting integer[], OUT o_dependents integer[]
@@ -60,8 +63,9 @@ BEGIN
     END LOOP;
 END $body$;
 
--- Store edges. The caller has locked the current jobs of the chains. Those jobs are updated, not only
--- locked: a completing transaction with an older snapshot must fail rather than miss the new edge.
+-- Store edges. The caller has locked the current jobs of the chains. Those jobs are updated, not
+-- only locked: a completing transaction with an older snapshot must fail rather than miss the new
+-- edge.
 CREATE OR REPLACE FUNCTION {add_edges}(p_jobs uuid[], p_chains uuid[], p_within integer[], p_traces text[])
 RETURNS void LANGUAGE plpgsql AS $body$
 BEGIN
@@ -81,9 +85,10 @@ BEGIN
     WHERE j.id = added.id;
 END $body$;
 
--- Release the dependents of chains that have just completed. The caller has locked their current jobs,
--- so no edge can be added now and this statement sees all of them (index blocker_chain). Dependents are
--- locked by id and counted down by UPDATE, so two blockers that end at the same time both count.
+-- Release the dependents of chains that have just completed. The caller has locked their current
+-- jobs, so no edge can be added now and this statement sees all of them (index blocker_chain).
+-- Dependents are locked by id and counted down by UPDATE, so two blockers that end at the same time
+-- both count.
 CREATE OR REPLACE FUNCTION {unblock}(p_chains uuid[], p_now timestamptz)
 RETURNS TABLE (job_id uuid, type_name text, ready boolean) LANGUAGE plpgsql AS $body$
 DECLARE

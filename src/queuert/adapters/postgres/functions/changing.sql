@@ -1,6 +1,8 @@
--- Changing chains from outside: trigger, retry, delete. Locks: in-flight rows by id, keys, jobs by id.
+-- Changing chains from outside: trigger, retry, delete. Locks: in-flight rows by id, keys, jobs by
+-- id.
 
--- Make pending jobs due now; returns the ids of those that are pending and not running. Primary keys.
+-- Make pending jobs due now; returns the ids of those that are pending and not running. Primary
+-- keys.
 CREATE OR REPLACE FUNCTION {trigger}(p_ids text[]) RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz;
@@ -25,7 +27,8 @@ BEGIN
     RETURN QUERY SELECT id::text FROM unnest(v_ids) AS id;
 END $body$;
 
--- Give failed jobs new attempts; returns the ids of those that had failed. Locks jobs (primary key).
+-- Give failed jobs new attempts; returns the ids of those that had failed. Locks jobs (primary
+-- key).
 CREATE OR REPLACE FUNCTION {retry}(p_ids text[]) RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz;
@@ -46,14 +49,15 @@ BEGIN
     END IF;
 END $body$;
 
--- The chains to delete: the named ones and, with `p_cascade`, those that their jobs wait for, and so on.
--- OFFSET 0 keeps the planner to the written order: from a chain to its jobs (index job_chain), from a
--- job to its edges (primary key of `blocker`). Locks nothing.
+-- The chains to delete: the named ones and, with `p_cascade`, those that their jobs wait for, and
+-- so on. OFFSET 0 keeps the planner to the written order: from a chain to its jobs (index
+-- job_chain), from a job to its edges (primary key of `blocker`). Locks nothing.
 CREATE OR REPLACE FUNCTION {deletion_set}(p_ids text[], p_cascade boolean) RETURNS uuid[] LANGUAGE plpgsql AS $body$
 BEGIN
     RETURN array(
         WITH RECURSIVE wanted AS (
-            -- <= 0: with "= 0" a plan made for small tables would walk the whole index of first jobs for one id.
+            -- <= 0: with "= 0" a plan made for small tables would walk the whole index of first
+            -- jobs for one id.
             SELECT j.id FROM unnest(p_ids::uuid[]) AS asked (id) JOIN {job} AS j ON j.id = asked.id AND j.chain_index <= 0
             UNION
             SELECT edge.chain_id FROM wanted
@@ -65,9 +69,9 @@ BEGIN
     );
 END $body$;
 
--- Returns rows of kind 'waiting' (a chain that is still needed, and the job that needs it), and then
--- nothing is deleted; or rows of kind 'deleted', with the chain's first and current job as they were.
--- Indexes: job_chain, blocker_chain, key_chain.
+-- Returns rows of kind 'waiting' (a chain that is still needed, and the job that needs it), and
+-- then nothing is deleted; or rows of kind 'deleted', with the chain's first and current job as
+-- they were. Indexes: job_chain, blocker_chain, key_chain.
 CREATE OR REPLACE FUNCTION {delete_chains}(p_ids text[], p_cascade boolean)
 RETURNS TABLE (kind text, chain text, job text, {chain_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
@@ -77,8 +81,8 @@ DECLARE
     v_again uuid[];
 BEGIN
     -- All rows are locked before any is changed: in-flight rows, keys, jobs. If the set has grown
-    -- meanwhile, by a continuation for example, all locks are released and taken again: the in-flight rows
-    -- of the new jobs come before the job rows that we have locked.
+    -- meanwhile, by a continuation for example, all locks are released and taken again: the
+    -- in-flight rows of the new jobs come before the job rows that we have locked.
     LOOP
         BEGIN
             v_chains := {deletion_set}(p_ids, p_cascade);
@@ -105,10 +109,11 @@ BEGIN
         RETURN;
     END IF;
     RETURN QUERY SELECT 'deleted', NULL::text, NULL::text, chains.* FROM {read_chains}(v_chains::text[]) AS chains;
-    -- Edges from jobs outside of the set are deleted too; those jobs have ended for good. The counts of
-    -- edges across its border stay too high: `dependents` of chains that the deleted jobs waited for, and
-    -- `blocker_count` of jobs that waited for the deleted chains. That costs one index lookup. Correcting
-    -- them could deadlock with a completion that waits for the jobs we have locked.
+    -- Edges from jobs outside of the set are deleted too; those jobs have ended for good. The
+    -- counts of edges across its border stay too high: `dependents` of chains that the deleted jobs
+    -- waited for, and `blocker_count` of jobs that waited for the deleted chains. That costs one
+    -- index lookup. Correcting them could deadlock with a completion that waits for the jobs we
+    -- have locked.
     DELETE FROM {blocker} WHERE chain_id = ANY (v_chains);
     DELETE FROM {blocker} WHERE job_id = ANY (v_jobs);
     DELETE FROM {key} WHERE chain_id = ANY (v_chains);

@@ -12,16 +12,16 @@ BEGIN
     RETURN p_room;
 END $body$;
 
--- Scan positions. As long as another session keeps an old snapshot, the index entries of claimed jobs
--- stay at the head of the primary key of `ready`, and every claim has to step over them. A claim that
--- met many of them returns how far it came in each type, and the next claims start there: for ten times
--- as long as this claim took, at most ten seconds, and only while that fills their limit. So no job
--- waits while a worker is idle. But a job that arrives before a position, such as a more urgent one,
--- may be passed by others for that time.
+-- Scan positions. As long as another session keeps an old snapshot, the index entries of claimed
+-- jobs stay at the head of the primary key of `ready`, and every claim has to step over them. A
+-- claim that met many of them returns how far it came in each type, and the next claims start
+-- there: for ten times as long as this claim took, at most ten seconds, and only while that fills
+-- their limit. So no job waits while a worker is idle. But a job that arrives before a position,
+-- such as a more urgent one, may be passed by others for that time.
 --
--- Returns, for each type: where to start, up to which time due jobs were moved from `later` (if all of
--- them were, `p_moved_all`), and until when this is valid. A type of which nothing was taken starts a
--- little before its first job, or behind all entries if it has none.
+-- Returns, for each type: where to start, up to which time due jobs were moved from `later` (if all
+-- of them were, `p_moved_all`), and until when this is valid. A type of which nothing was taken
+-- starts a little before its first job, or behind all entries if it has none.
 CREATE OR REPLACE FUNCTION {scan_positions}(
     p_types text[], p_priorities integer[], p_times timestamptz[], p_ids uuid[], p_since timestamptz[], p_until timestamptz[],
     p_moved_all boolean, p_now timestamptz
@@ -47,14 +47,15 @@ BEGIN
     );
 END $body$;
 
--- Claim ready jobs. The first row has `more`, `next_in`, `claimed_at` and, in the column `blockers`, the
--- scan positions if there are any. The other rows are the jobs in their order, with the columns that
--- differ from job to job; the caller knows the rest. `chain_id` is null for the first job of a chain.
--- Times that every job has are numbers: drivers take ten times as long to read a timestamp.
--- `p_queues[i]` is the position of the queue of the type `p_types[i]`. Members are pairs of queue and type.
+-- Claim ready jobs. The first row has `more`, `next_in`, `claimed_at` and, in the column
+-- `blockers`, the scan positions if there are any. The other rows are the jobs in their order, with
+-- the columns that differ from job to job; the caller knows the rest. `chain_id` is null for the
+-- first job of a chain. Times that every job has are numbers: drivers take ten times as long to
+-- read a timestamp. `p_queues[i]` is the position of the queue of the type `p_types[i]`. Members
+-- are pairs of queue and type.
 --
--- Locks: an advisory lock for each cap, which is waited for; then rows of `later` and `ready`, where
--- locked ones are skipped. Rows are found along the primary keys of these two tables.
+-- Locks: an advisory lock for each cap, which is waited for; then rows of `later` and `ready`,
+-- where locked ones are skipped. Rows are found along the primary keys of these two tables.
 CREATE OR REPLACE FUNCTION {claim}(
     p_worker text, p_limit integer, p_types text[], p_queues integer[], p_limits integer[], p_leases double precision[],
     p_queue_names text[], p_queue_priorities integer[], p_queue_caps integer[], p_member_queues integer[],
@@ -77,7 +78,8 @@ DECLARE
     v_next timestamptz;
     v_number integer := cardinality(p_types);
     v_left integer[] := p_limits;
-    -- How far each type has been scanned: every row up to there is ours, or locked by another session.
+    -- How far each type has been scanned: every row up to there is ours, or locked by another
+    -- session.
     v_from_priority integer[] := array_fill(-2147483648, ARRAY[v_number]);
     v_from_time timestamptz[] := array_fill('-infinity'::timestamptz, ARRAY[v_number]);
     v_from_id uuid[] := array_fill('00000000-0000-0000-0000-000000000000'::uuid, ARRAY[v_number]);
@@ -109,8 +111,9 @@ DECLARE
     v_types integer[] := '{}';
     v_tokens bigint[];
 BEGIN
-    -- Claims under one cap wait here for each other. The locks are taken in the order of their numbers
-    -- (two names may have one number). Running jobs are counted in a later statement, with a newer snapshot.
+    -- Claims under one cap wait here for each other. The locks are taken in the order of their
+    -- numbers (two names may have one number). Running jobs are counted in a later statement, with
+    -- a newer snapshot.
     FOR v_lock IN
         SELECT DISTINCT hashtext(named.name) FROM (
             SELECT '{lock_name}cluster' AS name WHERE p_cluster_cap IS NOT NULL
@@ -168,7 +171,8 @@ BEGIN
             v_from_id[1] := v_found[v_row];
         END IF;
     ELSIF NOT v_capped AND v_wanted <= ALL (p_limits) THEN
-        -- Several types, and no limit that could matter: the first candidates of all types, if none is locked.
+        -- Several types, and no limit that could matter: the first candidates of all types, if none
+        -- is locked.
         SELECT array_agg(c.place), array_agg(c.id), array_agg(c.kind), array_agg(c.priority), array_agg(c.scheduled_at)
         INTO v_places, v_ids, v_kinds, v_priorities, v_times
         FROM (
@@ -206,9 +210,10 @@ BEGIN
         v_in_turn := true;
     END IF;
     IF v_in_turn THEN
-        -- Find the next candidates in order, without locks; then lock those that are free. Locking many more
-        -- rows than are taken would leave other workers nothing to claim. If some were locked, go on behind
-        -- them without looking at them again: a transaction that holds thousands of jobs slows down no claim.
+        -- Find the next candidates in order, without locks; then lock those that are free. Locking
+        -- many more rows than are taken would leave other workers nothing to claim. If some were
+        -- locked, go on behind them without looking at them again: a transaction that holds
+        -- thousands of jobs slows down no claim.
         v_window := v_wanted;
         WHILE cardinality(v_found) < v_wanted LOOP
             SELECT array_agg(c.place), array_agg(c.id), array_agg(c.kind), array_agg(c.priority), array_agg(c.scheduled_at)
@@ -234,8 +239,8 @@ BEGIN
             v_chosen_ids := '{}';
             FOR v_row IN 1..cardinality(v_ids) LOOP
                 v_type := v_kinds[v_row];
-                -- A job over its limit may be within it if one chosen earlier turns out to be locked: the
-                -- position stays in front of it.
+                -- A job over its limit may be within it if one chosen earlier turns out to be
+                -- locked: the position stays in front of it.
                 CONTINUE WHEN v_left[v_type] <= 0 OR v_room[p_queues[v_type]] <= 0;
                 v_from_priority[v_type] := v_priorities[v_row];
                 v_from_time[v_type] := v_times[v_row];
@@ -297,7 +302,8 @@ BEGIN
         );
     END IF;
     IF cardinality(v_found) > 0 THEN
-        -- Rows of `ready` are never updated, and these are locked by us: their ctids are still right.
+        -- Rows of `ready` are never updated, and these are locked by us: their ctids are still
+        -- right.
         DELETE FROM {ready} WHERE ctid = ANY (v_taken);
         v_tokens := ARRAY(SELECT nextval({token_text}) FROM unnest(v_found));
         INSERT INTO {running} (job_id, token, type_name, worker, leased_until, started_at)
@@ -318,7 +324,8 @@ BEGIN
                 ORDER BY l.scheduled_at LIMIT 1
             ) AS due;
         END IF;
-        -- Many pages for few entries: they are dead. Live entries take far fewer pages than this limit.
+        -- Many pages for few entries: they are dead. Live entries take far fewer pages than this
+        -- limit.
         RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
             NULL::double precision, NULL::integer, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
             CASE WHEN v_resumed OR v_pages > v_number * (20 + p_limit / 20)
@@ -338,12 +345,13 @@ BEGIN
         ) END,
         NULL::boolean, NULL::double precision, NULL::timestamptz
     FROM unnest(v_found, v_types, v_tokens) AS f (id, kind, token) JOIN {job} AS j ON j.id = f.id
-    -- Sorted again: a job that was left out at first, because of a locked one, was found after others.
+    -- Sorted again: a job that was left out at first, because of a locked one, was found after
+    -- others.
     ORDER BY p_queue_priorities[p_queues[f.kind]], j.priority, j.scheduled_at, j.id;
 END $body$;
 
--- Extend leases; returns the ids of claims that are over. Locked rows of `running` (primary key) are
--- skipped: the claim is valid, and its own transaction or one that ends it has the lock.
+-- Extend leases; returns the ids of claims that are over. Locked rows of `running` (primary key)
+-- are skipped: the claim is valid, and its own transaction or one that ends it has the lock.
 CREATE OR REPLACE FUNCTION {renew}(p_ids text[], p_tokens bigint[], p_durations double precision[]) RETURNS TABLE (id text)
 LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
@@ -363,10 +371,10 @@ BEGIN
     ORDER BY asked.n;
 END $body$;
 
--- Lock a claim, or only look at it; false if it is over. Locks the row of `running` (primary key) and
--- not the job's own row: every transaction that ends a claim locks the former first, and one that adds
--- a dependent needs only the latter. Called for every phase, and each setting costs a microsecond or
--- two: this one setting of STEADY is enough for a plan by one key.
+-- Lock a claim, or only look at it; false if it is over. Locks the row of `running` (primary key)
+-- and not the job's own row: every transaction that ends a claim locks the former first, and one
+-- that adds a dependent needs only the latter. Called for every phase, and each setting costs a
+-- microsecond or two: this one setting of STEADY is enough for a plan by one key.
 CREATE OR REPLACE FUNCTION {hold}(p_id text, p_token bigint, p_lock boolean) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan TO off AS $body$
 BEGIN
     IF p_lock THEN
@@ -377,9 +385,9 @@ BEGIN
     RETURN FOUND;
 END $body$;
 
--- Put back jobs whose lease has expired, oldest first; returns their ids. Scans `running`. Locked rows
--- are skipped, also locked rows of `job`: a transaction that adds a dependent of one job must not keep
--- the reaper from all the others.
+-- Put back jobs whose lease has expired, oldest first; returns their ids. Scans `running`. Locked
+-- rows are skipped, also locked rows of `job`: a transaction that adds a dependent of one job must
+-- not keep the reaper from all the others.
 CREATE OR REPLACE FUNCTION {reap}(p_types text[], p_ignored text[], p_limit integer, p_error text) RETURNS SETOF text
 LANGUAGE plpgsql {steady} AS $body$
 DECLARE

@@ -1,6 +1,8 @@
--- Storing jobs. Locks: rows of `key` by type and key, then the current jobs of blocking chains by id.
+-- Storing jobs. Locks: rows of `key` by type and key, then the current jobs of blocking chains by
+-- id.
 
--- Insert the jobs for which `p_store` is true. Their edges were counted by the caller (NULL: no edges).
+-- Insert the jobs for which `p_store` is true. Their edges were counted by the caller (NULL: no
+-- edges).
 CREATE OR REPLACE FUNCTION {insert_jobs}(
     p_ids uuid[], p_types text[], p_chains uuid[], p_chain_types text[], p_indexes integer[], p_inputs text[],
     p_priorities integer[], p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[],
@@ -42,9 +44,9 @@ BEGIN
     SELECT new.id, new.status, new.status = 'pending' AND new.scheduled_at <= p_now FROM new;
 END $body$;
 
--- Returns the chain that has a deduplication key and matches, or NULL; then the new chain has the key.
--- Without a match the row of `key` (primary key) is locked until the transaction ends: a second start
--- waits, and creates a chain only if this one is rolled back.
+-- Returns the chain that has a deduplication key and matches, or NULL; then the new chain has the
+-- key. Without a match the row of `key` (primary key) is locked until the transaction ends: a
+-- second start waits, and creates a chain only if this one is rolled back.
 CREATE OR REPLACE FUNCTION {take_key}(
     p_type text, p_key text, p_id uuid, p_any boolean, p_window double precision, p_exclude uuid[], p_now timestamptz,
     p_new uuid[]
@@ -93,9 +95,9 @@ BEGIN
 END $body$;
 
 -- Returns one row for each job. A job whose chain was found under its key has its position, because
--- others may have the same id. A problem is raised as QUE01 with the details as its message. Edges name
--- the position of their job in the call, and the position of the job that starts their chain (NULL: no
--- earlier job of the call starts it).
+-- others may have the same id. A problem is raised as QUE01 with the details as its message. Edges
+-- name the position of their job in the call, and the position of the job that starts their chain
+-- (NULL: no earlier job of the call starts it).
 CREATE OR REPLACE FUNCTION {try_create}(
     p_ids text[], p_types text[], p_chains text[], p_chain_types text[], p_indexes integer[], p_inputs text[],
     p_priorities integer[], p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[],
@@ -127,7 +129,8 @@ DECLARE
 BEGIN
     IF cardinality(p_keys) > 0 THEN
         v_existing := array_fill(NULL::uuid, ARRAY[cardinality(p_ids)]);
-        -- By type and key, so that two starts never wait for each other; then in the order of the call.
+        -- By type and key, so that two starts never wait for each other; then in the order of the
+        -- call.
         FOR v_item IN
             SELECT asked.* FROM unnest(v_ids, p_types, p_keys, p_key_any, p_key_windows, p_key_excludes)
                 WITH ORDINALITY AS asked (id, type_name, key, any_status, window_seconds, exclude, n)
@@ -158,7 +161,8 @@ BEGIN
                 WITH ORDINALITY AS edge (place, chain_id, type_name, within, trace, n) ORDER BY edge.n
         LOOP
             CONTINUE WHEN NOT v_store[v_item.place] OR v_item.place >= v_bad;
-            -- A chain that was found under its key is not stored under the id that the call has for it.
+            -- A chain that was found under its key is not stored under the id that the call has for
+            -- it.
             IF v_item.within IS NOT NULL AND NOT v_store[v_item.within] THEN
                 v_item.within := NULL;
             END IF;
@@ -197,8 +201,9 @@ BEGIN
     FROM unnest(v_ids, v_existing) WITH ORDINALITY AS asked (id, existing, n) WHERE asked.existing IS NOT NULL;
 END $body$;
 
--- Returns one row for each job, or one row with a problem, and then nothing is written. An error would
--- make the caller's transaction unusable, so it is caught here, which undoes what was done before it.
+-- Returns one row for each job, or one row with a problem, and then nothing is written. An error
+-- would make the caller's transaction unusable, so it is caught here, which undoes what was done
+-- before it.
 CREATE OR REPLACE FUNCTION {create_jobs}(
     p_ids text[], p_types text[], p_chains text[], p_chain_types text[], p_indexes integer[], p_inputs text[],
     p_priorities integer[], p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[],
@@ -230,9 +235,10 @@ EXCEPTION
         RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, NULL::text, v_problem, NULL::integer;
 END $body$;
 
--- The common start, made cheap: first jobs of one type and priority, due now, without keys or edges.
--- Returns the problem, if there is one, and then nothing is written. No subtransaction: an id that
--- exists is skipped, and the rows written beside it are deleted again. Locks only what it inserts.
+-- The common start, made cheap: first jobs of one type and priority, due now, without keys or
+-- edges. Returns the problem, if there is one, and then nothing is written. No subtransaction: an
+-- id that exists is skipped, and the rows written beside it are deleted again. Locks only what it
+-- inserts.
 CREATE OR REPLACE FUNCTION {begin_chains}(p_ids uuid[], p_type text, p_priority integer, p_inputs text[]) RETURNS text
 LANGUAGE plpgsql {steady} AS $body$
 DECLARE

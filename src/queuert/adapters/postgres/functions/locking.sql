@@ -32,15 +32,15 @@ BEGIN
             RAISE serialization_failure USING MESSAGE = 'could not serialize access due to concurrent update';
         END IF;
     END LOOP;
-    -- A transaction that moves a job makes us wait for it, so two or three tries are enough. A job that
-    -- is in no table was not written by these functions.
+    -- A transaction that moves a job makes us wait for it, so two or three tries are enough. A job
+    -- that is in no table was not written by these functions.
     RAISE data_corrupted USING MESSAGE = format('job %s is pending, but neither ready, nor due later, nor running', p_id);
 END $body$;
 
 -- Lock jobs against all other changes: their in-flight rows, the keys that `p_chains` hold (index
--- key_chain), and the job rows (primary key). A job without an in-flight row may have become pending
--- by the time its own row is locked. That would break the lock order, so all locks are released, by
--- leaving the inner block with an error, and taken again.
+-- key_chain), and the job rows (primary key). A job without an in-flight row may have become
+-- pending by the time its own row is locked. That would break the lock order, so all locks are
+-- released, by leaving the inner block with an error, and taken again.
 CREATE OR REPLACE FUNCTION {lock_jobs}(p_ids uuid[], p_chains uuid[] DEFAULT '{}') RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE
     v_ids uuid[] := array(SELECT DISTINCT asked FROM unnest(p_ids) AS asked ORDER BY asked);
@@ -57,11 +57,13 @@ BEGIN
                 END IF;
             END LOOP;
             IF cardinality(p_chains) > 0 THEN
-                -- The empty string keeps the planner from walking all keys in order to avoid a small sort.
+                -- The empty string keeps the planner from walking all keys in order to avoid a
+                -- small sort.
                 PERFORM FROM {key} AS k WHERE k.chain_id = ANY (p_chains) ORDER BY k.chain_type || '', k.key FOR UPDATE;
             END IF;
             PERFORM FROM {job} WHERE id = ANY (v_ids) ORDER BY status = 'blocked', id FOR UPDATE;
-            -- Jobs whose in-flight row we hold stay pending. Any other pending job means: try again.
+            -- Jobs whose in-flight row we hold stay pending. Any other pending job means: try
+            -- again.
             SELECT count(*) INTO v_pending FROM {job} WHERE id = ANY (v_ids) AND status = 'pending';
             IF v_pending = v_in_flight THEN
                 RETURN;
@@ -73,9 +75,9 @@ BEGIN
     END LOOP;
 END $body$;
 
--- Lock the rows of the current jobs of chains (index job_chain) and of the jobs `p_also`, in the order
--- of job rows. If a chain has moved on meanwhile, all locks are released and taken again, with its new
--- current job.
+-- Lock the rows of the current jobs of chains (index job_chain) and of the jobs `p_also`, in the
+-- order of job rows. If a chain has moved on meanwhile, all locks are released and taken again,
+-- with its new current job.
 CREATE OR REPLACE FUNCTION {lock_current}(p_chains uuid[], p_also uuid[]) RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE
     v_ids uuid[];
@@ -108,8 +110,8 @@ BEGIN
     END LOOP;
 END $body$;
 
--- Read chains and lock their current jobs (`lock_jobs`). If a chain has moved on meanwhile, all locks
--- are released and taken again, with its new current job.
+-- Read chains and lock their current jobs (`lock_jobs`). If a chain has moved on meanwhile, all
+-- locks are released and taken again, with its new current job.
 CREATE OR REPLACE FUNCTION {lock_chains}(p_ids text[]) RETURNS TABLE ({chain_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE

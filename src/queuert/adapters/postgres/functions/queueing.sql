@@ -9,7 +9,8 @@ BEGIN
     SELECT type_name, scheduled_at, id, priority FROM {job} WHERE id = ANY (p_ids) AND scheduled_at > p_now;
 END $body$;
 
--- Remove jobs from the in-flight tables (by primary key each). The caller has locked the in-flight rows.
+-- Remove jobs from the in-flight tables (by primary key each). The caller has locked the in-flight
+-- rows.
 CREATE OR REPLACE FUNCTION {dequeue}(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $body$
 BEGIN
     DELETE FROM {running} WHERE job_id = ANY (p_ids);
@@ -20,10 +21,11 @@ BEGIN
     WHERE j.id = ANY (p_ids) AND l.type_name = j.type_name AND l.scheduled_at = j.scheduled_at AND l.id = j.id;
 END $body$;
 
--- Move jobs that are due from `later` to `ready`, in the order of the primary key of `later`: longest
--- due first. At most `p_limit` of each type, so that many jobs due at one moment do not delay one
--- claim; the next claims move the rest. Locked rows are skipped. `p_since`: for each type, jobs due by
--- then were moved recently. Returns the number of jobs moved; `p_limit` or more: there may be more.
+-- Move jobs that are due from `later` to `ready`, in the order of the primary key of `later`:
+-- longest due first. At most `p_limit` of each type, so that many jobs due at one moment do not
+-- delay one claim; the next claims move the rest. Locked rows are skipped. `p_since`: for each
+-- type, jobs due by then were moved recently. Returns the number of jobs moved; `p_limit` or more:
+-- there may be more.
 CREATE OR REPLACE FUNCTION {promote}(p_types text[], p_since timestamptz[], p_limit bigint, p_now timestamptz)
 RETURNS bigint LANGUAGE plpgsql AS $body$
 DECLARE

@@ -18,7 +18,8 @@ BEGIN
     RETURN QUERY
     SELECT {first_columns}, {current_columns}
     FROM unnest(p_ids::uuid[]) AS asked_id
-    -- <= 0: with "= 0" a plan made for small tables would walk the whole index of first jobs for one id.
+    -- <= 0: with "= 0" a plan made for small tables would walk the whole index of first jobs for
+    -- one id.
     JOIN {job} AS first ON first.id = asked_id AND first.chain_index <= 0
     LEFT JOIN {running} AS first_run ON first_run.job_id = first.id
     CROSS JOIN LATERAL (
@@ -27,8 +28,8 @@ BEGIN
     LEFT JOIN {running} AS current_run ON current_run.job_id = current.id;
 END $body$;
 
--- Seconds until the next pending job of these types is due; 0: one is ready. For each type, one lookup
--- in the primary keys of `ready` and `later`.
+-- Seconds until the next pending job of these types is due; 0: one is ready. For each type, one
+-- lookup in the primary keys of `ready` and `later`.
 CREATE OR REPLACE FUNCTION {next_available}(p_types text[]) RETURNS double precision LANGUAGE plpgsql {steady} AS $body$
 BEGIN
     RETURN (

@@ -1,11 +1,11 @@
 -- Ending jobs, putting them back, storing their continuations, releasing dependents.
 
--- The common settlement, made cheap: claims of one worker that end their chains, or continue them with
--- a job that is due now and has no blockers. `p_texts` has the outputs or, where there is a next job,
--- its input. Returns rows of kind 'lost' (positions of claims that are over) and 'unblocked'; or one row
--- of kind 'exists', and then nothing is written: one of the next ids is stored already. No next id comes
--- twice. Locks: rows of `running`, then of `job`, both by id, because the ids are in ascending order
--- (primary keys); then dependents by id.
+-- The common settlement, made cheap: claims of one worker that end their chains, or continue them
+-- with a job that is due now and has no blockers. `p_texts` has the outputs or, where there is a
+-- next job, its input. Returns rows of kind 'lost' (positions of claims that are over) and
+-- 'unblocked'; or one row of kind 'exists', and then nothing is written: one of the next ids is
+-- stored already. No next id comes twice. Locks: rows of `running`, then of `job`, both by id,
+-- because the ids are in ascending order (primary keys); then dependents by id.
 CREATE OR REPLACE FUNCTION {complete}(
     p_ids uuid[], p_tokens bigint[], p_texts text[], p_worker text,
     p_next uuid[], p_next_types text[], p_next_priorities integer[], p_next_traces text[], p_next_chain_traces text[]
@@ -24,7 +24,8 @@ DECLARE
     v_chain_traces text[] := p_next_chain_traces;
     v_completed uuid[];
 BEGIN
-    -- Row by row in the order of the ids, whatever the plan: each is looked up and locked in its own subquery.
+    -- Row by row in the order of the ids, whatever the plan: each is looked up and locked in its
+    -- own subquery.
     SELECT array_agg(asked.n::integer), array_agg(r.job_id), array_agg(r.started_at) INTO v_places, v_ids, v_started
     FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS asked (id, token, n)
     CROSS JOIN LATERAL (
@@ -97,11 +98,11 @@ BEGIN
     END IF;
 END $body$;
 
--- Returns rows of kind 'held' (position), 'created' (the continuation) and 'unblocked'; or one row of
--- kind 'problem', and then nothing is written. Edges name the position of their job among the
--- continuations, and the position of the continuation that becomes their chain's current job by this
--- call. Locks: rows of `running` by id; jobs, and the current jobs of chains that continuations wait
--- for, by id; then dependents by id. Primary keys and job_chain.
+-- Returns rows of kind 'held' (position), 'created' (the continuation) and 'unblocked'; or one row
+-- of kind 'problem', and then nothing is written. Edges name the position of their job among the
+-- continuations, and the position of the continuation that becomes their chain's current job by
+-- this call. Locks: rows of `running` by id; jobs, and the current jobs of chains that
+-- continuations wait for, by id; then dependents by id. Primary keys and job_chain.
 CREATE OR REPLACE FUNCTION {settle}(
     p_ids text[], p_tokens bigint[], p_statuses text[], p_outputs text[], p_errors text[], p_at timestamptz[],
     p_after double precision[], p_give_back boolean[], p_workers text[],
@@ -199,7 +200,8 @@ BEGIN
             v_edge_places := v_edge_places || v_item.place;
             v_edge_chains := v_edge_chains || v_item.chain_id;
             v_edge_types := v_edge_types || v_item.type_name;
-            -- This call continues the other chain, unless its claim is lost: then its current job stays.
+            -- This call continues the other chain, unless its claim is lost: then its current job
+            -- stays.
             v_edge_within := v_edge_within || CASE WHEN v_next_held[v_item.within] THEN v_item.within END;
             v_edge_traces := v_edge_traces || v_item.trace;
         END LOOP;

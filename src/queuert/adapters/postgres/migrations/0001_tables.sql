@@ -1,14 +1,14 @@
--- The tables. docs/design/postgres-storage.md explains why there are several, and in which order their
--- rows are locked.
+-- The tables. docs/design/postgres-storage.md explains why there are several, and in which order
+-- their rows are locked.
 -- oldest: 1
 
 -- A role that may not create schemas can use one that exists.
 DO $body$ BEGIN IF to_regnamespace({schema_text}) IS NULL THEN CREATE SCHEMA IF NOT EXISTS {schema}; END IF; END $body$;
 
--- All jobs. No index has a column that completion changes, so completing a job is a HOT update. Hence
--- `resting`: the status again, but only of blocked, failed, cancelled and expired jobs. Jobs are created
--- and completed in batches, and a whole page of them is rewritten at once: the fill factor leaves room
--- for each of them twice.
+-- All jobs. No index has a column that completion changes, so completing a job is a HOT update.
+-- Hence `resting`: the status again, but only of blocked, failed, cancelled and expired jobs. Jobs
+-- are created and completed in batches, and a whole page of them is rewritten at once: the fill
+-- factor leaves room for each of them twice.
 CREATE TABLE {job} (
     id uuid PRIMARY KEY,
     type_name text NOT NULL,
@@ -66,8 +66,8 @@ CREATE TABLE {later} (
     PRIMARY KEY (type_name, scheduled_at, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000);
 
--- Claimed jobs. The row is the fence: only the claim with this token may settle the job. While a job is
--- in here, its status in `job` is still 'pending'.
+-- Claimed jobs. The row is the fence: only the claim with this token may settle the job. While a
+-- job is in here, its status in `job` is still 'pending'.
 CREATE TABLE {running} (
     job_id uuid PRIMARY KEY,
     token bigint NOT NULL,

@@ -1,8 +1,8 @@
 -- The installed sets of functions, and a view of all jobs for other tools.
 -- oldest: 6
 
--- `schema_version`: the version that the database had when the set was installed, or when a library of
--- that version last found it in use by itself. A set is dropped two versions later.
+-- `schema_version`: the version that the database had when the set was installed, or when a library
+-- of that version last found it in use by itself. A set is dropped two versions later.
 CREATE TABLE {function_set} (
     digest text PRIMARY KEY,
     schema_version integer NOT NULL,

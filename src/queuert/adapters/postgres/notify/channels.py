@@ -13,7 +13,8 @@ from queuert.adapters.broadcast.messages import WIRE_NAMES
 from queuert.adapters.postgres.command import PgStatement
 from queuert.errors import InvalidArgument
 
-# The jobs are committed already and losing a notification is harmless: this need not wait for the disk.
+# The jobs are committed already and losing a notification is harmless: this need not wait for the
+# disk.
 _PUBLISH = (
     "SELECT pg_notify($1::text, payload) FROM unnest($2::text[]) AS payload, "
     "set_config('synchronous_commit', 'off', true)"

@@ -63,8 +63,8 @@ class PostgresChannels(ABC):
 def _in_thread(storage: Any, statement: PgStatement) -> Awaitable[Any]:
     """Publish through the provider of a sync client.
 
-    A thread for each call: one that hangs holds back no other, and a daemon does not delay the
-    interpreter's exit.
+    Each call has its own thread, so one that hangs does not block the others. They are daemon
+    threads, so they do not delay the interpreter's exit.
     """
     done: Future[Any] = Future()
     done.set_running_or_notify_cancel()

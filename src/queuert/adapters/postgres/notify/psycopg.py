@@ -34,7 +34,7 @@ class PsycopgChannels(PostgresChannels):
         try:
             connection = await _connect(self._url)
             try:
-                # For what arrives while psycopg reads the socket.
+                # Handles notifications that arrive while psycopg itself reads the socket.
                 connection.add_notify_handler(lambda message: on_message(message.channel, message.payload))
                 await connection.execute(query(listen(channels)))
                 self._reader = Reader(connection, on_message)
@@ -55,7 +55,8 @@ async def _connect(url: str) -> AsyncConnection[Any]:
             url, autocommit=True, client_encoding="utf8", fallback_application_name=APPLICATION
         )
     except asyncio.CancelledError as cancelled:
-        # A half-open connection is closed when it is garbage collected; the traceback would keep it alive.
+        # A half-open connection is closed when it is garbage collected; the traceback would keep it
+        # alive.
         raise cancelled.with_traceback(None) from None
 
 
@@ -78,7 +79,9 @@ class Reader:
             loop.remove_reader(socket)
 
     async def ping(self) -> None:
-        """Not through psycopg, which would read the socket itself, and wait long for a silent server."""
+        """Check that the server answers. psycopg's own calls would read the socket themselves, and
+        wait too long for a silent server.
+        """
         self._answered.clear()
         send_ping(self._connection)
         await self._answered.wait()
@@ -101,7 +104,10 @@ def read_messages(connection: AnyConnection) -> Iterator[PGnotify]:
 
 
 def send_ping(connection: AnyConnection) -> None:
-    """Send a query that does nothing. After reading, `has_answered` tells whether the server has answered it."""
+    """Send a query that does nothing.
+
+    After reading, `has_answered` tells whether the server has answered it.
+    """
     connection.pgconn.send_query(b"SELECT 1")
     connection.pgconn.flush()
 

@@ -1,4 +1,6 @@
-"""The operations of the state port, one module and one class per family; here they become one class."""
+"""The operations of the state port, one module and one class per family; here they become one
+class.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from queuert.ports.state import StateOperations
 
 
 class PostgresOperations(Creating, Reading, Claiming, Settling, Listing, Migrating):
-    """The operations of a PostgreSQL database, for the tables of one schema and prefix: one round trip each.
+    """The operations of a PostgreSQL database, for the tables of one schema and prefix: one round
+    trip each.
 
     `clock` is the SQL expression for "now"; only tests need another one than the database's clock.
     """

@@ -51,7 +51,10 @@ class Claiming(Store):
         return ClaimResult(jobs, more=more, next_in=next_in)
 
     def _remember(self, names: list[str], positions: str | None) -> None:
-        """None after an ordinary claim. Only the server reads the positions; it also knows when they expire."""
+        """None after an ordinary claim.
+
+        Only the server reads the positions; it also knows when they expire.
+        """
         if positions is not None:
             self.positions.update(_positions.decode(positions))
         elif self.positions:

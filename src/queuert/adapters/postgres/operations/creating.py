@@ -86,7 +86,8 @@ def columns_of(jobs: Sequence[NewJob], prefix: str = "") -> dict[str, list[Any]]
         f"{prefix}at": [job.schedule.at for job in jobs],
         f"{prefix}after": [job.schedule.after for job in jobs],
         f"{prefix}deadline_at": [job.deadline and job.deadline.at for job in jobs],
-        # Seconds from now, where the deadline is no fixed time. One that says neither is now.
+        # Seconds from now, where the deadline is no fixed time. Without either, the deadline is
+        # now.
         f"{prefix}deadline_after": [None if job.deadline is None else job.deadline.after or 0.0 for job in jobs],
         f"{prefix}traces": [job.trace_context for job in jobs],
         f"{prefix}chain_traces": [job.chain_trace_context for job in jobs],
@@ -109,8 +110,8 @@ def _keys_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
 def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bool) -> dict[str, list[Any]]:
     """The edges from these jobs to the chains they wait for, each once, as parameters.
 
-    Jobs are named by their position in the call. `going_on` has the position at which this call starts or continues a
-    chain; if `earlier`, only positions before the job itself count.
+    Jobs are named by their position in the call. `going_on` has the position at which this call
+    starts or continues a chain; if `earlier`, only positions before the job itself count.
     """
     edges: list[tuple[int, int | None, BlockerRef]] = []
     for place, job in enumerate(jobs, 1):
@@ -133,7 +134,10 @@ def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bo
 
 
 def _first_jobs(jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]:
-    """Positions and jobs that start a chain. Of several with one id the first comes last: it is the one that counts."""
+    """Positions and jobs that start a chain.
+
+    Of several with one id the first comes last: it is the one that counts.
+    """
     return [(place, job) for place, job in reversed(list(enumerate(jobs, 1))) if job.chain_index == 0]
 
 

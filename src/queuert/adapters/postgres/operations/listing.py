@@ -1,8 +1,10 @@
-"""Listings: pages along an index, in the order of their sort key. Filters that no index serves are tested row by row.
+"""Listings: pages along an index, in the order of their sort key. Filters that no index serves are
+tested row by row.
 
-The filters decide here which table or index is walked, so that a page costs what it shows: blocked, failed, cancelled
-and expired jobs have indexes, running jobs a table of their own. Pending jobs are the exception: their tables are in
-the order of claims, so they are sorted for each page.
+The filters decide which table or index is scanned, so that the cost depends on the page, not on the
+table: blocked, failed, cancelled and expired jobs have indexes, running jobs a table of their own.
+Pending jobs are the exception: their tables are in the order of claims, so they are sorted for each
+page.
 """
 
 from __future__ import annotations
@@ -133,9 +135,11 @@ class Listing(Store):
 
 
 def _all_chains(page: PageRequest) -> _Query:
-    """Chain after chain, by one seek for each in job_chain: a chain of a million jobs costs no more than any other.
+    """Chain after chain, by one seek for each in job_chain: a chain of a million jobs costs no more
+    than any other.
 
-    The page is found first, along the walk, with the filters inside it; OFFSET 0 keeps the planner to that order.
+    The page is found first, along the walk, with the filters inside it; OFFSET 0 keeps the planner
+    to that order.
     """
     order = f"ORDER BY n.chain_id {page.order.upper()} LIMIT 1"
     start = "" if page.after is None else f"WHERE n.chain_id {_beyond(page)} :after::text::uuid "

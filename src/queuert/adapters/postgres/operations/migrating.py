@@ -1,6 +1,8 @@
-"""Bringing a database up to date: numbered migrations for the tables, then the functions of this version.
+"""Bringing a database up to date: numbered migrations for the tables, then the functions of this
+version.
 
-Functions are installed beside those of other versions, in one transaction, whenever this version's set is not complete.
+Functions are installed beside those of other versions, in one transaction, whenever this version's
+set is not complete.
 """
 
 from __future__ import annotations
@@ -43,7 +45,9 @@ class Migrating(Store):
         return True
 
     def _work_left(self) -> Program[tuple[bool, bool]]:
-        """Whether functions are missing, and whether the set must be recorded, with a newer schema version perhaps."""
+        """Whether functions are missing, and whether the set must be recorded, with a newer schema
+        version perhaps.
+        """
         known = migrations_for(self.installation)[-1].version
         rows = yield self.statement("functions.installed", digest=functions_for(self.installation).digest)
         complete, version = rows[0] if rows else (False, 0)

@@ -33,7 +33,10 @@ class Settling(Store):
         return (yield from self._settle(settlements))
 
     def _complete(self, settlements: Sequence[Settlement]) -> Program[Settled | None]:
-        """None: nothing is written, and the general function reports the problem, if there is one."""
+        """Returns None if nothing was written.
+
+        Then the general function reports the problem, if there is one.
+        """
         order = sorted(range(len(settlements)), key=lambda place: settlements[place].job_id)
         items = [settlements[place] for place in order]
         following = _next_jobs([item.continuation for item in items])
@@ -103,7 +106,10 @@ class Settling(Store):
         return Settled(held, created, unblocked)
 
     def _settle_in_turn(self, settlements: Sequence[Settlement]) -> Program[Settled]:
-        """A statement counts only the first of several settlements of one job: the others follow in further ones."""
+        """A statement applies only the first of several settlements of one job.
+
+        The others follow in further statements.
+        """
         held = [False] * len(settlements)
         created: list[Created | None] = [None] * len(settlements)
         unblocked: list[Unblocked] = []
@@ -139,7 +145,9 @@ class Settling(Store):
 
 
 def _is_plain(item: Settlement) -> bool:
-    """Whether a claim has ended with an output, or with a next job that is due now and has no blockers."""
+    """Whether a claim has ended with an output, or with a next job that is due now and has no
+    blockers.
+    """
     if item.status != "completed" or item.token is None or item.error is not None:
         return False
     job = item.continuation
@@ -155,7 +163,9 @@ def _text(item: Settlement) -> bytes:
 
 
 def _next_jobs(jobs: Sequence[NewJob | None]) -> dict[str, Any] | None:
-    """The continuations as parameters, aligned with the jobs before them; None if they cannot be written that way."""
+    """The continuations as parameters, aligned with the jobs before them; None if they cannot be
+    written that way.
+    """
     following = [job for job in jobs if job is not None]
     if not following:
         jobs = following

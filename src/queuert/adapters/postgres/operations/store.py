@@ -17,8 +17,8 @@ from queuert.ports.program import Program
 class Store:
     """The statements of one installation.
 
-    `positions`: how far claims have scanned each type, kept while dead index entries make that worthwhile
-    (`scan_positions` in `functions/claiming.sql`).
+    `positions`: how far claims have scanned each type, kept while many dead index entries have to
+    be skipped (`scan_positions` in `functions/claiming.sql`).
     """
 
     def __init__(self, schema: str = "public", table_prefix: str = "queuert_", clock: str = DATABASE_CLOCK) -> None:
@@ -32,7 +32,9 @@ class Store:
         return self.texts[name](**parameters)
 
     def jobs_by_id(self, name: str, ids: Sequence[str]) -> Program[list[JobRow | None]]:
-        """The jobs that the named statement returns, in the order of the ids; None where it returns none."""
+        """The jobs that the named statement returns, in the order of the ids; None where it returns
+        none.
+        """
         if not ids:
             return []
         rows: list[Row] = yield self.statement(name, ids=list(dict.fromkeys(ids)))

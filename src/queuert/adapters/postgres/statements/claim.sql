@@ -1,4 +1,5 @@
--- Claiming, renewing, holding and reaping. Locked rows are skipped, but by `hold`; claims under one cap take turns by an advisory lock.
+-- Claiming, renewing, holding and reaping. Locked rows are skipped, except by `hold`. Claims under
+-- one cap wait for each other by an advisory lock.
 
 -- write: take
 SELECT * FROM {claim}(

@@ -1,5 +1,5 @@
--- The version of the tables. Until version 6 it was in the table `schema_version`. Libraries of that
--- version still read it: it is left as it is, so that they can restart.
+-- The version of the tables. Until version 6 it was in the table `schema_version`. Libraries of
+-- that version still read it: it is left as it is, so that they can restart.
 
 -- By a query of the catalogue, not by to_regclass(): that answers from a cache, which does not show what
 -- another process has committed while this transaction tried to get the lock.
@@ -24,8 +24,8 @@ CREATE TABLE IF NOT EXISTS {version} (
 -- write: record
 INSERT INTO {version} (version, oldest) VALUES (:version::integer, :oldest::integer);
 
--- Tried, never waited for: a session that waits for an advisory lock makes CREATE INDEX CONCURRENTLY
--- wait for ever.
+-- Tried, never waited for: a session that waits for an advisory lock makes CREATE INDEX
+-- CONCURRENTLY wait for ever.
 -- read: try_lock
 SELECT pg_try_advisory_xact_lock({lock_space}, hashtext('{lock_name}migrate'));
 

@@ -17,7 +17,8 @@ ORDER BY asked.id, b.place;
 -- read: next_available_in
 SELECT {next_available}(:types::text[]);
 
--- What is in flight is counted in the small tables, what rests by job_resting: completed jobs are not looked at.
+-- In-flight jobs are counted in the small tables, resting jobs by job_resting. Completed jobs are
+-- not read.
 -- read: stats
 SELECT type_name, status, sum(number)::bigint, max(oldest)::double precision FROM (
     SELECT type_name, 'pending' AS status, count(*) AS number, extract(epoch FROM {clock} - min(scheduled_at)) AS oldest

@@ -1,8 +1,8 @@
 """Several statements as one command.
 
 `atomically` would do as well, but an async client would then go to the writer's thread and back for
-each statement, for BEGIN and for COMMIT. As one command they go there once: the thread runs the whole
-program. That also keeps encoding and decoding the rows of a large batch off the event loop.
+each statement, for BEGIN and for COMMIT. As one command they go there once: the thread runs the
+whole program. That also keeps encoding and decoding the rows of a large batch off the event loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Opening connections of our own, with the settings for durability and for several processes on one file."""
+"""Opening connections of our own, with the settings for durability and for several processes on one
+file.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ class Database:
         self._hub = hub
 
     def connect(self, *, read_only: bool = False, patient: bool = True) -> sqlite3.Connection:
-        """A new connection. If `patient`, it waits for locks up to the busy timeout; else not at all.
+        """A new connection. If `patient`, it waits for locks up to the busy timeout; else not at
+        all.
 
         Several threads may use it, one at a time: the caller must ensure that.
         """
@@ -73,7 +76,10 @@ class Database:
         return connection
 
     def commit(self, connection: sqlite3.Connection) -> None:
-        """Commit a transaction of ours: see `session.commit`. The hub learns that the commit is ours."""
+        """Commit a transaction of ours: see `session.commit`.
+
+        The hub is told that this process made the commit.
+        """
         if self._hub is None:
             session.commit(connection, self.path)
         else:

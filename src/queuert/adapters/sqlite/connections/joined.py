@@ -1,6 +1,7 @@
 """Connections of the caller: what they must be like, and the errors that explain it.
 
-They are used in the thread of the caller: a `sqlite3.Connection` belongs to the thread that opened it.
+They are used in the thread of the caller: a `sqlite3.Connection` belongs to the thread that opened
+it.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ NO_TRANSACTION = f"no transaction is open on this connection: {_BEGIN}"
 
 
 class JoinedConnections:
-    """Work in transactions that are not ours: they are never committed, rolled back or closed here."""
+    """Work in transactions that are not ours: they are never committed, rolled back or closed
+    here.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._path = database.path
         self._savepoints: dict[int, int] = {}
-        """Connection (by `id`) → open savepoints of ours. The write lock was checked before the first."""
+        """Connection (by `id`) → open savepoints of ours. The write lock was checked before the
+        first."""
         self._mutex = threading.Lock()
         """Guards the connection that finds out whether the write lock is free."""
         self._probe: sqlite3.Connection | None = None
@@ -53,7 +57,7 @@ class JoinedConnections:
         if not file or not self._database.is_same_file(file):
             raise TransactionMisused(
                 f"this connection is to {file or 'a database in memory'}, but the jobs live in {self._path}: "
-                "a transaction is about one database"
+                "a transaction cannot span two databases"
             )
         return True
 

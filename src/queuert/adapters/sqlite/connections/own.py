@@ -21,7 +21,8 @@ class OwnConnection:
         self._read_only = read_only
         self.raw: sqlite3.Connection | None = None
         self.given_up: Callable[[], bool] = _never
-        """Whether the caller has stopped waiting. A thread that works for others sets it for each call."""
+        """Whether the caller has stopped waiting. A thread that serves an event loop sets it for
+        each call."""
 
     def take(self) -> sqlite3.Connection:
         """The connection, with no transaction open."""

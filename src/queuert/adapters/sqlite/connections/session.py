@@ -2,9 +2,9 @@
 
 Everything here blocks, and knows nothing about threads or event loops: the drivers handle those.
 
-User code can end a transaction of ours: `commit()`, `with connection:` and `executescript()` do that.
-So each transaction begins with a savepoint. If the savepoint is gone at the end, then its transaction
-was ended, even if another one has begun since.
+User code can end a transaction of ours: `commit()`, `with connection:` and `executescript()` do
+that. So each transaction begins with a savepoint. If the savepoint is gone at the end, then its
+transaction was ended, even if another one has begun since.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def execute(connection: sqlite3.Connection, statement: Statement, path: str) -> 
 def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
     """A cursor without a row factory.
 
-    Made by the connection: it has a list of its cursors, and drops dead ones only when it makes one.
+    Made by the connection: it has a list of its cursors, and drops dead ones only when it makes
+    one.
     """
     cursor = sqlite3.Connection.cursor(connection)
     cursor.row_factory = None
@@ -62,7 +63,10 @@ def run(connection: sqlite3.Connection, command: Command, path: str) -> Any:
 
 
 def drive(connection: sqlite3.Connection, program: Program[Any], path: str) -> Any:
-    """Run a program of statements to its end. An error of a statement is raised inside the program."""
+    """Run a program of statements to its end.
+
+    An error of a statement is raised inside the program.
+    """
     try:
         statement = next(program)
         while True:
@@ -159,7 +163,10 @@ def release(connection: sqlite3.Connection, path: str) -> None:
 
 
 def roll_back_to(connection: sqlite3.Connection) -> bool:
-    """Undo what was done since the savepoint. False if that is gone, together with its transaction."""
+    """Undo what was done since the savepoint.
+
+    False if that is gone, together with its transaction.
+    """
     try:
         if not connection.in_transaction or not _roll_back_to(connection, _INNER):
             return False

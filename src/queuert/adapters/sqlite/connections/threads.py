@@ -1,8 +1,8 @@
 """Threads that own connections and work for event loops.
 
 A thread of our own with one queue costs less per call than an executor. A call that has begun is
-carried out to its end, even if the task that waits for it is cancelled. `finish` waits for that end,
-so that a connection is never used by two callers at once.
+carried out to its end, even if the task that waits for it is cancelled. `finish` waits for that
+end, so that a connection is never used by two callers at once.
 """
 
 from __future__ import annotations

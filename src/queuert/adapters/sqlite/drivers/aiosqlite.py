@@ -1,11 +1,11 @@
 """aiosqlite: transactions on its connections, ours or the caller's.
 
-An aiosqlite connection has a thread of its own, and all work on it is done there. So the event loop is
-never blocked, not even by work on a joined connection. Commands outside of transactions use the same
-threads as `AsyncSqliteProvider`.
+An aiosqlite connection has a thread of its own, and all work on it is done there. So the event loop
+is never blocked, not even by work on a joined connection. Commands outside of transactions use the
+same threads as `AsyncSqliteProvider`.
 
-Cancellation. Waiting for the lock ends at once. A call that is under way in a connection's thread is
-waited for. That includes BEGIN, which takes no longer than the busy timeout.
+Cancellation. Waiting for the lock ends at once. A call that is under way in a connection's thread
+is waited for. That includes BEGIN, which takes no longer than the busy timeout.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class AiosqliteProvider(BaseAsyncProvider[Connection]):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._kept: Connection | None = None
-        """The connection for transactions. It is opened when it is first needed, and after it was lost."""
+        """The connection for transactions. It is opened when it is first needed, and after it was
+        lost."""
 
     def check(self, connection: Any) -> None:
         """Without I/O. The file is checked in the connection's thread, at the first command."""

@@ -1,4 +1,6 @@
-"""What the three providers share: which commands run where, on our connections and on joined ones."""
+"""What the three providers share: which commands run where, on our connections and on joined
+ones.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """The async provider: `sqlite3` in threads, one that writes and a few that read.
 
 Tasks take turns to write by a lock of this process, in order, before they compete with other
-processes for the lock of the file. Between statements the connection is idle: then user code may use
-it, in the thread of the event loop.
+processes for the lock of the file. Between statements the connection is idle: then user code may
+use it, in the thread of the event loop.
 
 Cancellation. Waiting for the lock ends at once. A BEGIN, or a write outside a transaction, that is
-under way in the thread is left alone. It is undone unless it has reached its COMMIT, and the lock is
-released after it. Inside a transaction a statement is waited for, since the user's own clean-up may
-use the connection next. COMMIT and ROLLBACK always run to their end.
+under way in the thread is left alone. It is undone unless it has reached its COMMIT, and the lock
+is released after it. Inside a transaction a statement is waited for, since the user's own clean-up
+may use the connection next. COMMIT and ROLLBACK always run to their end.
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ class BaseAsyncProvider(BaseProvider, ABC, Generic[Conn]):
         await self._readers.close()
 
     async def _with_lock(self, function: Callable[[OwnConnection], T]) -> T:
-        """Call a function in the writer's thread. If it fails or is given up, the lock is released."""
+        """Call a function in the writer's thread.
+
+        If it fails or is given up, the lock is released.
+        """
         try:
             return await self._writer.submit(function).result
         except asyncio.CancelledError:
@@ -121,7 +124,10 @@ class BaseAsyncProvider(BaseProvider, ABC, Generic[Conn]):
 
 
 class AsyncSqliteProvider(BaseAsyncProvider[sqlite3.Connection]):
-    """`sqlite3` for an event loop. Only work on connections that the user joined can block the loop."""
+    """`sqlite3` for an event loop.
+
+    Only work on connections that the user joined can block the loop.
+    """
 
     async def begin(self, first: Command | None) -> tuple[sqlite3.Connection, Any]:
         self._check_open()

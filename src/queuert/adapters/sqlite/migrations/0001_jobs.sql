@@ -1,12 +1,13 @@
 -- The tables, and the indexes that the engine itself works with.
 -- oldest: 1
 --
--- Times are microseconds since 1970 in UTC, JSON is text. The long columns come last: SQLite reads a row from its
--- beginning, and most statements need none of them. Every update of a job rewrites the indexes whose columns change,
--- so each index must name a statement that cannot do without it.
+-- Times are microseconds since 1970 in UTC, JSON is text. The long columns come last: SQLite reads
+-- a row from its beginning, and most statements need none of them. Every update of a job rewrites
+-- the indexes whose columns change, so the comment on each index names the statements that need it.
 --
--- ready: 1 for a pending job whose time has come, 0 for one whose time is to come, NULL for any other. `claim.promote`
--- turns 0 into 1. Without it, future jobs of an urgent priority would stand before the ready ones in the index.
+-- ready: 1 for a pending job that is due, 0 for a pending job that is not due yet, NULL for any
+-- other job. `claim.promote` turns 0 into 1. Without this column, future jobs of an urgent priority
+-- would come before the ready ones in the index.
 
 CREATE TABLE {prefix}job (
     id TEXT NOT NULL PRIMARY KEY,
@@ -37,7 +38,8 @@ CREATE TABLE {prefix}job (
     last_error TEXT
 ) STRICT;
 
--- Finds a chain's current job (its highest index): get_chains, create_jobs, job_blockers, list_chains, list_chain_jobs.
+-- Finds a chain's current job (its highest index): get_chains, create_jobs, job_blockers,
+-- list_chains, list_chain_jobs.
 CREATE UNIQUE INDEX {prefix}job_chain ON {prefix}job (chain_id, chain_index);
 
 -- claim.candidates, next_available_in, stats
@@ -49,8 +51,9 @@ CREATE INDEX {prefix}job_scheduled ON {prefix}job (type_name, scheduled_at) WHER
 -- reap.ended, claim.running, stats
 CREATE INDEX {prefix}job_running ON {prefix}job (type_name, leased_until) WHERE status = 'running';
 
--- The chains that a job waits or waited for. No statement relies on the foreign keys: a caller's own connection may
--- have them switched off. They are here to stop a mistake of ours or of somebody at the SQL prompt.
+-- The chains that a job waits or waited for. No statement relies on the foreign keys: a caller's
+-- own connection may have them switched off. They catch mistakes in our code and in SQL that is
+-- typed by hand.
 CREATE TABLE {prefix}blocker (
     job_id TEXT NOT NULL REFERENCES {prefix}job (id),
     position INTEGER NOT NULL,

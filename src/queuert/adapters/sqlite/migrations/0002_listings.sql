@@ -1,7 +1,8 @@
--- The indexes of the listings. An index on the status leaves completed jobs out, and those on type and status leave out
--- what jobs pass through on their usual way: so an ordinary job never pays for the latter. Their condition means
--- blocked, cancelled, expired and failed, in alphabetical order; spelled with IN it would cost two microseconds for every
--- update of a job, since SQLite evaluates it each time. The plus sign keeps the planner from searching by it.
+-- The indexes of the listings. The index on the status has no completed jobs. The indexes on type
+-- and status have only blocked, cancelled, expired and failed jobs, so they cost nothing for a job
+-- that runs without problems. Their condition selects these statuses by alphabetical order. With IN
+-- it would cost two microseconds for every update of a job, because SQLite evaluates it each time.
+-- The plus sign keeps the planner from using the comparison for a search.
 -- oldest: 1
 
 -- list_jobs by type

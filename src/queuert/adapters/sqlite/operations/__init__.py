@@ -31,8 +31,9 @@ class SqliteOperations(Claiming, Settling, Deleting, Listing):
         return migrate(migrations_for(self.prefix), self._texts, applied_at=self.now())
 
     def vacuum(self) -> Program[None]:
-        """Return free pages to the file system in small steps, then copy the write-ahead log into the
-        database. The checkpoint is passive: it copies what it can without waiting."""
+        """Return free pages to the file system in small steps, then copy the write-ahead log into
+        the database. The checkpoint is passive: it copies what it can without waiting.
+        """
         free, before = (yield from self._free_pages()), 0
         while free and free != before:  # a file that was made without auto_vacuum keeps its free pages
             before = free
@@ -40,7 +41,9 @@ class SqliteOperations(Claiming, Settling, Deleting, Listing):
         yield self.statement("vacuum.checkpoint")
 
     def _return_pages(self, pages: int) -> Program[int]:
-        """The driver takes one step of this pragma, which is one page, so it is run once per page."""
+        """The driver takes one step of this pragma, which is one page, so it is run once per
+        page.
+        """
         for _ in range(pages):
             yield self.statement("vacuum.give_back")
         return (yield from self._free_pages())

@@ -29,8 +29,9 @@ def utc_now() -> datetime:
 
 
 class BaseOperations:
-    """SQLite has no server, so the host's clock is the database's clock, and statements take "now" as
-    a parameter. Each operation reads the clock once, after it has the write lock."""
+    """SQLite has no server, so the host's clock is the database's clock, and statements take "now"
+    as a parameter. Each operation reads the clock once, after it has the write lock.
+    """
 
     def __init__(self, table_prefix: str = "queuert_", clock: Clock | None = None) -> None:
         if check_prefix(table_prefix).lower().startswith("sqlite_"):

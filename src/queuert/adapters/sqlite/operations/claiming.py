@@ -17,8 +17,8 @@ from queuert.ports.program import Program
 
 PROMOTED_AT_ONCE = 5000
 """Jobs of each type that one claim promotes, in about 15 ms. If more jobs become due at one moment,
-they become ready over the next claims, longest due first. Until then priorities apply among the jobs
-that are ready."""
+they become ready over the next claims, longest due first. Until then priorities apply among the
+jobs that are ready."""
 
 
 class Claiming(Reading):
@@ -70,7 +70,8 @@ class Claiming(Reading):
         enough = max(0, min(request.limit, choice.cluster_room)) + 1
         names = array(list({lane.type_name for lane in choice.lanes}))
         yield self.statement("claim.promote", types=names, now=now, bound=max(PROMOTED_AT_ONCE, enough))
-        # If each lane alone may fill the claim, no candidate is skipped, and the first ones suffice.
+        # If each lane alone may fill the claim, no candidate is skipped, and the first ones
+        # suffice.
         total = enough if all(choice.room(lane) >= enough for lane in choice.lanes) else -1
         lanes = array([(lane.type_name, lane.priority) for lane in choice.lanes])
         head = 8 + 2 * enough // len(choice.lanes)
@@ -145,8 +146,8 @@ class _Choice:
     def choose(self, candidates: Sequence[tuple[int, int, int]], head: int) -> bool:
         """Take the candidates in their order, without those that there is no room for.
 
-        `head` jobs of each lane were read. After the last of them, the next job of the lane is unknown.
-        So the choice is final, and the answer True, only if it ends before that.
+        `head` jobs of each lane were read. After the last of them, the next job of the lane is
+        unknown. So the choice is final, and the answer True, only if it ends before that.
         """
         limit, final = self._request.limit, True
         seen = [0] * len(self.lanes)

@@ -37,7 +37,8 @@ class Creating(Reading):
             try:
                 plan.add(job)
             except QueuertError:
-                # The error of the first wrong job is raised, and an id that is taken may be one before.
+                # The error of the first wrong job is raised, and an id that is taken may be one
+                # before.
                 yield from self._refuse_taken_ids(plan, jobs[: position + 1])
                 raise
         yield from self._write(plan)

@@ -1,10 +1,10 @@
 """Listings: pages along an index.
 
-Each listing follows one index in the order of its sort key, and stops after a page. The filters decide
-which index that is, not the query planner: `INDEXED BY` raises an error where the planner would
-silently sort a million rows. SQLite uses a partial index only if the query has the condition of the
-index, word for word. So a status is a literal in the text, together with that condition. Filters that
-no index serves are tested row by row.
+Each listing follows one index in the order of its sort key, and stops after a page. The filters
+decide which index that is, not the query planner: `INDEXED BY` raises an error where the planner
+would silently sort a million rows. SQLite uses a partial index only if the query has the condition
+of the index, word for word. So a status is a literal in the text, together with that condition.
+Filters that no index serves are tested row by row.
 """
 
 from __future__ import annotations
@@ -126,8 +126,9 @@ def _chains(prefix: str, where: ChainFilter, page: PageRequest) -> Statement:
 
 
 def _chains_by_status(columns: str, table: str, status: Status, *, typed: bool) -> _Query:
-    """A job that is not completed is always the current one of its chain, so the index on the status of
-    jobs serves chains."""
+    """A job that is not completed is always the current one of its chain, so the index on the
+    status of jobs serves chains.
+    """
     with_first = f"CROSS JOIN {table} AS first ON first.id = current.chain_id"
     if status == "completed":
         query = _Query(columns, f"{table} AS current {with_first}", "current.id")
@@ -140,7 +141,9 @@ def _chains_by_status(columns: str, table: str, status: Status, *, typed: bool) 
 
 
 def _all_chains(columns: str, table: str, with_current: str, page: PageRequest) -> _Query:
-    """One seek in job_chain for each chain: a chain of a million jobs costs no more than any other."""
+    """One seek in job_chain for each chain: a chain of a million jobs costs no more than any
+    other.
+    """
     edge = "min" if page.order == "asc" else "max"
     start = "" if page.after is None else f" WHERE chain_id {_beyond(page)} :after"
     walk = (

@@ -26,7 +26,10 @@ _TIMES = [
 
 
 def columns_of(table: str | None) -> str:
-    """The columns of a job for a select list. JSON comes as bytes: the driver need not decode it."""
+    """The columns of a job for a select list.
+
+    JSON comes as bytes: the driver need not decode it.
+    """
     dotted = f"{table}." if table else ""
     return ", ".join(
         f"CAST({dotted}{column} AS BLOB)" if column in _JSON else f"{dotted}{column}" for column in COLUMNS

@@ -30,7 +30,8 @@ class Settling(Creating):
         return self._by_id("change.retry", job_ids, job_of, now=self.now())
 
     def _settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
-        """In three steps, each for the whole batch: end the jobs, free dependents, store continuations.
+        """In three steps, each for the whole batch: end the jobs, free dependents, store
+        continuations.
 
         So a continuation does not wait for a chain that completes in the same batch.
         """

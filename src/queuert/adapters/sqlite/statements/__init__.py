@@ -1,1 +1,1 @@
-"""The statements, one file for each operation; `queuert.sql.statement` says how they are written."""
+"""The statements, one file for each operation. `queuert.sql.statement` describes their format."""

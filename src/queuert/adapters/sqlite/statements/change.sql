@@ -1,4 +1,5 @@
--- Jobs made due by hand. One statement each, so the lock is held no longer than it runs. By primary key.
+-- Making jobs due on request. Each is one statement, which holds the write lock only while it runs.
+-- Primary key.
 
 -- write: trigger
 UPDATE {prefix}job SET scheduled_at = min(scheduled_at, :now), ready = 1

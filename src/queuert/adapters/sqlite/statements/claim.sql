@@ -1,7 +1,8 @@
 -- Claiming. Runs under the write lock, so caps are exact and no row can be taken twice.
 
--- Jobs whose time has come become ready, the longest due first. Bounded for each type, so that a great many jobs that
--- fall due at one moment do not hold up everybody in one transaction: the next claims promote the rest. By job_scheduled.
+-- Make jobs ready that have become due, longest due first. The number per type is limited: if very
+-- many jobs become due at once, one long transaction would block all other writers. The next claims
+-- promote the rest. Index job_scheduled.
 -- write: promote
 UPDATE {prefix}job SET ready = 1
 WHERE rowid IN (
@@ -16,12 +17,12 @@ WHERE rowid IN (
     )
 );
 
--- Running jobs by type (NULL: of all types). By job_running, which has nothing but running jobs.
+-- Running jobs by type (NULL: of all types). Index job_running, which has only running jobs.
 -- read: running
 SELECT type_name, count(*) FROM {prefix}job WHERE status = 'running' GROUP BY type_name;
 
--- The head of each type's ready jobs, merged. `types` holds [name, queue priority]. An IN with a subquery that looks at the
--- type is how SQLite spells LATERAL. By job_ready, then by rowid.
+-- The first ready jobs of each type, merged. `types` holds [name, queue priority]. SQLite has no
+-- LATERAL: an IN with a correlated subquery does the same. Index job_ready, then rowid.
 -- read: candidates
 SELECT job.rowid, asked.key, json_extract(asked.value, '$[1]') AS queue_priority
 FROM json_each(:types) AS asked
@@ -35,7 +36,7 @@ CROSS JOIN {prefix}job AS job ON job.rowid IN (
 ORDER BY queue_priority, job.priority, job.scheduled_at, job.id, asked.key
 LIMIT :total;
 
--- When the first job that is not due yet will be. By job_scheduled, one entry for each type.
+-- When the next job becomes due. Index job_scheduled, one entry for each type.
 -- read: next
 SELECT (
     SELECT min(job.scheduled_at)
@@ -47,8 +48,9 @@ WHERE due IS NOT NULL
 ORDER BY due
 LIMIT 1;
 
--- Tokens ascend. A rollback takes this counter back too, but a token that somebody has seen must not come again: so the
--- counter follows the host's clock, in nanoseconds, whatever time the jobs are told.
+-- Tokens ascend. A rollback also resets this counter, but a token that was handed out must never be
+-- used again. So the counter follows the host's clock, in nanoseconds, even if jobs use another
+-- clock.
 -- write: tokens
 UPDATE {prefix}token SET last = max(last + 1, :nanoseconds) + :number - 1 RETURNING last;
 

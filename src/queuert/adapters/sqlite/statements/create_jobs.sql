@@ -1,8 +1,9 @@
--- Storing jobs. Runs under the write lock, taken before the first look: what is seen here stays true until the commit.
+-- Storing jobs. The write lock is taken before the first read, so what was read stays true until
+-- the commit.
 
--- The chains that hold the keys (each by the position of its key) and the chains named as blockers.
--- A chain that is being continued in this same operation is not completed, although its last stored job is.
--- By the keys' primary key, the jobs' primary key, and job_chain.
+-- The chains that have the keys (each by the position of its key) and the chains that are named as
+-- blockers. A chain that the same operation continues is not completed, although its last stored
+-- job is. Primary keys of `key` and `job`, index job_chain.
 -- read: look
 SELECT 'key', asked.key, first.id, first.type_name, iif(current.continued_to IS NULL, current.status, 'pending'),
     first.created_at
@@ -18,7 +19,7 @@ FROM json_each(:blockers) AS asked
 CROSS JOIN {prefix}job AS first ON first.id = asked.value AND first.chain_index = 0
 CROSS JOIN {prefix}job AS current ON current.rowid = {current_of_first};
 
--- An id that is taken gives no row back: the caller then undoes everything.
+-- An id that exists already returns no row. Then the caller rolls everything back.
 -- write: insert
 INSERT INTO {prefix}job (
     id, type_name, chain_id, chain_type, chain_index, status, ready, priority, created_at, scheduled_at,

@@ -1,13 +1,14 @@
--- Deleting. Runs under the write lock, taken before the first look.
+-- Deleting. The write lock is taken before the first read.
 
--- The chains that are stored among those named. By primary key.
+-- Which of the named chains exist. Primary key.
 -- read: named
 SELECT first.id
 FROM json_each(:ids) AS asked
 CROSS JOIN {prefix}job AS first ON first.id = asked.value AND first.chain_index = 0
 ORDER BY asked.key;
 
--- These chains and all that their jobs wait (or waited) for, and those in turn. By job_chain and the blockers' primary key.
+-- These chains, the chains that their jobs wait (or waited) for, and so on. Index job_chain,
+-- primary key of `blocker`.
 -- read: cascade
 WITH RECURSIVE doomed (id) AS (
     SELECT first.id
@@ -43,7 +44,7 @@ DELETE FROM {prefix}blocker WHERE job_id IN (
     CROSS JOIN {prefix}job AS job ON job.chain_id = doomed.value
 );
 
--- A key that points at a later chain by now stays. By the keys' primary key.
+-- A key that now belongs to a later chain is kept. Primary key of `key`.
 -- write: keys
 DELETE FROM {prefix}dedup WHERE (chain_type, key, chain_id) IN (
     SELECT first.chain_type, first.dedup_key, first.id

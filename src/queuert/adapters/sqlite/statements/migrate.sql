@@ -1,6 +1,6 @@
--- The version table. Reads lock nothing; writes are under the lock of the migration's own transaction.
--- Until version 2 it was the table `migration`. Libraries of that version still read it: it is left as
--- it is, so that they can restart.
+-- The version table. Reads lock nothing. Writes run in the migration's transaction, which holds the
+-- write lock. Until version 2 it was the table `migration`. Libraries of that version still read
+-- it: it is left as it is, so that they can restart.
 
 -- read: exists
 SELECT

@@ -1,4 +1,5 @@
--- When the next job of these types is due. Locks nothing. By job_ready and job_scheduled, one entry of each for a type.
+-- When the next job of these types is due. Locks nothing. Indexes job_ready and job_scheduled, one
+-- entry of each per type.
 
 -- read: earliest
 SELECT min(

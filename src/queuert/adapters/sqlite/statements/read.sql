@@ -1,5 +1,5 @@
--- Jobs and chains by id. Nothing is locked here: with `lock=True` the caller is in a transaction, and a transaction that
--- writes is the only one. By primary key; a chain's current job by job_chain.
+-- Jobs and chains by id. Nothing is locked here: with `lock=True` the caller is in a transaction
+-- that has the write lock. Primary key; index job_chain for a chain's current job.
 
 -- read: jobs
 SELECT {job_columns}

@@ -1,5 +1,5 @@
--- Putting back jobs whose lease has ended. The look locks nothing, since nearly always there is nothing to be found;
--- the update takes the write lock and believes only what is still so.
+-- Putting back jobs whose lease has ended. The read locks nothing, because there is rarely anything
+-- to reap. The update takes the write lock and checks each job again.
 
 -- The oldest of each type, merged. By job_running, then by rowid.
 -- read: ended

@@ -1,4 +1,5 @@
--- Extending and holding claims. One statement, so the lock is held no longer than it runs. By primary key.
+-- Extending and holding claims. One statement, which holds the write lock only while it runs.
+-- Primary key.
 
 -- `leases` holds [id, token, end of the lease].
 -- write: extend
@@ -8,6 +9,6 @@ WHERE {prefix}job.id = json_extract(lease.value, '$[0]')
     AND {prefix}job.token = json_extract(lease.value, '$[1]')
 RETURNING id, token;
 
--- Nothing is locked here: the transaction that it is in is the only one that writes.
+-- Nothing is locked here: its transaction has the write lock.
 -- read: hold
 SELECT 1 FROM {prefix}job WHERE id = :id AND token = :token;

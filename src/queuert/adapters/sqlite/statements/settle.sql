@@ -1,7 +1,8 @@
 -- Ending jobs and putting them back. Runs under the write lock.
 
--- `items` holds [id, token, status, scheduled_at, give_back, completed_by, continued_to, output, error]. A token must be
--- the current one; without a token the job must not have ended. By primary key.
+-- `items` holds [id, token, status, scheduled_at, give_back, completed_by, continued_to, output,
+-- error]. A token must be the job's current one. Without a token, the job must not have ended.
+-- Primary key.
 -- write: apply
 WITH item AS MATERIALIZED (
     SELECT
@@ -36,7 +37,8 @@ WHERE {prefix}job.id = item.id
         OR (item.token IS NULL AND {prefix}job.status IN ('blocked', 'pending', 'running')))
 RETURNING id, chain_id;
 
--- Dependents of completed chains, counted down; the last one to go sets them free. By blocker_chain and primary key.
+-- Count down the dependents of completed chains. A job becomes pending when its last blocker
+-- completes. Index blocker_chain, primary key.
 -- write: unblock
 UPDATE {prefix}job SET
     blockers_left = blockers_left - freed.number,

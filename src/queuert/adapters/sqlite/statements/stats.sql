@@ -1,5 +1,5 @@
--- Open and failed jobs by type. Locks nothing. Each count has an index that holds no completed job: job_status,
--- job_running, job_scheduled, job_ready.
+-- Open and failed jobs by type. Locks nothing. Each count uses an index without completed jobs:
+-- job_status, job_running, job_scheduled, job_ready.
 
 -- read: counts
 SELECT type_name, status, count(*), NULL

@@ -1,9 +1,10 @@
--- Giving space back. Each step is a short transaction of its own; the checkpoint waits for nobody.
+-- Returning free space. Each step is a short transaction. The checkpoint does not wait for readers
+-- or writers.
 
 -- read: free_pages
 PRAGMA freelist_count;
 
--- Has an effect on databases that were created by us: auto_vacuum is chosen when a file is made.
+-- Works only for files that queuert created: auto_vacuum is set when a file is created.
 -- write: give_back
 PRAGMA incremental_vacuum(1);
 
