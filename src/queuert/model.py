@@ -293,11 +293,11 @@ class Unblocked(msgspec.Struct, gc=False, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """`held[i]`: settlement i took effect (its claim was still valid). `created[i]`: its
+    """`applied[i]`: settlement i took effect (its claim was still valid). `created[i]`: its
     continuation.
     """
 
-    held: list[bool]
+    applied: list[bool]
     created: list[Created | None]
     unblocked: list[Unblocked]
 

@@ -60,7 +60,7 @@ class SqliteHub(InProcessHub):
             with watch.own_commit(connection):
                 yield
 
-    def _begin_anew(self) -> None:
+    def begin_anew(self) -> None:
         """In a forked child: forget the parent's listeners, and its thread, which did not survive the fork."""
         super().__init__()
         if self._watch is not None:
@@ -76,7 +76,7 @@ _parents_watches: list[Watch] = []
 
 def _after_fork() -> None:
     for hub in list(_hubs):
-        hub._begin_anew()
+        hub.begin_anew()
 
 
 if hasattr(os, "register_at_fork"):
