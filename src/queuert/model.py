@@ -107,7 +107,13 @@ class Dedup:
             seconds(self.window, "window")
 
     def matches(self, chain_id: str, status: Status, age: int) -> bool:
-        """Whether the chain that has the key is returned instead of a new one. `age` is in microseconds."""
+        """Whether the chain that has the key is returned instead of a new one.
+
+        Args:
+            chain_id: The id of that chain.
+            status: Its status.
+            age: Its age in microseconds.
+        """
         if chain_id in self.exclude:
             return False
         if self.scope == "incomplete":
@@ -293,11 +299,11 @@ class Unblocked(msgspec.Struct, gc=False, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """`held[i]`: settlement i took effect (its claim was still valid). `created[i]`: its
+    """`applied[i]`: settlement i took effect (its claim was still valid). `created[i]`: its
     continuation.
     """
 
-    held: list[bool]
+    applied: list[bool]
     created: list[Created | None]
     unblocked: list[Unblocked]
 

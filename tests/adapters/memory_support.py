@@ -69,11 +69,11 @@ class Memory:
 
     def complete(self, claimed: Claimed, tx: MemoryConnection | None = None, **how: Any) -> None:
         done = Settlement(job_id=claimed.job.id, token=claimed.job.token, status="completed", **how)
-        assert self.do(self.ops.settle([done]), tx).held == [True]
+        assert self.do(self.ops.settle([done]), tx).applied == [True]
 
     def end(self, job_id: str, status: Any = "completed", tx: MemoryConnection | None = None) -> None:
         done = Settlement(job_id=job_id, token=None, status=status)
-        assert self.do(self.ops.settle([done]), tx).held == [True]
+        assert self.do(self.ops.settle([done]), tx).applied == [True]
 
     @contextmanager
     def rolled_back(self) -> Generator[MemoryConnection, None, None]:

@@ -37,7 +37,7 @@ from queuert.ports.provider import run
 __all__ = ["postgres"]
 
 PROMISED = [
-    "id", "type_name", "status", "chain_id", "chain_type", "chain_index", "priority", "attempt", "created_at",
+    "id", "job_type", "status", "chain_id", "chain_type", "chain_index", "priority", "attempt_number", "created_at",
     "scheduled_at", "last_attempt_at", "completed_at", "completed_by", "continued_to", "leased_by", "leased_until",
     "deadline", "dedup_key", "blockers_left", "input", "output", "last_error",
 ]  # fmt: skip
@@ -121,9 +121,9 @@ def test_every_status_is_told_truly(database: Database) -> None:
     for row in rows:
         assert found[row.id]["status"] == row.status
     (running,) = database.view("WHERE status = 'running'")
-    assert running["type_name"] == "running"
+    assert running["job_type"] == "running"
     assert running["leased_by"] is not None
-    assert running["attempt"] == 1
+    assert running["attempt_number"] == 1
 
 
 def test_its_columns_are_those_of_the_jobs(database: Database) -> None:
@@ -135,7 +135,8 @@ def test_its_columns_are_those_of_the_jobs(database: Database) -> None:
     found = {str(each["id"]): each for each in database.view()}
     for row in database(database.state.operations.list_jobs(JobFilter(), PageRequest(100))):
         for name in PROMISED:
-            expected, value = getattr(row, name), in_the_record(database, name, found[row.id][name])
+            of_row = {"job_type": "type_name", "attempt_number": "attempt"}.get(name, name)
+            expected, value = getattr(row, of_row), in_the_record(database, name, found[row.id][name])
             if name in TIMES and expected is not None and isinstance(database.connection, sqlite3.Connection):
                 assert abs((value - expected).total_seconds()) <= 0.001, "milliseconds are shown"
             else:

@@ -188,7 +188,7 @@ class TestSettle:
                 ]
             )
         )
-        assert settled.held == [True, False, True]
+        assert settled.applied == [True, False, True]
         assert settled.unblocked == [Unblocked("c", "t", True)]
         assert [made and made.status for made in settled.created] == [None, None, "pending"]
         rows = memory.do(memory.ops.get_jobs(["b2", "d"]))

@@ -252,7 +252,7 @@ def test_one_job_twice_in_a_settlement_is_settled_once(sqlite: Sqlite) -> None:
     (claim,) = sqlite.claim().jobs
     wrong = Settlement(job_id=claim.job.id, token=claim.job.token + 1 if claim.job.token else None, status="failed")
     settled = sqlite.do(sqlite.ops.settle([wrong, completed(claim), completed(claim)]))
-    assert settled.held == [False, True, False]
+    assert settled.applied == [False, True, False]
     assert sqlite.job(claim.job.id).status == "completed"
 
 

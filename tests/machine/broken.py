@@ -63,7 +63,7 @@ class NeverUnblocks(MemoryOperations):
 class KeepsAttemptsGivenBack(MemoryOperations):
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         settled = yield from super().settle(settlements)
-        pairs = zip(settlements, settled.held, strict=True)
+        pairs = zip(settlements, settled.applied, strict=True)
         yield from self._count([each.job_id for each, held in pairs if held and each.give_back])
         return settled
 

@@ -178,7 +178,7 @@ async def end(client: Client[Any], row: JobRow, status: Status, **fields: Any) -
 async def try_to_end(client: Client[Any], row: JobRow, status: Status, **fields: Any) -> bool:
     """Whether the claim was still valid."""
     settlement = Settlement(job_id=row.id, token=row.token, status=status, worker=WORKER, **fields)
-    (held,) = (await run(client, client._engine.state.settle([settlement]))).held
+    (held,) = (await run(client, client._engine.state.settle([settlement]))).applied
     return held
 
 

@@ -104,15 +104,15 @@ class Observations:
     def settled(self, items: Sequence[Item], settled: Settled) -> Program[None]:
         ended = [
             row
-            for (row, settlement), held in zip(items, settled.held, strict=True)
-            if held and settlement.status in TERMINAL
+            for (row, settlement), applied in zip(items, settled.applied, strict=True)
+            if applied and settlement.status in TERMINAL
         ]
         if not ended:
             return
         times = yield from self._times(ended)
         events: list[Callable[[], None]] = []
-        for (row, settlement), held, created in zip(items, settled.held, settled.created, strict=True):
-            if held and settlement.status in TERMINAL:
+        for (row, settlement), applied, created in zip(items, settled.applied, settled.created, strict=True):
+            if applied and settlement.status in TERMINAL:
                 self._ended(events, row, settlement, times)
                 if settlement.continuation is not None and created is not None:
                     self._job_created(events, settlement.continuation, created)
@@ -120,7 +120,7 @@ class Observations:
             later(events, self._tell.job_unblocked, job_id=freed.job_id, job_type=freed.type_name)
         if self._traces is not None and settled.unblocked:
             yield from self._resolved(self._traces, events, settled.unblocked, ended)
-        (first,) = [s for (row, s), held in zip(items, settled.held, strict=True) if held and row is ended[0]]
+        (first,) = [s for (row, s), applied in zip(items, settled.applied, strict=True) if applied and row is ended[0]]
         self._writes.append(Write(ended[0].id, partial(_has_ended, first), events))
 
     def _resolved(

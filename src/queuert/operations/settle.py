@@ -41,8 +41,8 @@ def settle(engine: Engine, hooks: Hooks, items: Sequence[tuple[JobRow, Settlemen
         items = yield from engine.observations(hooks).settling(items)
     settled = yield from engine.state.settle([settlement for _, settlement in items])
     notifications = engine.notifications(hooks)
-    for (row, settlement), held, created in zip(items, settled.held, settled.created, strict=True):
-        if not held:
+    for (row, settlement), applied, created in zip(items, settled.applied, settled.created, strict=True):
+        if not applied:
             continue
         if settlement.continuation is not None:
             if created is not None and created.status == "pending":

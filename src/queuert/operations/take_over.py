@@ -53,7 +53,7 @@ class TakenOver:
         settled = yield from settle(self._engine, self._hooks, [(row, settlement)])
         (chain,) = yield from lock_chains(self._engine, [row.chain_id])
         self._row = chain.current
-        if not settled.held[0]:
+        if not settled.applied[0]:
             # It was settled or cancelled earlier in this transaction.
             raise ChainEnded(row.chain_id, chain.current.status)
         if isinstance(result, Job):

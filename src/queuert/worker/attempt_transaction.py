@@ -64,7 +64,7 @@ class AttemptTransaction(Generic[Conn]):
         row = self._claim.row
         program = settle(self._sessions.engine, tx.hooks, [(row, settlement)])
         settled = await self._sessions.run(program, tx.connection)
-        if not settled.held[0]:
+        if not settled.applied[0]:
             raise OwnershipLost(row.id, "taken_by_another_worker")
 
 

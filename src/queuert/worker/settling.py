@@ -100,7 +100,7 @@ class Settler:
                 await self._without_the_bad_one(group, error)
                 return
             else:
-                for (claim, settlement), took_effect in zip(group, settled.held, strict=True):
+                for (claim, settlement), took_effect in zip(group, settled.applied, strict=True):
                     self._on_settled(claim, settlement, took_effect=took_effect)
                 return
 

@@ -71,8 +71,6 @@ class Worker:
             (default: 100).
         cancel_on_abort: Whether to cancel the task of an `async def` handler that should stop. If
             not, only `attempt.signal` is set (default: True).
-        loglevel: The level of the logger `queuert.worker`, as a name or a number (default: leave it
-            as it is).
 
     Attributes:
         id: The id of the worker: its name and a UUID.

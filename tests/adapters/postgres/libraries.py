@@ -135,7 +135,7 @@ def work(one: Library, stop: threading.Event, problems: list[BaseException]) -> 
                 one(operations.renew([Lease(each.job.id, each.job.token or 0, 60.0) for each in claimed]))
                 ended = [completed(each) for each in claimed[:1]] + [failed(each) for each in claimed[1:2]]
                 ended += [continued(each, next_job(each.job)) for each in claimed[2:]]
-                assert all(one(operations.settle(ended)).held)
+                assert all(one(operations.settle(ended)).applied)
             one(operations.retry([each.job.id for each in claimed]))
     except BaseException as error:
         problems.append(error)

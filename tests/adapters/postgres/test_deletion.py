@@ -100,7 +100,7 @@ async def test_deletion_against_a_claim(scene: Scene, deletion_first: bool) -> N
     await scene.blocked(second, by=first)
     await first.commit()
     assert [chain.first.status for chain in (await deleting).chains] == ["running"]
-    assert (await scene.settle(completed(claim))).held == [False]
+    assert (await scene.settle(completed(claim))).applied == [False]
 
 
 async def test_overlapping_cascades(scene: Scene) -> None:

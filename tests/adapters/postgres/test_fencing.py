@@ -89,7 +89,7 @@ async def test_a_late_worker_changes_nothing(scene: Scene, state: str) -> None:
     ]
     for attempt in attempts:
         settled = await scene.settle(attempt)
-        assert (settled.held, settled.created, settled.unblocked) == ([False], [None], [])
+        assert (settled.applied, settled.created, settled.unblocked) == ([False], [None], [])
     lost = await scene.run(scene.operations.renew([Lease(late.job.id, late.job.token or 0, 60.0)]))
     assert lost == [late.job.id]
     assert scene.watch(EVERYTHING) == before
@@ -100,7 +100,7 @@ async def test_a_late_settlement_does_not_hold_up_its_neighbours(scene: Scene) -
     await scene.new("a", "a")
     good = await scene.claim(request(queue("a"), worker="late"))
     settled = await scene.settle(completed(good[0]), completed(late), completed(good[1]))
-    assert settled.held == [True, False, True]
+    assert settled.applied == [True, False, True]
     assert (await scene.job(late.job.id)).leased_by == "other"
 
 
@@ -112,7 +112,7 @@ async def test_reaped_while_the_settlement_is_under_way(scene: Scene, late_first
     reap: Any = scene.operations.reap(["a"], [], 1, EXPIRED)
     await first.begin()
     if late_first:
-        assert (await first.settle(completed(late))).held == [True]
+        assert (await first.settle(completed(late))).applied == [True]
         assert await second.run_alone(reap) == [], "what is held is passed over"
         await first.commit()
         assert await scene.statuses(late.job.id) == ["completed"]
@@ -121,7 +121,7 @@ async def test_reaped_while_the_settlement_is_under_way(scene: Scene, late_first
     settling = scene.go(second.run_alone(scene.operations.settle([completed(late)])))
     await scene.blocked(second, by=first)
     await first.commit()
-    assert (await settling).held == [False]
+    assert (await settling).applied == [False]
     row = await scene.job(late.job.id)
     assert (row.status, row.last_error) == ("pending", EXPIRED)
 
@@ -137,7 +137,7 @@ async def test_reaped_and_reclaimed_while_the_settlement_waits(scene: Scene) -> 
     settling = scene.go(second.run_alone(scene.operations.settle([completed(late), put_back(late, ERROR)])))
     await scene.blocked(second, by=first)
     await first.commit()
-    assert (await settling).held == [False, False]
+    assert (await settling).applied == [False, False]
     row = await scene.job(late.job.id)
     assert (row.status, row.leased_by, row.attempt) == ("running", "other", 2)
 
@@ -151,7 +151,7 @@ async def test_renewed_while_the_reaper_looks(scene: Scene) -> None:
     assert await second.run_alone(scene.operations.reap(["a"], [], 9, EXPIRED)) == []
     await first.commit()
     assert await second.run_alone(scene.operations.reap(["a"], [], 9, EXPIRED)) == []
-    assert (await scene.settle(completed(claim))).held == [True]
+    assert (await scene.settle(completed(claim))).applied == [True]
 
 
 async def test_tokens_never_come_again(scene: Scene) -> None:

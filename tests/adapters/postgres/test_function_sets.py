@@ -289,15 +289,15 @@ def test_two_sets_do_the_same_jobs_in_turn(library: Callable[..., Library], watc
         (claim,) = one(one.operations.claim(request(queue("a", "b")))).jobs
         assert two(two.operations.hold(claim.job.id, claim.job.token or 0))
         assert two(two.operations.renew([Lease(claim.job.id, claim.job.token or 0, 60.0)])) == []
-        assert two(two.operations.settle([continued(claim, next_job(claim.job))])).held == [True]
+        assert two(two.operations.settle([continued(claim, next_job(claim.job))])).applied == [True]
         (claim,) = one(one.operations.claim(request(queue("a", "b")))).jobs
-        assert two(two.operations.settle([put_back(claim)])).held == [True]
+        assert two(two.operations.settle([put_back(claim)])).applied == [True]
         (claim,) = one(one.operations.claim(request(queue("a", "b")))).jobs
         settled = two(two.operations.settle([completed(claim, b"7")]))
         assert [each.job_id for each in settled.unblocked] == [dependent.id]
         (claim,) = one(one.operations.claim(request(queue("a", "b")))).jobs
         assert [each.output for each in claim.blockers] == [b"7"]
-        assert two(two.operations.settle([failed(claim)])).held == [True]
+        assert two(two.operations.settle([failed(claim)])).applied == [True]
         assert one(one.operations.retry([dependent.id])) != [None]
         assert len(two(two.operations.delete_chains([dependent.id], cascade=True)).chains) == 2
     assert violations(watch) == {}

@@ -134,4 +134,4 @@ def test_a_search_path_makes_no_difference(database_url: str) -> None:
         state = sync_psycopg_state(connection, schema="jobs")
         run(state.provider, None, state.operations.create_jobs([new_job("a")]))
         (claim,) = run(state.provider, None, state.operations.claim(request(queue("a", max_concurrency=1)))).jobs
-        assert run(state.provider, None, state.operations.settle([completed(claim)])).held == [True]
+        assert run(state.provider, None, state.operations.settle([completed(claim)])).applied == [True]

@@ -149,7 +149,7 @@ async def test_a_deadlock_of_our_own_statement_is_tried_again(scene: Scene, each
     await wanted
     await other.settle(completed(three))
     await other.commit()
-    assert (await ours).held == [True, False, True]
+    assert (await ours).applied == [True, False, True]
     await provider.close()
     assert await scene.deadlocks() == 1
 
@@ -166,7 +166,7 @@ async def test_our_own_statements_are_read_committed_whatever_the_database_says(
             provider, None, scene.operations.claim(request(queue("a", max_concurrency=5), limit=1))
         )
         settled = await run_async(provider, None, scene.operations.settle([completed(each) for each in result.jobs]))
-        assert settled.held == [True]
+        assert settled.applied == [True]
     await provider.close()
 
 

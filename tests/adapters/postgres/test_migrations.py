@@ -209,7 +209,7 @@ def test_a_role_that_may_create_nothing_works_once_migrated(database_url: str, w
     state = sync_psycopg_state(plain_role)
     run(state.provider, None, state.operations.create_jobs([new_job("a")]))
     (claim,) = run(state.provider, None, state.operations.claim(request(queue("a")))).jobs
-    assert run(state.provider, None, state.operations.settle([completed(claim)])).held == [True]
+    assert run(state.provider, None, state.operations.settle([completed(claim)])).applied == [True]
     assert len(run(state.provider, None, state.operations.delete_chains([claim.job.id], cascade=True)).chains) == 1
     state.close()
 

@@ -55,7 +55,7 @@ async def test_many_clients_share_few_connections(state: Callable[..., Any]) -> 
         wanted = request(queue("a", max_concurrency=50), limit=5)
         while claimed := (await run_async(provider, None, operations.claim(wanted))).jobs:
             settled = await run_async(provider, None, operations.settle([completed(each) for each in claimed]))
-            assert all(settled.held)
+            assert all(settled.applied)
             ended.extend(each.job.id for each in claimed)
 
     await asyncio.gather(*(work(adapter.provider) for adapter in adapters for _ in range(10)))

@@ -82,7 +82,7 @@ def test_ends_and_plain_continuations_are_one_statement(database: Database) -> N
         completed(one), continued(two, plain(two)), completed(three), continued(four, plain(four))
     )
     assert database.called == ["complete"]
-    assert settled.held == [True] * 4
+    assert settled.applied == [True] * 4
     assert database.broken_rules() == {}
 
 
@@ -91,7 +91,7 @@ def test_a_lost_claim_does_not_change_the_way(database: Database) -> None:
     database.settle(completed(two))
     settled = database.settle(continued(one, plain(one)), continued(two, plain(two)), continued(three, plain(three)))
     assert database.called == ["complete"]
-    assert settled.held == [True, False, True]
+    assert settled.applied == [True, False, True]
     assert database.broken_rules() == {}
 
 
@@ -108,7 +108,7 @@ def test_what_goes_the_general_way(database: Database, continuation: Callable[[C
     one, two = database.claims(2)
     settled = database.settle(completed(one), continued(two, continuation(two)))
     assert database.called == ["settle"]
-    assert settled.held == [True, True]
+    assert settled.applied == [True, True]
     assert database.broken_rules() == {}
 
 
@@ -117,7 +117,7 @@ def test_blockers_and_failures_go_the_general_way(database: Database) -> None:
     database(OPERATIONS.create_jobs([source]))
     one, two = database.claims(2)
     blocked = next_job(two.job, blockers=waiting_for(source.id, chain_type="source"))
-    assert database.settle(failed(one), continued(two, blocked)).held == [True, True]
+    assert database.settle(failed(one), continued(two, blocked)).applied == [True, True]
     assert database.called == ["settle"]
     assert database.broken_rules() == {}
 

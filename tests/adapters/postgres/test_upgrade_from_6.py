@@ -97,9 +97,9 @@ def test_each_step_of_a_job_by_the_other_version(old: Library, new: Library, wat
     (claim,) = one(one.operations.claim(BOTH)).jobs
     assert two(two.operations.hold(claim.job.id, claim.job.token or 0))
     assert two(two.operations.renew([Lease(claim.job.id, claim.job.token or 0, 60.0)])) == []
-    assert two(two.operations.settle([continued(claim, next_job(claim.job))])).held == [True]
+    assert two(two.operations.settle([continued(claim, next_job(claim.job))])).applied == [True]
     (claim,) = one(one.operations.claim(BOTH)).jobs
-    assert two(two.operations.settle([put_back(claim)])).held == [True]
+    assert two(two.operations.settle([put_back(claim)])).applied == [True]
     (claim,) = one(one.operations.claim(BOTH)).jobs
     assert two(two.operations.settle([completed(claim, b"7")])).unblocked == []
     assert two(two.operations.trigger([other.id])) != [None]
@@ -111,7 +111,7 @@ def test_each_step_of_a_job_by_the_other_version(old: Library, new: Library, wat
     watch("UPDATE queuert_running SET leased_until = now()")
     assert [row.id for row in two(two.operations.reap(["b"], [], 1, b"{}"))] == [dependent.id]
     (claim,) = one(one.operations.claim(BOTH)).jobs
-    assert two(two.operations.settle([failed(claim)])).held == [True]
+    assert two(two.operations.settle([failed(claim)])).applied == [True]
     assert one(one.operations.retry([dependent.id])) != [None]
     for each in (one, two):
         assert len(each(each.operations.list_jobs(JobFilter(), PageRequest(10)))) == 4
@@ -180,7 +180,7 @@ def test_a_role_with_rights_of_before_keeps_working(
         assert plain.migrate() == []
         plain(plain.operations.create_jobs([new_job()]))
         (claim,) = plain(plain.operations.claim(request())).jobs
-        assert plain(plain.operations.settle([completed(claim)])).held == [True]
+        assert plain(plain.operations.settle([completed(claim)])).applied == [True]
         rights = "SELECT DISTINCT has_function_privilege('public', oid, 'EXECUTE') FROM pg_proc WHERE proname LIKE %s"
         assert watch(rights, f"queuert%{new.functions.digest}") == [False]
         assert watch(f"SELECT has_table_privilege('{role}', 'queuert_jobs', 'SELECT')") == [True]

@@ -168,8 +168,8 @@ async def a_claim_that_is_held_cannot_be_settled(store: Store) -> None:
         check(await store.hold(claimed, tx=tx), "the claim must be held")
         settling = store.spawn(other.settle(failed(claimed)))
         await expect_waiting(settling, "the settlement")
-        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the one with the lock")
-    equal((await settling).held, [False], "the other one, afterwards")
+        equal((await store.settle(completed(claimed), tx=tx)).applied, [True], "the one with the lock")
+    equal((await settling).applied, [False], "the other one, afterwards")
     equal(await store.statuses(claimed.job.id), ["completed"], "the job")
 
 
@@ -182,7 +182,7 @@ async def a_claim_that_is_only_looked_at_is_free(store: Store) -> None:
         check(await store.hold(claimed, lock=False, tx=tx), "the claim must be seen")
         settling = store.spawn(other.settle(completed(claimed)))
         await quick_unless_single_writer(store, settling, "the settlement")
-    equal((await settling).held, [True], "the settlement")
+    equal((await settling).applied, [True], "the settlement")
     async with store.transaction() as tx:
         check(not await store.hold(claimed, lock=False, tx=tx), "a claim that has ended must not be seen")
 
@@ -205,7 +205,7 @@ async def a_held_claim_and_the_key_of_its_chain(store: Store) -> None:
         successor = new_job(dedup=key("again", exclude=[chain]))
         (created,) = await store.create(successor, tx=tx)
         equal(created.job_id, successor.id, "the successor")
-        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the holder")
+        equal((await store.settle(completed(claimed), tx=tx)).applied, [True], "the holder")
     equal([row.first.id for row in (await deleting).chains], [chain], "what was deleted")
     equal(await store.statuses(successor.id), ["pending"], "the successor, afterwards")
 
@@ -221,7 +221,7 @@ async def a_locked_chain_stays_current(store: Store) -> None:
         continuing = store.spawn(other.settle(continued(job, following)))
         await expect_waiting(continuing, "the continuation")
         equal((await store.chain(job, tx=tx)).current.id, job, "the current job under the lock")
-    equal((await continuing).held, [True], "the continuation, afterwards")
+    equal((await continuing).applied, [True], "the continuation, afterwards")
 
 
 @driver_case
@@ -230,10 +230,10 @@ async def a_job_ends_once(store: Store) -> None:
     other = await store.second()
     claimed = await store.running()
     async with store.transaction() as tx:
-        equal((await store.settle(completed(claimed, b"1"), tx=tx)).held, [True], "the first")
+        equal((await store.settle(completed(claimed, b"1"), tx=tx)).applied, [True], "the first")
         settling = store.spawn(other.settle(completed(claimed, b"2")))
         await expect_waiting(settling, "the second settlement")
-    equal((await settling).held, [False], "the second")
+    equal((await settling).applied, [False], "the second")
     equal((await store.job(claimed.job.id)).output, b"1", "output")
 
 
@@ -258,7 +258,7 @@ async def a_claim_that_is_held_is_not_reaped(store: Store) -> None:
         check(await store.hold(claimed, tx=tx), "the claim must be held")
         reaping = store.spawn(other.reap("task"))
         await quick_unless_single_writer(store, reaping, "the reaping")
-        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the settlement")
+        equal((await store.settle(completed(claimed), tx=tx)).applied, [True], "the settlement")
     equal(await reaping, [], "reaped")
     equal(await store.statuses(claimed.job.id), ["completed"], "the job")
 
@@ -274,7 +274,7 @@ async def a_claim_that_is_held_is_not_taken_over(store: Store) -> None:
         deleting = store.spawn(other.delete(claimed.job.chain_id))
         await expect_waiting(taking, "the one that takes over")
         await expect_waiting(deleting, "the deletion")
-        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the settlement")
+        equal((await store.settle(completed(claimed), tx=tx)).applied, [True], "the settlement")
     check(await taking in ("completed", None), "the status under the lock")
     equal([chain.current.status for chain in (await deleting).chains], ["completed"], "deleted")
 
@@ -295,7 +295,7 @@ async def a_claim_that_is_ended_meanwhile_is_not_held(store: Store) -> None:
             await store.settle(completed(claimed), tx=tx)
             holding = store.spawn(_hold(other, claimed))
             await expect_waiting(holding, "the holder")
-        equal(await holding, not keep, "held")
+        equal(await holding, not keep, "applied")
 
 
 async def _hold(store: Store, claimed: Claimed) -> bool:
@@ -309,7 +309,7 @@ async def a_locked_job_is_not_reaped(store: Store) -> None:
     other = await store.second()
     claimed = await store.running(lease=0)
     async with store.transaction() as tx:
-        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the settlement")
+        equal((await store.settle(completed(claimed), tx=tx)).applied, [True], "the settlement")
         reaping = store.spawn(other.reap("task"))
         await quick_unless_single_writer(store, reaping, "the reaping")
     equal(await reaping, [], "reaped")

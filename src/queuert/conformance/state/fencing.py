@@ -34,7 +34,7 @@ async def refused(store: Store, claim: Claimed, when: str) -> None:
     before = await store.jobs(claim.job.id)
     for settlement in every_way(claim):
         settled = await store.settle(settlement)
-        equal((settled.held, settled.created, settled.unblocked), ([False], [None], []), f"settled {when}")
+        equal((settled.applied, settled.created, settled.unblocked), ([False], [None], []), f"settled {when}")
         if settlement.continuation is not None:
             equal(await store.jobs(settlement.continuation.id), [None], f"continuation {when}")
     lease = Lease(claim.job.id, present(claim.job.token, "token"), 600)
@@ -50,7 +50,7 @@ async def a_wrong_token(store: Store) -> None:
     claimed = await store.running()
     wrong = present(claimed.job.token, "token") + 1_000_000
     forged = Settlement(job_id=claimed.job.id, token=wrong, status="completed", output=b"1", worker=WORKER)
-    equal((await store.settle(forged)).held, [False], "held")
+    equal((await store.settle(forged)).applied, [False], "applied")
     equal(await store.job(claimed.job.id), claimed.job, "the job")
 
 
@@ -59,11 +59,11 @@ async def a_claim_is_held(store: Store) -> None:
     """Holding a claim changes nothing, and may be repeated. An unknown job cannot be held."""
     claimed = await store.running()
     async with store.transaction() as tx:
-        equal([await store.hold(claimed, tx=tx) for _ in range(2)], [True, True], "held")
+        equal([await store.hold(claimed, tx=tx) for _ in range(2)], [True, True], "applied")
         unknown = replace(claimed, job=replace(claimed.job, id=new_id()))
         check(not await store.hold(unknown, tx=tx), "an unknown job cannot be held")
     equal(await store.job(claimed.job.id), claimed.job, "the job")
-    equal((await store.settle(completed(claimed))).held, [True], "held, afterwards")
+    equal((await store.settle(completed(claimed))).applied, [True], "held, afterwards")
 
 
 @case
@@ -72,7 +72,7 @@ async def the_token_of_another_job(store: Store) -> None:
     await store.create(new_job(), new_job())
     one, two = (await store.claim()).jobs
     forged = Settlement(job_id=one.job.id, token=two.job.token, status="failed")
-    equal((await store.settle(forged)).held, [False], "held")
+    equal((await store.settle(forged)).applied, [False], "applied")
     equal(await store.statuses(one.job.id, two.job.id), ["running", "running"], "statuses")
 
 
@@ -82,7 +82,7 @@ async def a_job_that_was_never_claimed(store: Store) -> None:
     claimed = await store.running()
     job = await store.start()
     forged = Settlement(job_id=job, token=claimed.job.token, status="completed", output=b"1")
-    equal((await store.settle(forged)).held, [False], "held")
+    equal((await store.settle(forged)).applied, [False], "applied")
     equal(await store.statuses(job), ["pending"], "the job")
 
 
@@ -94,7 +94,7 @@ async def after_a_reclaim(store: Store) -> None:
     await refused(store, first, "while pending")
     second = await store.claim_one()
     await refused(store, first, "while running again")
-    equal((await store.settle(completed(second))).held, [True], "held by the second claim")
+    equal((await store.settle(completed(second))).applied, [True], "held by the second claim")
 
 
 @case
@@ -115,7 +115,7 @@ async def after_reaping(store: Store) -> None:
     await refused(store, first, "after the reaping")
     second = await store.claim_one()
     await refused(store, first, "after the next claim")
-    equal((await store.settle(failed(second))).held, [True], "held by the second claim")
+    equal((await store.settle(failed(second))).applied, [True], "held by the second claim")
 
 
 @case
@@ -127,7 +127,7 @@ async def after_a_rollback(store: Store) -> None:
     await refused(store, never, "after the rollback")
     claimed = await store.claim_one()
     await refused(store, never, "after the next claim")
-    equal((await store.settle(completed(claimed))).held, [True], "held by the next claim")
+    equal((await store.settle(completed(claimed))).applied, [True], "held by the next claim")
 
 
 @case
@@ -153,7 +153,7 @@ async def after_someone_ended_it_without_a_token(store: Store) -> None:
     """A job that was cancelled or taken over while it ran is lost to its worker."""
     claimed = await store.running()
     following = next_job(claimed.job, "next")
-    equal((await store.settle(continued(claimed.job.id, following))).held, [True], "taken over")
+    equal((await store.settle(continued(claimed.job.id, following))).applied, [True], "taken over")
     await refused(store, claimed, "after it was taken over")
     equal(await store.statuses(following.id), ["pending"], "the continuation")
 
@@ -172,7 +172,7 @@ async def twice_in_one_call(store: Store) -> None:
     """Of two settlements of one claim in one call, the first takes effect."""
     claimed = await store.running()
     settled = await store.settle(completed(claimed, b"1"), failed(claimed))
-    equal(settled.held, [True, False], "held")
+    equal(settled.applied, [True, False], "applied")
     row = await store.job(claimed.job.id)
     equal((row.status, row.output, row.last_error), ("completed", b"1", None), "the job")
 
@@ -182,7 +182,7 @@ async def put_back_and_ended_in_one_call(store: Store) -> None:
     """A claim that was put back by a settlement has ended for the rest of the call."""
     claimed = await store.running()
     settled = await store.settle(put_back(claimed), completed(claimed), given_back(claimed))
-    equal(settled.held, [True, False, False], "held")
+    equal(settled.applied, [True, False, False], "applied")
     row = await store.job(claimed.job.id)
     equal((row.status, row.attempt), ("pending", 1), "the job")
 
@@ -194,7 +194,7 @@ async def ended_twice_without_a_token(store: Store) -> None:
     row = await store.job(job)
     one, two = next_job(row), next_job(row)
     settled = await store.settle(continued(job, one), continued(job, two))
-    equal(settled.held, [True, False], "held")
+    equal(settled.applied, [True, False], "applied")
     equal(await store.statuses(one.id, two.id), ["pending", None], "continuations")
 
 
@@ -204,4 +204,4 @@ async def an_unknown_job(store: Store) -> None:
     unknown = new_id()
     with_token = Settlement(job_id=unknown, token=1, status="completed", output=b"1")
     settled = await store.settle(with_token, completed(unknown))
-    equal((settled.held, settled.created), ([False, False], [None, None]), "answer")
+    equal((settled.applied, settled.created), ([False, False], [None, None]), "answer")

@@ -27,7 +27,7 @@ async def putting_back(store: Store) -> None:
     """A job put back is pending at its new time, with error and attempts, without a claim."""
     claimed = await store.running()
     settled = await store.settle(put_back(claimed, schedule=later()))
-    equal(settled, Settled(held=[True], created=[None], unblocked=[]), "answer")
+    equal(settled, Settled(applied=[True], created=[None], unblocked=[]), "answer")
     row = await store.job(claimed.job.id)
     equal((row.status, row.attempt, row.completed_at), ("pending", 1, None), "the job")
     delay = row.scheduled_at - present(row.last_attempt_at, "last_attempt_at")
@@ -76,7 +76,7 @@ async def giving_back(store: Store) -> None:
     first = await store.running()
     await store.settle(put_back(first, schedule=When(at=PAST)))
     settled = await store.settle(given_back(await store.claim_one()))
-    equal(settled.held, [True], "held")
+    equal(settled.applied, [True], "applied")
     row = await store.job(first.job.id)
     equal((row.status, row.attempt, row.scheduled_at), ("pending", 1, PAST), "the job")
     same_json(row.last_error, ERROR, "last_error")

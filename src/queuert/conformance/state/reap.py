@@ -97,7 +97,7 @@ async def a_rolled_back_reaping_never_was(store: Store) -> None:
     async with store.rolled_back() as tx:
         equal(len(await store.reap("task", tx=tx)), 1, "reaped inside the transaction")
     equal(await store.job(claimed.job.id), claimed.job, "the job")
-    equal((await store.settle(completed(claimed))).held, [True], "held")
+    equal((await store.settle(completed(claimed))).applied, [True], "applied")
 
 
 @case

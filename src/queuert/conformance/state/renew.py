@@ -61,7 +61,7 @@ async def a_renewed_lease_is_not_reaped(store: Store) -> None:
     await store.elapse(0.3)
     equal(await store.renew(lease(claimed)), [], "lost, with an expired lease that was not reaped")
     equal(await store.reap("task"), [], "reaped")
-    equal((await store.settle(completed(claimed))).held, [True], "held")
+    equal((await store.settle(completed(claimed))).applied, [True], "applied")
 
 
 @driver_case

@@ -40,7 +40,7 @@ async def completing(store: Store) -> None:
     """A completed job has its output, the time and the worker. Its claim is cleared."""
     claimed = await store.running()
     settled = await store.settle(completed(claimed, b'{"total":3}'))
-    equal(settled, Settled(held=[True], created=[None], unblocked=[]), "answer")
+    equal(settled, Settled(applied=[True], created=[None], unblocked=[]), "answer")
     row = await store.job(claimed.job.id)
     equal((row.status, row.completed_by, row.attempt), ("completed", WORKER, 1), "the job")
     same_json(row.output, b'{"total":3}', "output")
@@ -96,7 +96,7 @@ async def without_a_token_any_open_job_ends(store: Store) -> None:
         pending = await store.start()
         jobs = (blocked, scheduled, running, pending)
         settled = await store.settle(*(end_as(status, job) for job in jobs))
-        equal(settled.held, [True] * 4, "held")
+        equal(settled.applied, [True] * 4, "applied")
         equal(await store.statuses(*jobs), [status] * 4, "statuses")
         for row in await store.jobs(*jobs):
             check(row is not None and row.completed_at is not None, "completed_at must be set")
@@ -113,9 +113,9 @@ async def without_a_token_ended_jobs_stay(store: Store) -> None:
         before = await store.job(job)
         for again in ENDINGS:
             settled = await store.settle(end_as(again, job))
-            equal((settled.held, settled.created), ([False], [None]), f"a {status} job, settled as {again}")
+            equal((settled.applied, settled.created), ([False], [None]), f"a {status} job, settled as {again}")
         equal(await store.job(job), before, f"the {status} job")
-    equal((await store.settle(completed(new_id()))).held, [False], "an unknown job")
+    equal((await store.settle(completed(new_id()))).applied, [False], "an unknown job")
 
 
 @driver_case
@@ -134,7 +134,7 @@ async def all_ways_in_one_call(store: Store) -> None:
         expired(seven),
         completed(new_id()),
     )
-    equal(settled.held, [True] * 7 + [False], "held")
+    equal(settled.applied, [True] * 7 + [False], "applied")
     made = [each and each.job_id for each in settled.created]
     equal(made, [None, following.id, *[None] * 6], "created")
     rows = [each.job.id for each in (one, two, three, four, five, six, seven)]
@@ -152,7 +152,7 @@ async def lost_ones_do_not_spoil_the_rest(store: Store) -> None:
     one, two, three = (await store.claim()).jobs
     await store.settle(put_back(two, schedule=later()))
     settled = await store.settle(completed(one), completed(two), completed(three))
-    equal(settled.held, [True, False, True], "held")
+    equal(settled.applied, [True, False, True], "applied")
     wanted = ["completed", "pending", "completed"]
     equal(await store.statuses(one.job.id, two.job.id, three.job.id), wanted, "statuses")
 
@@ -165,7 +165,7 @@ async def several_hundred_in_one_call(store: Store) -> None:
     following = [next_job(each.job, "next", input=b"%d" % n) for n, each in enumerate(claimed)]
     items = [continued(each, following[n]) if n % 2 else completed(each, b"%d" % n) for n, each in enumerate(claimed)]
     settled = await store.settle(*items)
-    equal(settled.held, [True] * 500, "held")
+    equal(settled.applied, [True] * 500, "applied")
     wanted = [following[n].id if n % 2 else None for n in range(500)]
     equal([each and each.job_id for each in settled.created], wanted, "created")
     rows = await store.jobs(*(each.job.id for each in claimed))
@@ -182,7 +182,7 @@ async def a_rolled_back_settlement_never_was(store: Store) -> None:
         await store.settle(continued(claimed, following), tx=tx)
         equal(await store.statuses(following.id, tx=tx), ["pending"], "inside the transaction")
     equal(await store.jobs(claimed.job.id, following.id), [claimed.job, None], "after the rollback")
-    equal((await store.settle(completed(claimed))).held, [True], "the second try")
+    equal((await store.settle(completed(claimed))).applied, [True], "the second try")
 
 
 @case

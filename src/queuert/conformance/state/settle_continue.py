@@ -36,7 +36,7 @@ async def handing_over(store: Store) -> None:
     )
     settled = await store.settle(continued(claimed, following))
     made = Created(following.id, claimed.job.id, "pending", ready=True)
-    equal((settled.held, settled.created, settled.unblocked), ([True], [made], []), "answer")
+    equal((settled.applied, settled.created, settled.unblocked), ([True], [made], []), "answer")
     done = await store.job(claimed.job.id)
     equal((done.status, done.output, done.continued_to), ("completed", None, following.id), "the first job")
     equal((done.completed_by, done.token), (WORKER, None), "worker and token of the first job")
@@ -81,10 +81,10 @@ async def continuing_without_a_worker(store: Store) -> None:
     job = await store.start(blockers=waiting_for(source, chain_type="source"))
     async with store.transaction() as tx:
         second = next_job(await store.job(job, tx=tx), "second")
-        equal((await store.settle(continued(job, second), tx=tx)).held, [True], "first step")
+        equal((await store.settle(continued(job, second), tx=tx)).applied, [True], "first step")
         third = next_job(await store.job(second.id, tx=tx), "third")
-        equal((await store.settle(continued(second.id, third), tx=tx)).held, [True], "second step")
-        equal((await store.settle(completed(third.id, b"3"), tx=tx)).held, [True], "third step")
+        equal((await store.settle(continued(second.id, third), tx=tx)).applied, [True], "second step")
+        equal((await store.settle(completed(third.id, b"3"), tx=tx)).applied, [True], "third step")
     chain = await store.chain(job)
     current = chain.current
     equal((current.id, current.status, current.output), (third.id, "completed", b"3"), "the chain")
@@ -100,7 +100,7 @@ async def a_lost_settlement_stores_no_continuation(store: Store) -> None:
     await store.reap("task")
     following = next_job(claimed.job)
     settled = await store.settle(continued(claimed, following))
-    equal((settled.held, settled.created), ([False], [None]), "answer")
+    equal((settled.applied, settled.created), ([False], [None]), "answer")
     equal(await store.statuses(claimed.job.id, following.id), ["pending", None], "both jobs")
 
 
@@ -109,9 +109,9 @@ async def a_repeated_settlement_is_skipped(store: Store) -> None:
     """A settlement that is repeated after an unclear commit is skipped, without an error."""
     claimed = await store.running()
     settlement = continued(claimed, next_job(claimed.job))
-    equal((await store.settle(settlement)).held, [True], "the first time")
+    equal((await store.settle(settlement)).applied, [True], "the first time")
     again = await store.settle(settlement)
-    equal((again.held, again.created), ([False], [None]), "the second time")
+    equal((again.applied, again.created), ([False], [None]), "the second time")
     equal(len(await store.chain_jobs(claimed.job.id)), 2, "jobs of the chain")
 
 
@@ -121,7 +121,7 @@ async def a_bad_continuation_of_a_lost_settlement(store: Store) -> None:
     claimed = await store.running()
     await store.settle(completed(claimed))
     late = continued(claimed, next_job(claimed.job, blockers=waiting_for(new_id())))
-    equal((await store.settle(late)).held, [False], "held")
+    equal((await store.settle(late)).applied, [False], "applied")
 
 
 @case
@@ -139,7 +139,7 @@ async def a_bad_continuation_settles_nothing(store: Store) -> None:
         with raises(error, "a bad continuation"):
             await store.settle(completed(one), continued(two, continuation))
         equal(await store.jobs(one.job.id, two.job.id), [one.job, two.job], "both jobs")
-    equal((await store.settle(completed(one), completed(two))).held, [True, True], "a good call afterwards")
+    equal((await store.settle(completed(one), completed(two))).applied, [True, True], "a good call afterwards")
 
 
 @driver_case
@@ -149,7 +149,7 @@ async def a_refused_call_leaves_its_transaction_usable(store: Store) -> None:
     async with store.transaction() as tx:
         with raises(JobIdExists, "the id of the job itself"):
             await store.settle(continued(claimed, next_job(claimed.job, id=claimed.job.id)), tx=tx)
-        equal((await store.settle(completed(claimed), tx=tx)).held, [True], "the second try")
+        equal((await store.settle(completed(claimed), tx=tx)).applied, [True], "the second try")
     equal(await store.statuses(claimed.job.id), ["completed"], "the job")
 
 

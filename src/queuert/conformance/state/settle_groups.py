@@ -63,7 +63,7 @@ async def ends_and_continuations(store: Store) -> None:
         continued(three, next_job(three.job, input=b'"3"')),
     ]
     settled = await store.settle(*settlements)
-    equal((settled.held, settled.unblocked), ([True] * 5, []), "answer")
+    equal((settled.applied, settled.unblocked), ([True] * 5, []), "answer")
     made = [
         following and Created(following.id, following.chain_id, "pending", ready=True)
         for following in (settlement.continuation for settlement in settlements)
@@ -80,7 +80,7 @@ async def odd_names_of_types(store: Store) -> None:
     claimed = await claims(store, 3)
     names = ["with, comma", "with\x1eseparator", 'with "quotes" and \\ and {braces}']
     settlements = [continued(each, next_job(each.job, name)) for each, name in zip(claimed, names, strict=True)]
-    equal((await store.settle(*settlements)).held, [True] * 3, "held")
+    equal((await store.settle(*settlements)).applied, [True] * 3, "applied")
     await check_stored(store, claimed, settlements)
 
 
@@ -97,7 +97,7 @@ async def a_lost_claim_among_others(store: Store) -> None:
         completed(five, b"5"),
     ]
     settled = await store.settle(*settlements)
-    equal(settled.held, [True, False, True, False, True], "held")
+    equal(settled.applied, [True, False, True, False, True], "applied")
     equal([made is not None for made in settled.created], [True, False, True, False, False], "created")
     await check_stored(store, [one, three, five], [settlements[0], settlements[2], settlements[4]])
     lost = settlements[1].continuation
@@ -112,7 +112,7 @@ async def nothing_but_lost_claims(store: Store) -> None:
     one, two = await claims(store, 2)
     await store.settle(completed(one), completed(two))
     settled = await store.settle(continued(one, next_job(one.job, id=two.job.id)), continued(two, next_job(two.job)))
-    equal((settled.held, settled.created), ([False, False], [None, None]), "answer")
+    equal((settled.applied, settled.created), ([False, False], [None, None]), "answer")
     equal(len(await store.list_jobs()), 2, "jobs")
 
 
@@ -131,7 +131,7 @@ async def an_id_that_exists_among_others(store: Store) -> None:
     equal(refused.error.job_id, other, "the id in the error")
     equal(await store.list_jobs(), before, "all jobs")
     again = await store.settle(completed(one), continued(two, next_job(two.job)), continued(three, next_job(three.job)))
-    equal(again.held, [True] * 3, "a good call afterwards")
+    equal(again.applied, [True] * 3, "a good call afterwards")
 
 
 @case
@@ -166,7 +166,7 @@ async def some_that_are_not_plain(store: Store) -> None:
         continued(five, next_job(five.job, "second", schedule=When(at=PAST), deadline=When(after=60.0))),
         failed(six),
     )
-    equal(settled.held, [True] * 6, "held")
+    equal(settled.applied, [True] * 6, "applied")
     states = [made and (made.status, made.ready) for made in settled.created]
     expected = [None, ("pending", True), ("pending", False), ("blocked", False), ("pending", True), None]
     equal(states, expected, "created")
@@ -178,7 +178,7 @@ async def the_same_job_twice(store: Store) -> None:
     one, two = await claims(store, 2)
     first, second = next_job(one.job), next_job(one.job)
     settled = await store.settle(continued(one, first), completed(two, b"2"), continued(one, second), completed(one))
-    equal(settled.held, [True, True, False, False], "held")
+    equal(settled.applied, [True, True, False, False], "applied")
     equal([made and made.job_id for made in settled.created], [first.id, None, None, None], "created")
     equal(await store.statuses(one.job.id, first.id, second.id), ["completed", "pending", None], "statuses")
 
@@ -194,6 +194,6 @@ async def a_long_group(store: Store) -> None:
         for number, each in enumerate(claimed)
     ]
     settled = await store.settle(*reversed(settlements))
-    equal(settled.held, [True] * 300, "held")
+    equal(settled.applied, [True] * 300, "applied")
     await check_stored(store, claimed[:30], settlements[:30])
     equal(len(await store.list_jobs()), 500, "jobs")

@@ -168,7 +168,7 @@ async def a_lost_settlement_frees_nothing(store: Store) -> None:
     claimed = await store.claim_one(SOURCE, lease=0)
     await store.reap(SOURCE)
     settled = await store.settle(completed(claimed))
-    equal((settled.held, settled.unblocked), ([False], []), "the late settlement")
+    equal((settled.applied, settled.unblocked), ([False], []), "the late settlement")
     equal(await store.statuses(job), ["blocked"], "the job")
 
 

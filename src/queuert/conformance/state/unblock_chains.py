@@ -34,7 +34,7 @@ async def a_whole_line_in_one_call(store: Store) -> None:
     middle = await store.start(SOURCE, **behind(source))
     last = await store.start(**behind(source, middle))
     settled = await store.settle(completed(source), completed(middle))
-    equal(settled.held, [True, True], "held")
+    equal(settled.applied, [True, True], "applied")
     equal(await store.statuses(source, middle, last), ["completed", "completed", "pending"], "statuses")
     check(last in freed(settled), "the last job must be reported as unblocked")
 
@@ -74,7 +74,7 @@ async def blocked_by_a_chain_of_the_same_call(store: Store) -> None:
         following = next_job(claimed.job, "next", **behind(source))
         items = [completed(source), continued(claimed, following)]
         settled = await store.settle(*(items if blocker_first else items[::-1]))
-        equal(settled.held, [True, True], "held")
+        equal(settled.applied, [True, True], "applied")
         row = await store.job(following.id)
         equal((row.status, row.blockers_left), ("pending", 0), "the continuation")
         made = [each for each in settled.created if each is not None]
@@ -99,7 +99,7 @@ async def chains_without_dependents_free_nobody(store: Store) -> None:
     """Completing unrelated chains reports nothing, and neither does an unknown one."""
     ids: Sequence[str] = await sources(store, 2)
     settled = await store.settle(*(completed(each) for each in (*ids, new_id())))
-    equal((settled.held, settled.unblocked), ([True, True, False], []), "answer")
+    equal((settled.applied, settled.unblocked), ([True, True, False], []), "answer")
 
 
 @case
@@ -112,7 +112,7 @@ async def blocked_by_a_chain_that_goes_on_in_the_same_call(store: Store) -> None
         following = next_job(claimed.job, "next", **behind(source))
         items = [continued(handing_over, next_job(handing_over.job, "second")), continued(claimed, following)]
         settled = await store.settle(*(items if blocker_first else items[::-1]))
-        equal(settled.held, [True, True], "held")
+        equal(settled.applied, [True, True], "applied")
         equal(await store.statuses(following.id), ["blocked"], "while the blocking chain continues")
         equal(
             freed(await store.settle(completed(await store.claim_one("second")))),

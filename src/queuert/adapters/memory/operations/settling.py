@@ -21,8 +21,8 @@ class Settling:
 
         So a continuation does not wait for a chain that completes in the same batch.
         """
-        held = [_settle(tables, each) for each in settlements]
-        settled = [each if took_effect else None for each, took_effect in zip(settlements, held, strict=True)]
+        applied = [_settle(tables, each) for each in settlements]
+        settled = [each if took_effect else None for each, took_effect in zip(settlements, applied, strict=True)]
         completed = {
             tables.jobs[each.job_id].chain_id
             for each in settled
@@ -33,7 +33,7 @@ class Settling:
             None if each is None or each.continuation is None else create_job(tables, each.continuation)
             for each in settled
         ]
-        return Settled(held, created, unblocked)
+        return Settled(applied, created, unblocked)
 
     @write
     def trigger(self, tables: Tables, job_ids: Sequence[str]) -> list[JobRow | None]:

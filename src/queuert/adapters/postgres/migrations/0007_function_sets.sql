@@ -27,13 +27,13 @@ HAVING count(*) > 0;
 CREATE VIEW {jobs} AS
 SELECT
     j.id,
-    j.type_name,
+    j.type_name AS job_type,
     CASE WHEN r.job_id IS NULL THEN j.status ELSE 'running' END AS status,
     j.chain_id,
     j.chain_type,
     j.chain_index,
     j.priority,
-    j.attempt + (r.job_id IS NOT NULL)::integer AS attempt,
+    j.attempt + (r.job_id IS NOT NULL)::integer AS attempt_number,
     j.created_at,
     j.scheduled_at,
     coalesce(r.started_at, j.last_attempt_at) AS last_attempt_at,

@@ -50,22 +50,22 @@ class Settling(Store):
             worker=settlements[0].worker,
             **following,
         )
-        held = [True] * len(settlements)
+        applied = [True] * len(settlements)
         unblocked: list[Unblocked] = []
         for kind, place, job_id, type_name, ready in rows:
             if kind == "lost":
-                held[order[place - 1]] = False
+                applied[order[place - 1]] = False
             elif kind == "exists":
                 return None
             else:
                 unblocked.append(Unblocked(job_id, type_name, ready))
         created = [
             Created(job.id, job.chain_id, "pending", ready=True)
-            if (job := item.continuation) is not None and held[place]
+            if (job := item.continuation) is not None and applied[place]
             else None
             for place, item in enumerate(settlements)
         ]
-        return Settled(held, created, unblocked)
+        return Settled(applied, created, unblocked)
 
     def _settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         following = [
@@ -88,40 +88,40 @@ class Settling(Store):
             **columns_of(jobs, "next_"),
             **edges_of(jobs, {job.chain_id: place for place, job in enumerate(jobs, 1)}, earlier=False),
         )
-        held = [False] * len(settlements)
+        applied = [False] * len(settlements)
         created: list[Created | None] = [None] * len(settlements)
         unblocked: list[Unblocked] = []
         for kind, place, job_id, type_name, _, ready, problem in rows:
             if kind == "problem":
                 raise_problem(problem)
             if kind == "held":
-                held[place - 1] = True
+                applied[place - 1] = True
             elif kind == "unblocked":
                 unblocked.append(Unblocked(job_id, type_name, ready))
-        places = {job.id: (place, job.chain_id) for place, job in following if held[place - 1]}
+        places = {job.id: (place, job.chain_id) for place, job in following if applied[place - 1]}
         for kind, _, job_id, _, status, ready, _ in rows:
             if kind == "created":
                 place, chain_id = places[job_id]
                 created[place - 1] = Created(job_id, chain_id, status, ready)
-        return Settled(held, created, unblocked)
+        return Settled(applied, created, unblocked)
 
     def _settle_in_turn(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         """A statement applies only the first of several settlements of one job.
 
         The others follow in further statements.
         """
-        held = [False] * len(settlements)
+        applied = [False] * len(settlements)
         created: list[Created | None] = [None] * len(settlements)
         unblocked: list[Unblocked] = []
         rest: list[int] = list(range(len(settlements)))
         while rest:
             turn = sorted({settlements[place].job_id: place for place in reversed(rest)}.values())
             settled = yield from self._settle([settlements[place] for place in turn])
-            for place, is_held, made in zip(turn, settled.held, settled.created, strict=True):
-                held[place], created[place] = is_held, made
+            for place, is_applied, made in zip(turn, settled.applied, settled.created, strict=True):
+                applied[place], created[place] = is_applied, made
             unblocked += settled.unblocked
             rest = [place for place in rest if place not in turn]
-        return Settled(held, created, unblocked)
+        return Settled(applied, created, unblocked)
 
     def trigger(self, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
         return self.jobs_by_id("change.trigger", job_ids)

@@ -4,13 +4,13 @@
 CREATE VIEW {prefix}jobs AS
 SELECT
     id,
-    type_name,
+    type_name AS job_type,
     status,
     chain_id,
     chain_type,
     chain_index,
     priority,
-    attempt,
+    attempt AS attempt_number,
     strftime('%Y-%m-%dT%H:%M:%fZ', created_at / 1000000.0, 'unixepoch') AS created_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', scheduled_at / 1000000.0, 'unixepoch') AS scheduled_at,
     strftime('%Y-%m-%dT%H:%M:%fZ', last_attempt_at / 1000000.0, 'unixepoch') AS last_attempt_at,

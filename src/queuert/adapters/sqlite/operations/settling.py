@@ -36,7 +36,7 @@ class Settling(Creating):
         So a continuation does not wait for a chain that completes in the same batch.
         """
         now = self.now()
-        held = [False] * len(settlements)
+        applied = [False] * len(settlements)
         completed: list[str] = []
         for batch in _batches(settlements):
             items = array([_item(settlements[position], now) for position in batch])
@@ -46,13 +46,13 @@ class Settling(Creating):
                 settlement = settlements[position]
                 chain_id = chains.get(settlement.job_id)
                 if chain_id is not None:
-                    held[position] = True
+                    applied[position] = True
                     if settlement.status == "completed" and settlement.continuation is None:
                         completed.append(chain_id)
         unblocked = (yield from self._unblock(completed, now)) if completed else []
-        continuations = [each.continuation if ok else None for each, ok in zip(settlements, held, strict=True)]
+        continuations = [each.continuation if ok else None for each, ok in zip(settlements, applied, strict=True)]
         stored = iter((yield from self._create([job for job in continuations if job is not None])))
-        return Settled(held, [None if job is None else next(stored) for job in continuations], unblocked)
+        return Settled(applied, [None if job is None else next(stored) for job in continuations], unblocked)
 
     def _unblock(self, chains: Sequence[str], now: int) -> Program[list[Unblocked]]:
         rows: list[tuple[str, str, int | None]] = yield self.statement("settle.unblock", chains=array(chains), now=now)
