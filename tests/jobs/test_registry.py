@@ -305,7 +305,7 @@ class TestBlockers:
         [
             (Chain("r", "fetch-rate"), [], "order", "'reserve-stock' is expected, r is one of 'fetch-rate'"),
             (Chain("o", "reserve-stock"), [Chain("o", "reserve-stock")], "rates", "'fetch-rate' is expected"),
-            ("o", [], "order", "a Chain is expected, not str"),
+            ("o", [], "order", "expected a Chain, got str"),
             (None, [], "order", "not NoneType"),
             (7, [], "order", "not int"),
             (Chain("o", "reserve-stock"), Chain("r", "fetch-rate"), "rates", "list of chains"),
