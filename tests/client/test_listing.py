@@ -204,7 +204,7 @@ async def test_a_place_far_beyond_the_end_of_a_chain_is_empty_or_refused(client:
     beyond = forged("chain-jobs:asc:" + "9" * 18)
     assert (await client.list_chain_jobs(chain, cursor=beyond)).items == []
     for digits in (19, 20, 5000):
-        with pytest.raises(InvalidCursor, match="no place in a chain"):
+        with pytest.raises(InvalidCursor, match="not a position in a chain"):
             await client.list_chain_jobs(chain, cursor=forged("chain-jobs:asc:" + "9" * digits))
 
 

@@ -305,11 +305,11 @@ class TestBlockers:
         [
             (Chain("r", "fetch-rate"), [], "order", "'reserve-stock' is expected, r is one of 'fetch-rate'"),
             (Chain("o", "reserve-stock"), [Chain("o", "reserve-stock")], "rates", "'fetch-rate' is expected"),
-            ("o", [], "order", "a Chain is expected, not str"),
-            (None, [], "order", "not NoneType"),
-            (7, [], "order", "not int"),
+            ("o", [], "order", "expected a Chain, got str"),
+            (None, [], "order", "got NoneType"),
+            (7, [], "order", "got int"),
             (Chain("o", "reserve-stock"), Chain("r", "fetch-rate"), "rates", "list of chains"),
-            (Chain("o", "reserve-stock"), ["r"], "rates", "not str"),
+            (Chain("o", "reserve-stock"), ["r"], "rates", "got str"),
         ],
     )
     def test_of_a_wrong_kind_are_refused(

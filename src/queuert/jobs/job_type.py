@@ -136,7 +136,7 @@ class JobType:
         for field, (many, chain_type) in self.blocker_fields.items():
             for chain in self._chains_in(job, field, many):
                 if not isinstance(chain, Chain):
-                    raise self._wrong_blocker(field, f"a Chain is expected, not {type(chain).__name__}")
+                    raise self._wrong_blocker(field, f"expected a Chain, got {type(chain).__name__}")
                 if chain.chain_type != chain_type:
                     raise self._wrong_blocker(
                         field, f"a chain of {chain_type!r} is expected, {chain.id} is one of {chain.chain_type!r}"
@@ -173,7 +173,7 @@ class JobType:
         if not many:
             return (value,)
         if not isinstance(value, list | tuple):
-            raise self._wrong_blocker(field, f"a list of chains is expected, not {type(value).__name__}")
+            raise self._wrong_blocker(field, f"expected a list of chains, got {type(value).__name__}")
         return cast("Sequence[Any]", value)
 
     def _check_stored(self, what: str, hint: Any, hooks: Hooks, *, chains: bool) -> None:

@@ -49,7 +49,7 @@ def check_cap(cap: int | None, what: str) -> None:
 
 
 class ClaimPolicy:
-    """The limits of one worker, put into a request for what it has room for."""
+    """The limits of one worker. Makes the request for the jobs that it has room for."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ T = TypeVar("T")
 logger = logging.getLogger("queuert.notify")
 
 FIRST_CONNECT: dict[str, Any] = {"connect_timeout": 2, "max_reconnect_attempts": 1, "reconnect_time_wait": 0.05}
-"""Each server gets two tries, because a publisher is waiting."""
+"""Each server is tried only twice, because a publisher is waiting."""
 RECONNECT: dict[str, Any] = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.25}
 PINGS: dict[str, Any] = {"ping_interval": 20, "max_outstanding_pings": 2}
 """A dead network reports no error."""

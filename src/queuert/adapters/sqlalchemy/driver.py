@@ -97,7 +97,7 @@ class SqlAlchemyDriver(Driver[Any]):
         known: Any = self._works.get(root)
         if known is None:
             work = make()
-            # The session may have no connection yet. The first statement brings the two together.
+            # The session may have no connection yet. The work is attached at its first statement.
             known = self._works[root] = (work, work.checkpoint())
         return known[0]  # type: ignore[no-any-return]
 
@@ -274,7 +274,7 @@ class SqlAlchemyDriver(Driver[Any]):
         except Exception as error:
             if errors.sqlstate(error) not in errors.DEADLOCK_OR_SERIALIZATION:
                 raise
-            # For the transaction's owner, who knows such errors as SQLAlchemy's.
+            # The owner of the transaction expects SQLAlchemy's own error.
             raise OperationalError(getattr(command, "text", None), None, error) from error
 
     def _check_begun(self, handle: Handle, connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""What users hand in, the sync session or connection behind it, and what may be wrong with it."""
+"""What users pass in, the sync session or connection behind it, and why it may be unusable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_BEGUN = (
 )
 
 Handle: TypeAlias = Session | Connection
-"""What everything is done with."""
+"""What the driver works on."""
 
 AsyncHandle: TypeAlias = AsyncSession | AsyncConnection
 Root: TypeAlias = SessionTransaction | RootTransaction

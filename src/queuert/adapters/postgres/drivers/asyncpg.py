@@ -47,7 +47,7 @@ class AsyncpgProvider(AsyncSqlProvider[Connection]):
 
 
 def status_of(connection: Connection) -> Status:
-    """asyncpg tells neither whether a statement has failed, nor who has closed a connection."""
+    """asyncpg does not show whether a statement has failed, nor which side closed a connection."""
     try:
         if connection.is_closed():
             return Status.LOST

@@ -29,9 +29,9 @@ class OwnConnection(_Base):
     """A connection of our own pool.
 
     Session settings that a user leaves behind must reach neither our own statements nor the next
-    user. A reset is a round trip, so it waits until it is needed: it is sent together with the next
-    BEGIN, or before a statement of our own. Only after an error is it sent at once, because the
-    user may have left locks behind.
+    user. A reset is a round trip, so it is delayed: it is sent together with the next BEGIN, or
+    before a statement of our own. Only after an error is it sent at once, because the user may have
+    left locks behind.
     """
 
     was_handed_out = False

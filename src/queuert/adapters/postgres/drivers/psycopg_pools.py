@@ -111,7 +111,7 @@ class OwnPool(OpenedOnce):
         await done(self._pool.close())
 
     async def _require_server(self) -> None:
-        """A pool does not tell why it gets no connections. A connection beside it does."""
+        """Open a separate connection: its error explains why the pool gets no connections."""
         try:
             beside: AnyConnection = await done(self._kind.connection.connect(self._conninfo, connect_timeout=5))
             await done(beside.close())

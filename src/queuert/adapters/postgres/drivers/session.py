@@ -86,7 +86,7 @@ class SqlProvider(Generic[C]):
         raise AssertionError("unreachable")
 
     async def _run_committed(self, connection: C, command: Any) -> Any:
-        """Read committed: if that is not the default, in a transaction that says so."""
+        """Run it as read committed. If that is not the default, use a transaction that sets it."""
         driver = self.driver
         if command.alone or await self._is_read_committed(connection):
             return await driver.run(connection, command)
@@ -179,7 +179,7 @@ async def _roll_back(driver: Driver[C], tx: Transaction[C]) -> bool:
 
 
 def _note(driver: Driver[C], connection: C, error: BaseException) -> None:
-    """The user's error is raised as it is. A note says that its work could not be undone."""
+    """The user's error is raised as it is. A note is added if its work could not be rolled back."""
     if driver.status(connection) is not Status.LOST:  # otherwise the server has undone it
         error.add_note(f"queuert: this could not be rolled back, {errors.ENDED_INSIDE}")
 

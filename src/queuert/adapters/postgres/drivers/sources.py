@@ -67,7 +67,7 @@ class OpenedOnce(ABC):
 
 
 class OneConnection(Generic[C]):
-    """One connection of the user's. Those who want it take turns."""
+    """One connection of the user's. Callers use it one at a time."""
 
     database: str | None = None
 

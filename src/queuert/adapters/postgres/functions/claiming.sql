@@ -19,8 +19,8 @@ END $body$;
 -- their limit. So no job waits while a worker is idle. But a job that arrives before a position,
 -- such as a more urgent one, may be passed by others for that time.
 --
--- Returns, for each type: where to start, up to which time due jobs were moved from `later` (if all
--- of them were, `p_moved_all`), and until when this is valid. A type of which nothing was taken
+-- Returns for each type: where to start; up to which time due jobs were moved from `later` (only if
+-- all of them were: `p_moved_all`); and until when this is valid. A type of which nothing was taken
 -- starts a little before its first job, or behind all entries if it has none.
 CREATE OR REPLACE FUNCTION {scan_positions}(
     p_types text[], p_priorities integer[], p_times timestamptz[], p_ids uuid[], p_since timestamptz[], p_until timestamptz[],
@@ -211,9 +211,9 @@ BEGIN
     END IF;
     IF v_in_turn THEN
         -- Find the next candidates in order, without locks; then lock those that are free. Locking
-        -- many more rows than are taken would leave other workers nothing to claim. If some were
-        -- locked, go on behind them without looking at them again: a transaction that holds
-        -- thousands of jobs slows down no claim.
+        -- many more rows than are taken would leave nothing for other workers to claim. If some
+        -- were locked, continue after them and do not read them again: then a transaction that
+        -- holds thousands of jobs does not slow down claims.
         v_window := v_wanted;
         WHILE cardinality(v_found) < v_wanted LOOP
             SELECT array_agg(c.place), array_agg(c.id), array_agg(c.kind), array_agg(c.priority), array_agg(c.scheduled_at)
@@ -324,8 +324,8 @@ BEGIN
                 ORDER BY l.scheduled_at LIMIT 1
             ) AS due;
         END IF;
-        -- Many pages for few entries: they are dead. Live entries take far fewer pages than this
-        -- limit.
+        -- Many pages were read for few entries, so most entries are dead. Live entries need far
+        -- fewer pages than this limit.
         RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
             NULL::double precision, NULL::integer, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
             CASE WHEN v_resumed OR v_pages > v_number * (20 + p_limit / 20)
@@ -386,8 +386,8 @@ BEGIN
 END $body$;
 
 -- Put back jobs whose lease has expired, oldest first; returns their ids. Scans `running`. Locked
--- rows are skipped, also locked rows of `job`: a transaction that adds a dependent of one job must
--- not keep the reaper from all the others.
+-- rows are skipped, also locked rows of `job`: a transaction that adds a dependent to one job must
+-- not block the reaping of all others.
 CREATE OR REPLACE FUNCTION {reap}(p_types text[], p_ignored text[], p_limit integer, p_error text) RETURNS SETOF text
 LANGUAGE plpgsql {steady} AS $body$
 DECLARE

@@ -74,7 +74,7 @@ BEGIN
             ) AS last
             WHERE first.id = v_chain;
             IF NOT FOUND THEN
-                -- The same call starts it, now: inside any window that is longer than 0.
+                -- The same call starts this chain now, so it is inside any window longer than 0.
                 v_matches := v_chain = ANY (p_new) AND v_chain <> ALL (p_exclude)
                     AND (NOT p_any OR p_window IS NULL OR make_interval(secs => p_window) > interval '0');
             END IF;

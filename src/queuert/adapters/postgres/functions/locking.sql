@@ -27,7 +27,8 @@ BEGIN
         IF FOUND THEN
             RETURN true;
         END IF;
-        -- It moved between two of our lookups. A fixed snapshot never shows where it is now.
+        -- The job moved to another table between two lookups. With a fixed snapshot we cannot see
+        -- its new row.
         IF current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
             RAISE serialization_failure USING MESSAGE = 'could not serialize access due to concurrent update';
         END IF;
@@ -62,8 +63,8 @@ BEGIN
                 PERFORM FROM {key} AS k WHERE k.chain_id = ANY (p_chains) ORDER BY k.chain_type || '', k.key FOR UPDATE;
             END IF;
             PERFORM FROM {job} WHERE id = ANY (v_ids) ORDER BY status = 'blocked', id FOR UPDATE;
-            -- Jobs whose in-flight row we hold stay pending. Any other pending job means: try
-            -- again.
+            -- Jobs whose in-flight row we have locked stay pending. If any other job is pending,
+            -- try again.
             SELECT count(*) INTO v_pending FROM {job} WHERE id = ANY (v_ids) AND status = 'pending';
             IF v_pending = v_in_flight THEN
                 RETURN;

@@ -4,8 +4,8 @@
 -- with a job that is due now and has no blockers. `p_texts` has the outputs or, where there is a
 -- next job, its input. Returns rows of kind 'lost' (positions of claims that are over) and
 -- 'unblocked'; or one row of kind 'exists', and then nothing is written: one of the next ids is
--- stored already. No next id comes twice. Locks: rows of `running`, then of `job`, both by id,
--- because the ids are in ascending order (primary keys); then dependents by id.
+-- stored already. All next ids must be different. Locks: rows of `running`, then of `job`, both by
+-- id, because the ids are in ascending order (primary keys); then dependents by id.
 CREATE OR REPLACE FUNCTION {complete}(
     p_ids uuid[], p_tokens bigint[], p_texts text[], p_worker text,
     p_next uuid[], p_next_types text[], p_next_priorities integer[], p_next_traces text[], p_next_chain_traces text[]

@@ -1,8 +1,8 @@
 -- The installed sets of functions, and a view of all jobs for other tools.
 -- oldest: 6
 
--- `schema_version`: the version that the database had when the set was installed, or when a library
--- of that version last found it in use by itself. A set is dropped two versions later.
+-- `schema_version`: the version of the database when a library that uses the set last installed or
+-- checked it. A set is dropped two versions later.
 CREATE TABLE {function_set} (
     digest text PRIMARY KEY,
     schema_version integer NOT NULL,
@@ -11,7 +11,7 @@ CREATE TABLE {function_set} (
 );
 
 -- Until version 6 the functions were part of the migrations and had no digest in their names. They
--- stay, like any other set before, for processes that still use them.
+-- are kept, like any older set, for processes that still use them.
 INSERT INTO {function_set} (digest, schema_version, functions)
 SELECT '', 6, array_agg('{prefix}' || name)
 FROM unnest(ARRAY[

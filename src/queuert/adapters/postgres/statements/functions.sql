@@ -6,10 +6,10 @@ SELECT count(p.oid) = cardinality(s.functions), s.schema_version FROM {function_
 LEFT JOIN pg_proc AS p ON p.pronamespace = to_regnamespace({schema_text}) AND p.proname = ANY (s.functions)
 WHERE s.digest = :digest::text GROUP BY s.digest;
 
--- The set gets the EXECUTE rights of the set before, function by function, also what was revoked
--- from PUBLIC. A function that the set before did not have gets the rights that all functions of it
--- have. The owner is that of the table of jobs, where this role may do that. Answers with the
--- commands for it.
+-- Each function gets the EXECUTE rights that it had in the set before, including what was revoked
+-- from PUBLIC. A new function gets the rights that all functions of the set before have in common.
+-- The owner becomes that of the table of jobs, if this role may set it. Returns the commands for
+-- this.
 -- read: adopt
 WITH before AS (
     SELECT s.digest, s.functions FROM {function_set} AS s WHERE s.digest <> :digest::text
@@ -50,9 +50,9 @@ SELECT command FROM (
         AND (current_setting('is_superuser')::boolean OR has_schema_privilege(job.owner, {schema_text}::regnamespace, 'CREATE'))
 ) AS commands (step, command) ORDER BY step;
 
--- A set is dropped two schema versions later; the newest one before this stays in any case, because
--- a deploy may skip versions, and its processes still run. Answers with the commands, without those
--- for functions that this role may not drop.
+-- A set is dropped two schema versions later. The newest set before this one is always kept: a
+-- deploy may skip versions, and processes that use that set may still run. Returns the commands,
+-- without those for functions that this role may not drop.
 -- read: outdated
 SELECT format('DROP FUNCTION %s', string_agg(p.oid::regprocedure::text, ', ')) FROM {function_set} AS s
 JOIN pg_proc AS p ON p.pronamespace = to_regnamespace({schema_text}) AND p.proname = ANY (s.functions)

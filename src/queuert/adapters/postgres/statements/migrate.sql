@@ -24,13 +24,13 @@ CREATE TABLE IF NOT EXISTS {version} (
 -- write: record
 INSERT INTO {version} (version, oldest) VALUES (:version::integer, :oldest::integer);
 
--- Tried, never waited for: a session that waits for an advisory lock makes CREATE INDEX
--- CONCURRENTLY wait for ever.
+-- Tries once and does not wait: CREATE INDEX CONCURRENTLY would wait for ever for a session that
+-- waits for an advisory lock.
 -- read: try_lock
 SELECT pg_try_advisory_xact_lock({lock_space}, hashtext('{lock_name}migrate'));
 
--- New tables and views get the rights and the owner of the table of jobs. Answers with the commands
--- for that; they are for the role that has just created them.
+-- New tables and views get the rights and the owner of the table of jobs. Returns the commands for
+-- that, to be run by the role that has just created them.
 -- read: adopt
 WITH job AS (
     SELECT relowner AS owner, relacl FROM pg_class WHERE oid = to_regclass({job_text})
@@ -46,7 +46,7 @@ SELECT command FROM (
     UNION ALL
     SELECT 2, format('ALTER TABLE %s OWNER TO %s', new.name, job.owner::regrole)
     FROM job JOIN new ON new.owner <> job.owner
-    -- Where this role may do that.
+    -- Only if this role may set that owner.
     WHERE pg_has_role(job.owner, CASE WHEN current_setting('server_version_num')::integer < 160000 THEN 'MEMBER' ELSE 'SET' END)
         AND (current_setting('is_superuser')::boolean OR has_schema_privilege(job.owner, {schema_text}::regnamespace, 'CREATE'))
 ) AS commands (step, command) ORDER BY step;

@@ -42,7 +42,10 @@ class AsyncpgDialect(PostgresDialect):
             cursor.close()
 
     def check_before_commit(self, pooled: Pooled) -> None:
-        """asyncpg does not tell whether a statement has failed. One that cannot fail finds out."""
+        """asyncpg does not show whether a statement has failed.
+
+        So we send one that cannot fail by itself.
+        """
         super().check_before_commit(pooled)
         if self.status(pooled) is Status.OPEN:
             try:

@@ -102,7 +102,7 @@ class JoinedConnections:
         A transaction that begins with plain BEGIN gets the lock at its first write, and only if no
         other connection writes then, or has written since the transaction first read. That works in
         tests and fails under load. If the lock is free, the transaction does not hold it. If it is
-        taken, the write itself shows by whom.
+        taken, the write itself shows whether this transaction holds it.
         """
         with self._mutex:
             if self._write_lock_is_free():

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Call(Generic[T]):
-    """A function on its way to a thread, and its result on the way back."""
+    """A function that a thread will run, and its result."""
 
     __slots__ = ("_function", "_loop", "_threads", "done", "result")
 

@@ -35,7 +35,7 @@ class _ThreadConnections:
 
 
 class SqliteProvider(BaseProvider):
-    """`sqlite3`, blocking. Threads read side by side, and take turns to write."""
+    """`sqlite3`, blocking. Threads can read at the same time. One thread writes at a time."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)

@@ -1,8 +1,8 @@
 """The async provider: `sqlite3` in threads, one that writes and a few that read.
 
-Tasks take turns to write by a lock of this process, in order, before they compete with other
-processes for the lock of the file. Between statements the connection is idle: then user code may
-use it, in the thread of the event loop.
+Tasks that write first wait for a fair lock of this process. Then they compete with other processes
+for the lock of the file. Between statements the connection is idle: then user code may use it, in
+the thread of the event loop.
 
 Cancellation. Waiting for the lock ends at once. A BEGIN, or a write outside a transaction, that is
 under way in the thread is left alone. It is undone unless it has reached its COMMIT, and the lock
@@ -114,7 +114,7 @@ class BaseAsyncProvider(BaseProvider, ABC, Generic[Conn]):
             raise
 
     def _release_after_undo(self) -> None:
-        """The thread works in order, so this comes after the call that was given up."""
+        """The thread runs calls in order, so this runs after the call that was given up."""
         try:
             undo = self._writer.submit(OwnConnection.undo)
         except ClientClosed:

@@ -37,8 +37,8 @@ class Creating(Reading):
             try:
                 plan.add(job)
             except QueuertError:
-                # The error of the first wrong job is raised, and an id that is taken may be one
-                # before.
+                # The error of the first invalid job is raised. A job before this one may have an id
+                # that is taken.
                 yield from self._refuse_taken_ids(plan, jobs[: position + 1])
                 raise
         yield from self._write(plan)
@@ -64,7 +64,7 @@ class Creating(Reading):
                 plan.chains[blockers[position]] = _Chain(*chain)
 
     def _write(self, plan: _Plan) -> Program[None]:
-        """Nothing, if every job was deduplicated."""
+        """Writes nothing if every job was deduplicated."""
         if not plan.rows:
             return
         stored: list[Row] = yield self.statement("create_jobs.insert", jobs=array(plan.rows), now=plan.now)

@@ -52,7 +52,7 @@ class Listing(BaseOperations):
 
 
 class _Query(msgspec.Struct):
-    """A select in the making."""
+    """A SELECT that is being built."""
 
     columns: str
     source: str
