@@ -15,6 +15,8 @@ from queuert.blocking import Awaited, Blocking
 from queuert.contexts import async_context
 from queuert.ports.provider import AsyncProvider, BlockingProvider, SyncProvider
 
+__all__ = ["Begun", "SyncBegun"]
+
 Conn = TypeVar("Conn")
 
 

@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Literal, Protocol
 
+__all__ = ["NotifyAdapter", "NotifyProvider"]
+
 Topic = Literal["job_scheduled", "chain_ended", "ownership_lost"]
 TOPICS: tuple[Topic, ...] = ("job_scheduled", "chain_ended", "ownership_lost")
 
