@@ -102,7 +102,9 @@ class Hints:
 
 
 async def _change(bucket: Any, key: str, change: Callable[[int | None], int | None]) -> int | None:
-    """Change a number, unless `change` answers None; returns what it was before (None: there was none)."""
+    """Change a number, unless `change` answers None; returns what it was before (None: there was
+    none).
+    """
     while True:
         revision: int | None = None
         left: int | None = None
