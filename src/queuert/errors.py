@@ -26,10 +26,10 @@ QueuertError
 │   ├── ChainNotTriggerable               `trigger`: the current job is not pending
 │   ├── ChainNotRetryable                 `retry`: the current job has not failed
 │   └── ChainInUse                        `delete`: other jobs wait for the chain
-├── JobIdExists                           the job id is already stored, or appears twice in one batch
+├── JobIdExists                           the job id is already stored, or twice in one batch
 ├── BlockerNotFound                       a chain named as a blocker does not exist
 ├── WaitTimeout (TimeoutError)            `wait`: the chain did not end in time
-├── PhaseError                            prepare() or complete() was used twice, or in the wrong order
+├── PhaseError                            prepare() or complete() was used twice, or in a wrong order
 │   └── PrepareAfterAutoSetup             prepare() was not the first thing the handler did
 ├── OwnershipLost                         the job no longer belongs to this attempt
 ├── ClientClosed                          the client was used after close()
@@ -40,10 +40,10 @@ QueuertError
     ├── StorageReadOnly                   the database cannot be written
     ├── StorageNotADatabase               the file is not a database
     ├── SchemaMissing                     tables or functions that this version needs are missing
-    └── SchemaTooNew                      the database no longer works with this version of the library
+    └── SchemaTooNew                      the database no longer works with this library version
 
-JobError (Exception)                      raise it in a handler: the attempt fails with a code of your own
-Reschedule (Exception)                    raise it in a handler: the job runs again at a time of your own
+JobError (Exception) raise it in a handler: the attempt fails with a code of your own Reschedule
+(Exception) raise it in a handler: the job runs again at a time of your own
 
 The last two are not errors of the library, so `except QueuertError` in a handler does not catch
 them.
@@ -489,7 +489,10 @@ class StorageNotADatabase(StorageError):
 
 
 class SchemaMissing(StorageError):
-    """Tables or functions that this version of queuert needs are not in the database. Migrate it."""
+    """Tables or functions that this version of queuert needs are not in the database.
+
+    Migrate it.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(
@@ -499,7 +502,8 @@ class SchemaMissing(StorageError):
 
 
 class SchemaTooNew(StorageError):
-    """A newer version of this library migrated the database, and this version no longer works with it.
+    """A newer version of this library migrated the database, and this version no longer works with
+    it.
 
     Attributes:
         found: The schema version of the database.

@@ -46,7 +46,9 @@ def seconds(duration: Duration, what: str, *, minimum: float = 0) -> float:
 
 
 def aware(moment: datetime, what: str) -> datetime:
-    """An aware datetime in UTC, or a clear error: a naive one means something else on each machine."""
+    """An aware datetime in UTC, or a clear error: a naive one means something else on each
+    machine.
+    """
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(f"{what} must be a datetime, got {type(moment).__name__}")
     if moment.tzinfo is None or moment.utcoffset() is None:
@@ -366,7 +368,9 @@ class TypeStats(msgspec.Struct, frozen=True):
 
 
 def check_text(value: object, what: str, limit: int) -> str:
-    """A non-empty string of at most `limit` characters without NUL: what every adapter can store."""
+    """A non-empty string of at most `limit` characters without NUL: what every adapter can
+    store.
+    """
     text = check_unicode(value, what)
     if not text:
         raise InvalidArgument(f"{what} must not be empty")

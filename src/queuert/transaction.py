@@ -1,8 +1,9 @@
 """Transactions as the client hands them around, and the work that waits for their commit.
 
-`Hooks` is a generic container of things to do after the commit. A hook buffers state while the transaction runs;
-a savepoint's rollback puts that state back; a rollback throws it away; after the commit each hook's steps are
-carried out. A step that fails is logged and counted, and neither undoes nor hides the commit.
+`Hooks` is a generic container of things to do after the commit. A hook buffers state while the
+transaction runs; a savepoint's rollback puts that state back; a rollback throws it away; after the
+commit each hook's steps are carried out. A step that fails is logged and counted, and neither
+undoes nor hides the commit.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ class Hook(Protocol):
         ...
 
     def steps(self) -> Iterator[Step]:
-        """What is to be done after the commit. If a step fails, the rest of this hook is skipped."""
+        """What is to be done after the commit.
+
+        If a step fails, the rest of this hook is skipped.
+        """
         ...
 
 
@@ -92,7 +96,9 @@ class Hooks:
 
 
 class Enlisted:
-    """The after-commit work of a transaction whose end the provider hears of (see `queuert.ports.provider`)."""
+    """The after-commit work of a transaction whose end the provider hears of (see
+    `queuert.ports.provider`).
+    """
 
     __slots__ = ("_flush", "hooks")
 

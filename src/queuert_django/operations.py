@@ -1,4 +1,6 @@
-"""The library's migrations as a Django migration operation, and its functions after each `migrate`."""
+"""The library's migrations as a Django migration operation, and its functions after each
+`migrate`.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ class QueuertSchema(Operation):
         if alias not in databases():
             return
         if schema_editor.collect_sql:
-            # What an empty database needs. What is missing from this one is only known when it is run.
+            # What an empty database needs. What is missing from this one is only known when it is
+            # run.
             for statement in statements_to_create(*_place(alias)):
                 schema_editor.execute(statement, params=None)
             return

@@ -1,4 +1,6 @@
-"""What the async and the sync client share: arguments are checked and programs made here, the clients drive them."""
+"""What the async and the sync client share: arguments are checked and programs made here, the
+clients drive them.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +188,9 @@ class BaseClient(Generic[Conn]):
 
 @context
 def in_own_transaction(operation: str) -> Iterator[None]:
-    """Around the transaction of a call that opens one by itself: tells what to call inside an open one."""
+    """Around the transaction of a call that opens one by itself: tells what to call inside an open
+    one.
+    """
     try:
         yield
     except TransactionNested as error:
@@ -231,7 +235,9 @@ def job_id(job: JobOrId) -> str:
 
 
 def check_keywords(operation: str, given: Mapping[str, Any], known: Any) -> None:
-    """A keyword that is not known must not pass in silence: a misspelt filter would list everything."""
+    """A keyword that is not known must not pass in silence: a misspelt filter would list
+    everything.
+    """
     unknown = given.keys() - (known.__required_keys__ | known.__optional_keys__)
     if unknown:
         raise InvalidArgument(f"{operation}() has no keyword {', '.join(sorted(unknown))}")

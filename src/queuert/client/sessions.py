@@ -32,7 +32,8 @@ Conn = TypeVar("Conn", default=Any)
 T = TypeVar("T")
 
 Tx: TypeAlias = Transaction[Conn] | Conn
-"""A transaction; or the connection or session that it is open on, if the provider hears of its end."""
+"""A transaction; or the connection or session that it is open on, if the provider hears of its
+end."""
 
 OpenBlock: TypeAlias = Sequence[weakref.ref[AbstractAsyncContextManager[Any, None]]]
 """The block of a transaction; empty for a transaction that another task has opened."""
@@ -75,7 +76,10 @@ class Sessions(Generic[Conn]):
     # Which connection
 
     def writing(self, operation: str, tx: Tx[Conn]) -> OpenTransaction[Conn]:
-        """The transaction for a mutation. The caller gave it itself, or the connection that it is open on."""
+        """The transaction for a mutation.
+
+        The caller gave it itself, or the connection that it is open on.
+        """
         self.check_open()
         if isinstance(tx, OpenTransaction):
             transaction = cast("OpenTransaction[Conn]", tx)
@@ -111,7 +115,9 @@ class Sessions(Generic[Conn]):
         return connection
 
     def in_transaction(self, tx: Transaction[Conn]) -> bool:
-        """Whether the transaction is open in the database, as far as that is known without asking it."""
+        """Whether the transaction is open in the database, as far as that is known without asking
+        it.
+        """
         return self._provider.in_transaction(tx.connection)
 
     # Transactions
@@ -123,7 +129,7 @@ class Sessions(Generic[Conn]):
         transaction is guarded (see `SyncProvider.transaction`)."""
         itself: list[weakref.ref[AbstractAsyncContextManager[Any, None]]] = []
         block = self._transaction(itself, first)
-        # Weakly: if nobody else has a reference, the interpreter ends the block by itself.
+        # Weakly: if there is no other reference, the interpreter ends the block by itself.
         itself.append(weakref.ref(block))
         return block
 
@@ -131,7 +137,7 @@ class Sessions(Generic[Conn]):
     async def _transaction(self, itself: OpenBlock, first: Program[Any] | None) -> AsyncIterator[OpenTransaction[Conn]]:
         self.check_open()
         holder = self._current()
-        # One with a `first` is the worker's: its phase opens it, and nobody can leave it open.
+        # One with a `first` is the worker's: its phase opens it, and user code cannot leave it.
         self.enter(holder, itself if first is None else ())
         try:
             block = self._provider.transaction() if first is None else self._provider.transaction(next(first))
@@ -185,7 +191,10 @@ class Sessions(Generic[Conn]):
     # Nesting
 
     def enter(self, holder: Hashable, block: OpenBlock = ()) -> None:
-        """A task or thread begins to use a transaction. A second one could wait for the first one for ever."""
+        """A task or thread begins to use a transaction.
+
+        A second one could wait for the first one for ever.
+        """
         with self._open_lock:
             if holder in self._open:
                 raise TransactionNested(
@@ -199,7 +208,9 @@ class Sessions(Generic[Conn]):
             self._open.pop(holder, None)
 
     def has_left_open(self, holder: Hashable) -> bool:
-        """Whether a task or thread, now at its end, has opened a transaction and never left its block."""
+        """Whether a task or thread, now at its end, has opened a transaction and never left its
+        block.
+        """
         return bool(self._open.get(holder))
 
     async def roll_back_left_open(self, holder: Hashable, error: BaseException) -> None:
@@ -215,13 +226,18 @@ class Sessions(Generic[Conn]):
     # After the commit
 
     async def flush(self, hooks: Hooks) -> None:
-        """Do what waited for a commit. Never raises: nothing that happens here undoes the commit."""
+        """Do what waited for a commit.
+
+        Never raises: nothing that happens here undoes the commit.
+        """
         await hooks.flush()
         self.hook_failures += hooks.failures
 
     async def _flush_joined(self, hooks: Hooks) -> None:
-        """The owner of a transaction believes that it was committed. That may be wrong: PostgreSQL answers the
-        COMMIT of a broken transaction with a rollback. So observers are told only of what is in the database."""
+        """The owner of a transaction believes that it was committed. That may be wrong: PostgreSQL
+        answers the COMMIT of a broken transaction with a rollback. So observers are told only of
+        what is in the database.
+        """
         if self.engine.observers is not None:
             # If the database cannot be asked, the end without an error is believed.
             with suppress(Exception):

@@ -1,8 +1,8 @@
 """Waiting for chains to end.
 
 Any number of waiters share one listener. A waiter registers before it reads the chain, so an end
-between the two is not missed. It reads again whenever it is woken: by a notification, or by polling,
-because notifications may get lost.
+between the two is not missed. It reads again whenever it is woken: by a notification, or by
+polling, because notifications may get lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _CHAINS_PER_POLL = 1000
 
 
 def outcome(chain_id: str, chain: Chain[Any] | None) -> tuple[bool, Any]:
-    """(True, output) for a completed chain, (False, None) for an open one; raises for any other end."""
+    """(True, output) for a completed chain, (False, None) for an open one; raises for any other
+    end.
+    """
     if chain is None:
         raise ChainNotFound(chain_id)
     if chain.status == "completed":
@@ -137,7 +139,8 @@ class ChainWaiting:
                     async with asyncio.timeout(left):
                         await woken.wait()
                 except TimeoutError:
-                    # Read once more, then let the deadline decide: the notification may have been lost.
+                    # Read once more, then let the deadline decide: the notification may have been
+                    # lost.
                     continue
         finally:
             self._waiters.remove(chain_id, wake)

@@ -100,7 +100,10 @@ class Chain(Generic[J_co]):
 
     @property
     def output(self: Chain[Job[R, Any]]) -> R:
-        """What the chain resolved to. Raises `ChainNotCompleted` unless the status is "completed"."""
+        """What the chain resolved to.
+
+        Raises `ChainNotCompleted` unless the status is "completed".
+        """
         if self._value is _UNREAD:
             if self.status != "completed":
                 raise ChainNotCompleted(self.id, self.status or "unknown")

@@ -16,7 +16,9 @@ _BLOCKER_FORMS = "a blocker is a field of type Chain[X] or list[Chain[X]], where
 
 
 class Blocker(NamedTuple):
-    """A field that contains a chain that started with `cls`, or, if `many`, a list of such chains."""
+    """A field that contains a chain that started with `cls`, or, if `many`, a list of such
+    chains.
+    """
 
     many: bool
     cls: JobClass
@@ -68,7 +70,9 @@ def members(hint: Any) -> list[Any]:
 
 
 def covers(wide: Any, narrow: Any) -> bool:
-    """Whether every value of `narrow` is also a value of `wide`, even after it was stored as JSON."""
+    """Whether every value of `narrow` is also a value of `wide`, even after it was stored as
+    JSON.
+    """
     return all(any(_covers(outer, inner) for outer in members(wide)) for inner in members(narrow))
 
 

@@ -16,7 +16,8 @@ from queuert.jobs.record import JobRecord
 from queuert.model import BlockerRow, ChainRow, JobRow, Status
 
 JobsItem = Union[JobClass, "JobTypes", ModuleType]
-"""What `jobs=[…]` takes: job classes, `JobTypes`, and modules (all job classes that they define)."""
+"""What `jobs=[…]` takes: job classes, `JobTypes`, and modules (all job classes that they
+define)."""
 
 
 class JobTypes:

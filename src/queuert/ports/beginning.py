@@ -21,7 +21,9 @@ Conn = TypeVar("Conn")
 
 
 class Begun(AbstractAsyncContextManager[Conn, None], Generic[Conn]):
-    """The block of a provider's plain transaction, with a guard and a first command if there is one."""
+    """The block of a provider's plain transaction, with a guard and a first command if there is
+    one.
+    """
 
     def __init__(
         self, provider: AsyncProvider[Conn], block: AbstractAsyncContextManager[Conn, None], first: Any
@@ -33,8 +35,8 @@ class Begun(AbstractAsyncContextManager[Conn, None], Generic[Conn]):
     async def _guard(
         self, provider: AsyncProvider[Conn], block: AbstractAsyncContextManager[Conn, None], first: Any
     ) -> AsyncIterator[Conn]:
-        # The guard first: PostgreSQL keeps two owners for a row that is locked before a savepoint and
-        # written after it.
+        # The guard first: PostgreSQL keeps two owners for a row that is locked before a savepoint
+        # and written after it.
         async with block as connection, provider.savepoint(connection):
             self.answer = await provider.execute(connection, first)
             yield connection

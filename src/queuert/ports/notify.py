@@ -21,7 +21,8 @@ Topic = Literal["job_scheduled", "chain_ended", "ownership_lost"]
 TOPICS: tuple[Topic, ...] = ("job_scheduled", "chain_ended", "ownership_lost")
 
 Callback = Callable[[str], None]
-"""Called with one value. It may be called from any thread, must return quickly and must not raise."""
+"""Called with one value. It may be called from any thread, must return quickly and must not
+raise."""
 Dispose = Callable[[], Awaitable[None]]
 
 MISSED = ""
@@ -81,7 +82,8 @@ class NotifyProvider(Protocol):
 
     Optional members:
 
-    - `async def close(self)`: release what the provider opened. Called once, when the client closes.
+    - `async def close(self)`: release what the provider opened. Called once, when the client
+      closes.
     - `async def ping(self)`: raise, or do not return, if the current subscription is dead. Without
       it, a message is sent through the broker every 30 seconds, on a channel of its own.
     - `max_payload`: the longest message in bytes (default: 7,500).

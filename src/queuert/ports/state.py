@@ -106,9 +106,9 @@ class StateOperations(Protocol):
         that completed.
 
         A settlement is skipped if its token is not the job's current one. Without a token, it is
-        skipped if the job has ended or does not exist. Then `applied` is False, and its continuation
-        is not stored. The counters of dependents are decremented under lock, in id order, by a
-        statement that sees every commit before it.
+        skipped if the job has ended or does not exist. Then `applied` is False, and its
+        continuation is not stored. The counters of dependents are decremented under lock, in id
+        order, by a statement that sees every commit before it.
         """
         ...
 

@@ -32,7 +32,9 @@ _BROKERS = {
 
 
 def broker(options: ClientOptions) -> NotifyAdapter | None:
-    """The adapter for `notify=`, if that is a broker; None if it is one of the database's own channels."""
+    """The adapter for `notify=`, if that is a broker; None if it is one of the database's own
+    channels.
+    """
     notify: Any = options.get("notify")
     found = _find(notify)
     if found is None:

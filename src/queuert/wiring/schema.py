@@ -17,7 +17,9 @@ def statements_to_create(schema: str | None, prefix: str) -> list[str]:
 
 
 def statements_to_drop(schema: str | None, prefix: str) -> list[str]:
-    """All statements that remove what is ours from a database: tables, view, and the functions of every version."""
+    """All statements that remove what is ours from a database: tables, view, and the functions of
+    every version.
+    """
     if schema is None:
         return drop_script(sqlite.migrations_for(prefix), sqlite.statements_for(prefix), cascade=False)
     here = postgres.Installation(schema, prefix)

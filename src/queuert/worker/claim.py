@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 class Claim:
-    """What the worker knows of a claim. Made once per job: slots, and nothing that is not needed for every job."""
+    """What the worker knows of a claim.
+
+    Made once per job: slots, and nothing that is not needed for every job.
+    """
 
     __slots__ = (
         "claimed",

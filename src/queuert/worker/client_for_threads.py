@@ -34,7 +34,9 @@ class WorkerLoop(Runner):
 
 
 def client_for_threads(client: Client[Any]) -> SyncClient[Any] | None:
-    """A sync client on the same database for plain `def` handlers; None if the driver has no sync counterpart."""
+    """A sync client on the same database for plain `def` handlers; None if the driver has no sync
+    counterpart.
+    """
     state, notify = adapters_of(client)
     if state.sync_provider is None:
         return None

@@ -37,13 +37,17 @@ class Execution:
         self._listener = listener
         self._worker_id = verdicts.worker_id
         self._loop = asyncio.get_running_loop()
-        # Some drivers have something to do where a thread begins and ends (see `queuert.ports.provider.Threaded`).
+        # Some drivers have something to do where a thread begins and ends (see
+        # `queuert.ports.provider.Threaded`).
         self._around_thread: Callable[[], AbstractContextManager[None, None]] = getattr(
             adapters_of(client)[0].sync_provider, "in_thread", nullcontext
         )
 
     async def run(self, claim: Claim) -> Outcome:
-        """The body of the attempt's task. Only what a handler's own task raises is caught: that is all it can be."""
+        """The body of the attempt's task.
+
+        Only what a handler's own task raises is caught: that is all it can be.
+        """
         if claim.start_by is not None and time.monotonic() >= claim.start_by:
             return Late()
         self._listener.started(claim)
@@ -68,7 +72,8 @@ class Execution:
         return await self._innermost(claim, attempt)
 
     async def _innermost(self, claim: Claim, attempt: Attempt[Any, Any]) -> Any:
-        # Runs at the first chance the loop gets: when the handler has awaited something that was not there yet.
+        # Runs at the first chance the loop gets: when the handler has awaited something that was
+        # not there yet.
         self._loop.call_soon(claim.mark_suspended)
         return refuse_awaitable(await claim.plan.function(attempt))
 
@@ -108,7 +113,9 @@ class Execution:
         return run_blocking(end_attempt(claim, outcome, transaction, sessions, thread, self._verdicts))
 
     async def _in_thread(self, body: Callable[[], Outcome]) -> Outcome:
-        """A daemon thread per call: one that never ends must keep neither a pool nor the process from ending."""
+        """A daemon thread per call: one that never ends must keep neither a pool nor the process
+        from ending.
+        """
         finished: asyncio.Future[Outcome] = self._loop.create_future()
         copied = contextvars.copy_context()
 
@@ -124,7 +131,7 @@ class Execution:
             try:
                 self._loop.call_soon_threadsafe(deliver, outcome)
             except RuntimeError:
-                return  # the loop is closed: nobody waits any more
+                return  # the loop is closed, and no task waits any more
 
         threading.Thread(target=work, name="queuert-handler", daemon=True).start()
         return await finished

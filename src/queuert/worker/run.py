@@ -1,4 +1,7 @@
-"""One run of a worker, from start to stop: its main loop, and how it ends. What it claims goes on in `attempts`."""
+"""One run of a worker, from start to stop: its main loop, and how it ends.
+
+What it claims goes on in `attempts`.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +33,11 @@ logger = logging.getLogger("queuert.worker")
 Conn = TypeVar("Conn")
 
 MAX_UNSETTLED = 4000
-"""Results that wait to be settled: a few groups. With less, claims find room for a handful, and cost as if for many."""
+"""Results that wait to be settled: a few groups. With less, claims find room for a handful, and
+cost as if for many."""
 CLEAN_UP = (1.0, 5.0)
-"""Seconds, at least and at most, for cancelled handlers to come to their end when the worker stops."""
+"""Seconds, at least and at most, for cancelled handlers to come to their end when the worker
+stops."""
 _LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the job stopped renewing its lease")
 
 
@@ -95,18 +100,23 @@ class WorkerRun(Generic[Conn]):
         await self._quiet.wait()
 
     async def stop(self) -> bool:
-        """End this run. True if every job was settled, False if some had to be aborted or left to their leases."""
+        """End this run.
+
+        True if every job was settled, False if some had to be aborted or left to their leases.
+        """
         logger.info("worker %s stopping", self._worker_id, extra={"worker": self._worker_id})
         self._observer.worker_stopping(worker=self._worker_id)
         timeout = self._options.shutdown_timeout
         self._stopping.set()
         self._next_turn.event.set()
         self._attempts.give_back_waiting()
-        # A claim that is under way gives back what it gets, so from here on running handlers only become fewer.
+        # A claim that is under way gives back what it gets, so from here on running handlers only
+        # become fewer.
         clean = await self._handlers_ended(timeout)
         if not clean:
             self._attempts.abort_running("shutdown")
-            # Cancelled handlers get a moment to clean up; threads cannot be cancelled and keep their leases.
+            # Cancelled handlers get a moment to clean up; threads cannot be cancelled and keep
+            # their leases.
             await self._within(min(max(timeout, CLEAN_UP[0]), CLEAN_UP[1]), self._attempts.async_handlers_ended())
         if not await self._within(max(timeout, 1.0), self._everything_settled()):
             logger.error("worker %s stopped with results unsettled: those jobs will run again once their leases have "
@@ -164,7 +174,8 @@ class WorkerRun(Generic[Conn]):
                 await self._turn()
                 self._recovery.reset()
             except Exception as error:
-                # What was announced meanwhile has not been read: one thing that fails must not keep jobs from running.
+                # What was announced meanwhile has not been read: one thing that fails must not keep
+                # jobs from running.
                 self._next_turn.wants_claim = True
                 delay = self._recovery.next_delay()
                 logger.exception(
@@ -177,7 +188,8 @@ class WorkerRun(Generic[Conn]):
                     error_message=str(error),
                     retry_in=delay,
                 )
-                # Not on the wake-up event: one that came before the failure would make this a busy loop.
+                # Not on the wake-up event: one that came before the failure would make this a busy
+                # loop.
                 await _wait_for(self._stopping, delay)
 
     async def _turn(self) -> None:
@@ -202,11 +214,14 @@ class WorkerRun(Generic[Conn]):
         await self._wait()
 
     async def _poll(self) -> None:
-        """What notifications would have told, asked of the database: it is right, whatever got lost."""
+        """What notifications would have told, asked of the database: it is right, whatever got
+        lost.
+        """
         await self._wake.listen()
         if not self._next_turn.wants_claim:
             available = await self._sessions.run(self._engine.state.next_available_in(self._policy.types))
-            # Only ever added to: what happened here while the database was asked may be news to its answer.
+            # Only ever added to: what happened here while the database was asked may be news to its
+            # answer.
             if available == 0:
                 self._next_turn.wants_claim = True
             elif available is not None:
@@ -239,7 +254,9 @@ class WorkerRun(Generic[Conn]):
         return self._policy.request(attempts.claims.values(), attempts.active, ahead)
 
     def _is_stale(self) -> bool:
-        """Whether jobs that were claimed ahead have waited for too long: the handlers are slower than they were."""
+        """Whether jobs that were claimed ahead have waited for too long: the handlers are slower
+        than they were.
+        """
         waiting_since = self._attempts.waiting_since
         return waiting_since is not None and time.monotonic() >= waiting_since + STALE
 
@@ -256,7 +273,8 @@ class WorkerRun(Generic[Conn]):
         except BaseException:
             self._next_turn.wants_claim = True
             raise
-        # An empty claim that reports more has met only jobs that others hold: asking again at once would not help.
+        # An empty claim that reports more has met only jobs that others hold: asking again at once
+        # would not help.
         if result.more and result.jobs:
             self._next_turn.wants_claim = True
         if result.next_in is not None:
@@ -266,8 +284,8 @@ class WorkerRun(Generic[Conn]):
         for claimed in result.jobs:
             self._attempts.begin(claimed, claimed_at, stopping=self._stopping.is_set())
         if any(_lost_its_worker(claimed) for claimed in result.jobs):
-            # One of them may be what killed that worker. What is held ahead when this one dies loses an attempt, too,
-            # without ever having run: so hold nothing.
+            # One of them may be what killed that worker. What is held ahead when this one dies
+            # loses an attempt, too, without ever having run: so hold nothing.
             self._prefetch.stalled()
             self._attempts.give_back_waiting()
 

@@ -55,7 +55,7 @@ class Worker:
             but are not settled yet (default: no limit).
         cluster_cap: How many jobs may run at once in the whole database. 0 pauses all work
             (default: no limit).
-        poll_interval: How often the worker looks for jobs if no notification arrives (default: 5 s).
+        poll_interval: How often to look for jobs if no notification arrives (default: 5 s).
         lease: How long the worker owns a job without renewing its lease. If a worker crashes, its
             jobs wait this long (default: 60 s).
         renew_interval: How often leases are renewed (default: half of the lease).
@@ -186,7 +186,8 @@ class Worker:
             self._start_task = None
 
     async def stop(self) -> bool:
-        """Stop the worker. Running handlers may finish within `shutdown_timeout`, then they are aborted.
+        """Stop the worker. Running handlers may finish within `shutdown_timeout`, then they are
+        aborted.
 
         Returns True if every job was settled. You can call it at any time, also twice at once.
         """
@@ -253,7 +254,10 @@ class Worker:
                 loop.remove_signal_handler(number)
 
     async def _ensure_schema(self) -> bool:
-        """Whether the schema is up to date. A worker starts even while the database is unavailable."""
+        """Whether the schema is up to date.
+
+        A worker starts even while the database is unavailable.
+        """
         try:
             await sessions_of(self._client).ensure_schema()
         except (SchemaTooNew, StorageNotADatabase, StorageReadOnly):

@@ -10,8 +10,8 @@ class NotifyHarness:
     """A channel under test. Subclass it, or pass the adapter to it; override what you can offer.
 
     For a provider, pass `BroadcastNotify(MyProvider(…), prefix=…)`, with a new prefix for each
-    harness. A harness is used for one case. `reset` is called first, `dispose` last. Cases that need
-    a method which you do not override are skipped, with the reason in the report.
+    harness. A harness is used for one case. `reset` is called first, `dispose` last. Cases that
+    need a method which you do not override are skipped, with the reason in the report.
     """
 
     delivers: bool = True
