@@ -29,7 +29,7 @@ QueuertError
 ├── JobIdExists                           the job id is already stored, or twice in one batch
 ├── BlockerNotFound                       a chain named as a blocker does not exist
 ├── WaitTimeout (TimeoutError)            `wait`: the chain did not end in time
-├── PhaseError                            prepare() or complete() was used twice, or in a wrong order
+├── PhaseError                            prepare() or complete() used twice, or in a wrong order
 │   └── PrepareAfterAutoSetup             prepare() was not the first thing the handler did
 ├── OwnershipLost                         the job no longer belongs to this attempt
 ├── ClientClosed                          the client was used after close()
