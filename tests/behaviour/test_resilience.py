@@ -114,9 +114,7 @@ async def test_a_whole_workload_in_bad_weather(setting: Setting, seed: int) -> N
 
         await eventually(nothing_is_left)
         lines = Counter(await ledger(client))
-        steps = [
-            f"{group}{length}: {left}" for group in GROUPS for length in range(6) for left in range(length + 1)
-        ]
+        steps = [f"{group}{length}: {left}" for group in GROUPS for length in range(6) for left in range(length + 1)]
         assert lines == Counter([*steps, *(f"once {group}" for group in GROUPS)])
         assert storm.failures > 10
         storm.clear_up()
