@@ -12,8 +12,6 @@ from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Client, Handlers, Worker
 
-pytestmark = pytest.mark.channels
-
 LEASE = 0.2
 """Without notifications it is the renewal that finds out."""
 
@@ -54,6 +52,7 @@ async def take_away(client: Client[Any], chain: Any, how: str) -> None:
 HOW = ["cancelled", "not_found", "already_completed"]
 
 
+@pytest.mark.channels
 @pytest.mark.drivers
 @pytest.mark.parametrize("how", HOW)
 async def test_the_handler_is_cancelled_and_told_why(setting: Setting, how: str) -> None:
@@ -90,6 +89,7 @@ async def _ended_as(client: Client[Any], chain: Any, how: str) -> None:
         assert (found.status, found.output, found.completed_by) == ("completed", 99, None)
 
 
+@pytest.mark.channels
 @pytest.mark.parametrize("how", HOW)
 async def test_a_handler_that_goes_on_has_no_effect(setting: Setting, how: str) -> None:
     told = Told()
@@ -107,6 +107,7 @@ async def test_a_handler_that_goes_on_has_no_effect(setting: Setting, how: str) 
             assert await ledger(client) == [], "complete() must have refused"
 
 
+@pytest.mark.channels
 async def test_what_was_lost_before_the_worker_listened(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     """The claim comes first, then the subscription: nobody hears of what happens in between."""
     told, subscribing = Told(), Gate()
@@ -130,6 +131,7 @@ async def test_what_was_lost_before_the_worker_listened(setting: Setting, monkey
         assert told.reasons == ["cancelled"]
 
 
+@pytest.mark.channels
 async def test_taken_by_another_worker(setting: Setting) -> None:
     """The renewal hangs, the lease ends, another worker gets the job."""
     told, points, handlers = Told(), Points(), Handlers[Any]()
@@ -160,6 +162,7 @@ async def test_taken_by_another_worker(setting: Setting) -> None:
         assert await ledger(client) == ["attempt 2"]
 
 
+@pytest.mark.channels
 async def test_a_job_that_came_back_to_the_same_worker(setting: Setting) -> None:
     """The first attempt is still at work here when the second begins: it is told, and has no effect."""
     points, handlers, gates = Points(), Handlers[Any](), [Gate(), Gate()]
@@ -208,6 +211,7 @@ async def _reap_elsewhere(client: Client[Any]) -> list[str]:
     return found
 
 
+@pytest.mark.channels
 async def test_a_stale_hint_is_checked_and_ignored(setting: Setting) -> None:
     told, points = Told(), Points()
     async with watched(setting.connect([Step]), points) as client:
@@ -228,6 +232,7 @@ async def test_a_stale_hint_is_checked_and_ignored(setting: Setting) -> None:
         assert told.attempts == [1]
 
 
+@pytest.mark.channels
 async def test_a_hint_while_the_database_is_away_is_left_to_the_renewal(setting: Setting) -> None:
     told, points = Told(), Points()
     watching = watched(setting.connect([Step]), points)
