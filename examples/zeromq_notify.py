@@ -39,8 +39,8 @@ class ZeroMQProvider:
             self._publisher = self._context.socket(zmq.PUSH)
             self._publisher.connect(self._publish_to)
         for message in messages:
-            parts: list[bytes] = [channel.encode(), message.encode()]
-            await self._publisher.send_multipart(parts)
+            parts = [channel.encode(), message.encode()]
+            await self._publisher.send_multipart(parts)  # pyright: ignore[reportUnknownMemberType]
 
     async def subscribe(
         self, channels: Sequence[str], on_message: Callable[[str, bytes], None], ready: Callable[[], None]
