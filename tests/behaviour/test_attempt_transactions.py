@@ -248,7 +248,7 @@ async def test_taking_over_waits_for_a_handler_that_began_with_complete(watch: W
                 await current.settle(7)
 
         taking = asyncio.create_task(take_over_and_write())
-        await watch.until("wait_event_type = 'Lock' AND query LIKE '%get_chains_locked%'")
+        await watch.until("wait_event_type = 'Lock' AND query LIKE '%lock_chains%'")
         gate.open()
         with pytest.raises(ChainEnded):
             await patiently(taking)

@@ -68,7 +68,7 @@ async def test_each_end_is_told_to_those_who_wait(setting: Setting) -> None:
         gate.open()
         ends = await patiently(asyncio.gather(*waiting, return_exceptions=True))
         assert [type(end) for end in ends] == [ChainFailed, ChainCancelled, ChainNotFound, ChainExpired]
-        assert ends[0].error["message"] == "negative"
+        assert ends[0].last_error["message"] == "negative"
 
 
 async def test_a_wait_that_is_over_before_the_chain_does_it_no_harm(setting: Setting) -> None:

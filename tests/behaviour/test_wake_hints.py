@@ -71,7 +71,8 @@ async def test_without_hints_everybody_asks_and_every_job_still_runs_once(
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(setting.connect([Step]))
         if setting.notify in HINTS:
-            monkeypatch.setattr(type(client._notify), "consume_wake_hint", always)
+            bound: Any = client._notify.consume_wake_hint
+            monkeypatch.setattr(type(bound.__self__), "consume_wake_hint", always)
         everybody = await crowd(stack, setting, handlers, 3600 if setting.notify else 0.05)
         before = [points.counts.copy() for points in everybody]
         await start(client, 3)

@@ -101,7 +101,7 @@ async def test_a_subscription_that_does_not_end(
     await adapter.listen("chain_ended", Ear())
     async with asyncio.timeout(30):
         await adapter.close()
-    assert [record.getMessage() for record in caplog.records if "does not end" in record.getMessage()]
+    assert [record.getMessage() for record in caplog.records if "has not ended" in record.getMessage()]
     let_go.set()
     await asyncio.sleep(0.01)
     assert not tasks()
