@@ -302,8 +302,9 @@ class SyncClient(BaseClient[Conn]):
         return self._submit(jobs, {}, "submit_many")
 
     def _submit(self, jobs: Sequence[E], options: StartOptions, operation: str) -> list[Chain[E]]:
-        with in_own_transaction(operation), self.transaction() as tx:
-            return self._run(self._start(tx, jobs, options, operation))
+        with in_own_transaction(operation):
+            with self.transaction() as tx:
+                return self._run(self._start(tx, jobs, options, operation))
 
     # Reading
 
