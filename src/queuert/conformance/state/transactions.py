@@ -119,18 +119,18 @@ async def transactions_follow_each_other(store: Store) -> None:
 
 @driver_case
 async def a_transaction_begins_with_a_command(store: Store) -> None:
-    """A command that is given to a transaction runs in it, before anything else, and is answered."""
+    """The first command of a transaction runs in it, before anything else, and is answered."""
     await store.start()
-    claimed = await store.claim_one()
+    claimed, lost = await store.claim_one(), new_job()
     for lock in (False, True):
         with raises(Boom, "the error of the block"):
             async with store.holding(claimed, lock=lock) as (tx, held):
                 check(held, "the claim must be valid")
                 check(await store.driver.in_transaction(tx), "a transaction must be open")
-                lost = await store.start(tx=tx)
+                await store.create(lost, tx=tx)
                 await store.settle(completed(claimed), tx=tx)
                 raise Boom
-        equal(await store.statuses(claimed.job.id, lost), ["running", None], "after the rollback")
+        equal(await store.statuses(claimed.job.id, lost.id), ["running", None], "after the rollback")
     async with store.holding(claimed) as (tx, _):
         kept = await store.start(tx=tx)
         equal((await store.settle(completed(claimed), tx=tx)).applied, [True], "applied")
