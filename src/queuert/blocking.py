@@ -6,6 +6,7 @@ never suspends, and `run_blocking` runs it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
@@ -26,8 +27,28 @@ def run_blocking(call: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("a coroutine was suspended in a thread without an event loop")
 
 
+class Block(ABC, Generic[T_co]):
+    """An `async with` block that is a `with` block too, if it never suspends."""
+
+    @abstractmethod
+    async def __aenter__(self) -> T_co: ...
+
+    @abstractmethod
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...
+
+    def __enter__(self) -> T_co:
+        return run_blocking(self.__aenter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        run_blocking(self.__aexit__(kind, error, traceback))
+
+
 class Blocking(AbstractContextManager[T_co, None], Generic[T_co]):
-    """An async block whose steps never suspend, for `with`."""
+    """An `async with` block that never suspends, as a `with` block and nothing else."""
 
     def __init__(self, block: AbstractAsyncContextManager[T_co, None]) -> None:
         self._block = block

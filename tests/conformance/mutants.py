@@ -197,6 +197,13 @@ class KeepsSavepoints(AsyncMemoryProvider):
         yield
 
 
+class ForgetsTheFirstCommand(AsyncMemoryProvider):
+    """Begins a transaction without the command that it was given."""
+
+    def transaction(self, first: Any = None) -> Any:
+        return super().transaction()
+
+
 class NeverRollsBack(AsyncMemoryProvider):
     """Commits a transaction that failed."""
 

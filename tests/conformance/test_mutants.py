@@ -60,6 +60,7 @@ def assert_only_failure(report: Report, case: str) -> None:
         (mutants.NeverSleeps, "next_available.the_earliest_decides"),
         (mutants.ForgetsFailures, "stats.open_and_failed_jobs_are_counted"),
         (mutants.KeepsSavepoints, "transactions.a_savepoint_that_fails_is_undone"),
+        (mutants.ForgetsTheFirstCommand, "transactions.a_transaction_begins_with_a_command"),
         (mutants.NeverRollsBack, "transactions.a_block_that_fails_rolls_back"),
     ],
 )

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from queuert.blocking import Awaited, Blocking
+from queuert.blocking import Awaited, Block
 from queuert.contexts import async_context
 from queuert.ports.provider import AsyncProvider, BlockingProvider, SyncProvider
 
@@ -20,7 +20,7 @@ __all__ = ["Begun", "SyncBegun"]
 Conn = TypeVar("Conn")
 
 
-class Begun(AbstractAsyncContextManager[Conn, None], Generic[Conn]):
+class Begun(Block[Conn]):
     """The block of a provider's plain transaction, with a guard and a first command if there is
     one.
     """
@@ -50,13 +50,8 @@ class Begun(AbstractAsyncContextManager[Conn, None], Generic[Conn]):
         await self._guarded.__aexit__(kind, error, traceback)
 
 
-class SyncBegun(Blocking[Conn]):
-    """`Begun`, blocking."""
+class SyncBegun(Begun[Conn]):
+    """`Begun` for a sync provider."""
 
     def __init__(self, provider: SyncProvider[Conn], block: AbstractContextManager[Conn, None], first: Any) -> None:
-        self._begun = Begun(BlockingProvider(provider), Awaited(block), first)
-        super().__init__(self._begun)
-
-    @property
-    def answer(self) -> Any:
-        return self._begun.answer
+        super().__init__(BlockingProvider(provider), Awaited(block), first)

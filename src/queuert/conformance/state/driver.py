@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Protocol, TypeVar
 
-from queuert.ports.program import Program
+from queuert.ports.program import Program, answered
 from queuert.ports.provider import run, run_async
 from queuert.ports.state import StateAdapter, StateOperations, SyncStateAdapter
 
@@ -33,6 +33,13 @@ class StateDriver(Protocol):
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """Open a transaction of the provider. The block is given the connection."""
+        ...
+
+    def beginning_with(self, first: Program[T]) -> AbstractAsyncContextManager[tuple[Any, T]]:
+        """Open a transaction with the only command of a program as its first command.
+
+        The block is given the connection and the result of the program.
+        """
         ...
 
     def savepoint(self, connection: Any) -> AbstractAsyncContextManager[None]:
@@ -77,6 +84,12 @@ class AsyncStateDriver:
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         return self._provider.transaction()
 
+    @asynccontextmanager
+    async def beginning_with(self, first: Program[T]) -> AsyncGenerator[tuple[Any, T], None]:
+        block = self._provider.transaction(next(first))
+        async with block as connection:
+            yield connection, answered(first, block.answer)
+
     def savepoint(self, connection: Any) -> AbstractAsyncContextManager[None]:
         return self._provider.savepoint(connection)
 
@@ -114,6 +127,12 @@ class SyncStateDriver:
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         return self._block(self._provider.transaction)
+
+    @asynccontextmanager
+    async def beginning_with(self, first: Program[T]) -> AsyncGenerator[tuple[Any, T], None]:
+        block = await self._thread.call(lambda: self._provider.transaction(next(first)))
+        async with self._block(lambda: block) as connection:
+            yield connection, answered(first, block.answer)
 
     def savepoint(self, connection: Any) -> AbstractAsyncContextManager[None]:
         return self._block(lambda: self._provider.savepoint(connection))

@@ -60,6 +60,11 @@ class Store:
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         return self.driver.transaction()
 
+    def holding(self, claim: Claimed, *, lock: bool = True) -> AbstractAsyncContextManager[tuple[Any, bool]]:
+        """A transaction that begins with `hold`, and its answer."""
+        token = present(claim.job.token, "token")
+        return self.driver.beginning_with(self.operations.hold(claim.job.id, token, lock=lock))
+
     def savepoint(self, tx: Any) -> AbstractAsyncContextManager[None]:
         return self.driver.savepoint(tx)
 

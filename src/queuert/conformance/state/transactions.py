@@ -118,6 +118,39 @@ async def transactions_follow_each_other(store: Store) -> None:
 
 
 @driver_case
+async def a_transaction_begins_with_a_command(store: Store) -> None:
+    """The first command of a transaction runs in it, before anything else, and is answered."""
+    await store.start()
+    claimed, lost = await store.claim_one(), new_job()
+    for lock in (False, True):
+        with raises(Boom, "the error of the block"):
+            async with store.holding(claimed, lock=lock) as (tx, held):
+                check(held, "the claim must be valid")
+                check(await store.driver.in_transaction(tx), "a transaction must be open")
+                await store.create(lost, tx=tx)
+                await store.settle(completed(claimed), tx=tx)
+                raise Boom
+        equal(await store.statuses(claimed.job.id, lost.id), ["running", None], "after the rollback")
+    async with store.holding(claimed) as (tx, _):
+        kept = await store.start(tx=tx)
+        equal((await store.settle(completed(claimed), tx=tx)).applied, [True], "applied")
+    equal(await store.statuses(claimed.job.id, kept), ["completed", "pending"], "after the commit")
+
+
+@driver_case
+async def a_command_that_finds_nothing_begins_a_transaction_too(store: Store) -> None:
+    """A first command with an empty answer is no error."""
+    await store.start()
+    claimed = await store.claim_one()
+    await store.settle(completed(claimed))
+    for lock in (False, True):
+        async with store.holding(claimed, lock=lock) as (tx, held):
+            check(not held, "the claim must be over")
+            job = await store.start(tx=tx)
+        equal(await store.statuses(job), ["pending"], "the job")
+
+
+@driver_case
 async def an_operation_stands_alone_without_a_transaction(store: Store) -> None:
     """An operation outside any transaction is committed at once, or changes nothing at all."""
     other = await store.second()

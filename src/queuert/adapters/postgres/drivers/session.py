@@ -11,20 +11,18 @@ goes back, and outside of any transaction.
 from __future__ import annotations
 
 import random
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers import errors
 from queuert.adapters.postgres.drivers.driver import Driver, Status, Transaction, ended_badly
-from queuert.blocking import run_blocking
+from queuert.blocking import Block, run_blocking
 from queuert.errors import ClientClosed, QueuertError, TransactionMisused
 
 if TYPE_CHECKING:
     from queuert.ports.provider import AsyncProvider, SyncProvider
 
 C = TypeVar("C")
-T = TypeVar("T")
 
 ATTEMPTS = 5
 """How often a statement that runs alone is tried if deadlocks or serialization failures undo it."""
@@ -185,22 +183,6 @@ def _note(driver: Driver[C], connection: C, error: BaseException) -> None:
 
 
 # Blocks
-
-
-class Block(ABC, Generic[T]):
-    """An `async with` block that is a `with` block too, if it never suspends."""
-
-    @abstractmethod
-    async def __aenter__(self) -> T: ...
-
-    @abstractmethod
-    async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
-
-    def __enter__(self) -> T:
-        return run_blocking(self.__aenter__())
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        run_blocking(self.__aexit__(kind, error, traceback))
 
 
 class TransactionBlock(Block[C]):
