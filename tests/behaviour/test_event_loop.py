@@ -11,9 +11,16 @@ from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Step, start
 
 from queuert import Attempt, Handlers, SyncAttempt, Worker
+from queuert.worker import watchdog
 
-BLOCKED = 2.0
-"""Seconds: more than one second of lag is reported, and the watcher must have time to see it on a busy machine."""
+BLOCKED = 0.8
+"""Seconds. The watchdog must have time to see it on a busy machine."""
+
+
+@pytest.fixture(autouse=True)
+def impatient_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watchdog, "BLOCKED_AFTER", 0.4)
+    monkeypatch.setattr(watchdog, "LOOK_EVERY", 0.1)
 
 
 def reports(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
@@ -35,7 +42,7 @@ async def test_a_blocking_handler_is_reported_once(tmp_path: Any, caplog: pytest
     (report,) = reports(caplog)
     assert report.__dict__["job_type"] == "step"
     assert "'step'" in report.getMessage()
-    assert report.__dict__["lag"] > 1.0
+    assert report.__dict__["lag"] > 0.4
     assert report.levelno == logging.WARNING
 
 
@@ -45,7 +52,7 @@ async def test_a_thread_that_blocks_is_none_of_its_business(tmp_path: Any, caplo
 
     @handlers.handles(Step)
     def step(attempt: SyncAttempt[Step]) -> int:
-        time.sleep(1.5)
+        time.sleep(BLOCKED)
         return 1
 
     async with setting.connect([Step]) as client:

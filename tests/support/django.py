@@ -5,6 +5,8 @@ Nothing of it touches other tests: no logging is set up, no time zone, and conne
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from itertools import count
@@ -48,10 +50,12 @@ def set_up() -> None:
     """Once; the default database is a file that nobody uses."""
     if settings.configured:
         return
+    directory = Path(mkdtemp(prefix="queuert-django-"))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     settings.configure(
         SECRET_KEY="for tests",
         INSTALLED_APPS=APPS,
-        DATABASES={"default": sqlite_settings(Path(mkdtemp(prefix="queuert-django-")) / "default.db")},
+        DATABASES={"default": sqlite_settings(directory / "default.db")},
         QUEUERT={"default": {}},
         ROOT_URLCONF="tests.django.shop.urls",
         ALLOWED_HOSTS=["*"],
