@@ -94,7 +94,6 @@ TARGETS = [
     Target("pick-up", "the best peer, p50", of("pick-up", OURS, "p50"), best_peer("pick-up", "p50"), 1, at_most=True),
     Target("pick-up", "the best peer, p99", of("pick-up", OURS, "p99"), best_peer("pick-up", "p99"), 1, at_most=True),
     Target("sqlite", "plain batches", of("sqlite", OURS), of("sqlite", f"{PLAIN_SQLITE}, 100 at a time"), 0.1),
-    Target("in-memory", "our PostgreSQL drain", of("in-memory", OURS), _noop, 1.5),
     *(
         Target(
             "memory", f"pgqueuer, {when}", of("memory", OURS, when), of("memory", "pgqueuer", when), 1.3, at_most=True
