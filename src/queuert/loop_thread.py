@@ -68,7 +68,10 @@ class LoopUser(Runner):
     def close(self, last: Work[None]) -> None:
         with _Shared.mutex:
             self._closed = True
-            thread = self._thread or _join()
+            try:
+                thread = self._thread or _join()
+            except RuntimeError:  # nothing was run, and the interpreter shuts down: no thread can start
+                return
             self._thread = None
         if not thread.is_alive():  # it is the parent process's
             return

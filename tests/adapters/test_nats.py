@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
@@ -309,41 +307,6 @@ def test_a_callback_may_end_its_own_subscription_and_more(prefix: str) -> None:
         thread.join(PATIENCE)
     assert not loop_threads()
     disposals[0]()
-
-
-FORKING = """
-import os, sys, threading, warnings
-from queuert.adapters.nats import nats_notify
-from queuert.ports.sync_notify import SyncNotify
-
-notify, heard = SyncNotify(nats_notify(sys.argv[1])), threading.Event()
-notify.publish("job_scheduled", ["a"])
-notify.listen("chain_ended", lambda value: heard.set() if value == "from the parent" else None)
-warnings.simplefilter("ignore")
-told, tell = os.pipe()
-child = os.fork()
-if child == 0:
-    again = threading.Event()
-    notify.publish("job_scheduled", ["a"])
-    notify.listen("chain_ended", lambda value: again.set() if value == "from the parent" else None)
-    os.write(tell, b"!")
-    code = 7 if again.wait(30) and not heard.is_set() else 1
-    notify.close()
-    os._exit(code)
-os.read(told, 1)
-notify.publish("chain_ended", ["from the parent"])
-assert heard.wait(30)
-code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-notify.publish("job_scheduled", ["a"])
-notify.close()
-sys.exit(code)
-"""
-
-
-def test_a_forked_child_has_a_thread_and_a_connection_of_its_own() -> None:
-    """And the parent's connection stays the parent's."""
-    ended = subprocess.run([sys.executable, "-c", FORKING, nats_url()], timeout=60, stderr=subprocess.PIPE)
-    assert (ended.returncode, ended.stderr) == (7, b"")
 
 
 class Greet(EntryJob[str], name="greet"):

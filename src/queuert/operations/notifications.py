@@ -46,9 +46,10 @@ class Notifications:
 
     def steps(self) -> Iterator[Step]:
         for topic in _ORDER:
-            counts: Counter[str] = Counter(self._values.get(topic, ()))
-            if not counts:
+            values = self._values.get(topic)
+            if not values:
                 continue
+            counts = Counter(values)
             if topic == "job_scheduled":
                 # The budget comes first: a worker that wakes up before it is stored would find the
                 # old one used up.

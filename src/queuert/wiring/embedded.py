@@ -17,6 +17,7 @@ from queuert.ports.state import StateAdapter, SyncStateAdapter
 from queuert.wiring.options import (
     POSTGRES_ONLY,
     ClientOptions,
+    channel_name,
     hub_for,
     need,
     refuse,
@@ -79,11 +80,7 @@ class _Target:
             key = str(self.path.absolute())
         prefix = options.get("table_prefix", "queuert_")
         busy_timeout = seconds(options.get("busy_timeout", 5.0), "busy_timeout")
-        names = ("in-process", None) if self.path is None else ("sqlite", "in-process", None)
-        notify = options.get("notify", names[0])
-        if notify not in names:
-            known = ", ".join(repr(name) for name in names if name)
-            raise InvalidArgument(f"for this database, notify must be {known}, a broker's URL or None, got {notify!r}")
+        notify = channel_name(options, *(["in-process"] if self.path is None else ["sqlite", "in-process"]))
         self.hub: InProcessHub | None = None
         watched: SqliteHub | None = None
         if notify == "sqlite":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from threading import Lock
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
@@ -72,6 +72,17 @@ def refuse(options: ClientOptions, names: Sequence[str], where: str) -> None:
     found = [name for name in names if name in options]
     if found:
         raise InvalidArgument(f"{', '.join(found)} {where}")
+
+
+def channel_name(options: ClientOptions, *names: str) -> str | None:
+    """The channel in `notify=`: one of these names (the first is the default), or None."""
+    notify: Any = options.get("notify", names[0])
+    if notify is not None and notify not in names:
+        known = ", ".join(repr(name) for name in names)
+        raise InvalidArgument(
+            f"for this database, notify must be {known}, a broker's URL, a NotifyProvider or None, got {notify!r}"
+        )
+    return cast("str | None", notify)
 
 
 def client_options(options: ClientOptions) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from queuert.adapters.postgres import adapter
 from queuert.errors import DriverMissing, InvalidArgument
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.state import StateAdapter, SyncStateAdapter
-from queuert.wiring.options import ClientOptions, hub_for, need, refuse, within_process
+from queuert.wiring.options import ClientOptions, channel_name, hub_for, need, refuse, within_process
 
 Driver = Literal["psycopg", "asyncpg"]
 
@@ -74,11 +74,7 @@ class _Target:
             "prepare": options.get("prepare", True),
             "pool_size": _pool_size(options.get("pool_size", adapter.DEFAULT_POOL_SIZE)),
         }
-        self.notify = options.get("notify", "postgres")
-        if self.notify not in ("postgres", "in-process", None):
-            raise InvalidArgument(
-                f"notify must be 'postgres', 'in-process', a broker's URL or None, got {self.notify!r}"
-            )
+        self.notify = channel_name(options, "postgres", "in-process")
 
     def notify_adapter(self, make: Callable[..., NotifyAdapter], provider: object) -> NotifyAdapter:
         if self.notify == "postgres":

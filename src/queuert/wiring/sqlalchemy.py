@@ -33,6 +33,7 @@ from queuert.wiring.options import (
     POSTGRES_ONLY,
     ClientOptions,
     EngineOptions,
+    channel_name,
     check_names,
     client_options,
     hub_for,
@@ -168,13 +169,7 @@ class Target:
         self.engine = engine
         self.prefix = options.get("table_prefix", DEFAULT_PREFIX)
         self.is_postgres = engine.dialect.name == "postgresql"
-        names = ("postgres" if self.is_postgres else "sqlite", "in-process", None)
-        self._notify = options.get("notify", names[0])
-        if self._notify not in names:
-            known = ", ".join(repr(name) for name in names if name)
-            raise InvalidArgument(
-                f"for this database, notify must be {known}, a broker's URL or None, got {self._notify!r}"
-            )
+        self._notify = channel_name(options, "postgres" if self.is_postgres else "sqlite", "in-process")
         self._listen_url = options.get("listen_url", _plain(engine.url))
         if self.is_postgres:
             refuse(options, ("busy_timeout",), "is for SQLite")

@@ -65,8 +65,8 @@ class BroadcastNotify:
             raise
 
         async def dispose() -> None:
-            session.subscriptions.remove(subscription)
             if session.is_here():
+                session.subscriptions.remove(subscription)
                 session.listener.stop_if_unused()
                 await session.listener.stopped()
 

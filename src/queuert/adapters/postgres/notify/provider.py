@@ -35,11 +35,12 @@ class PostgresChannels(ABC):
         """`owned`: close the storage provider, too."""
         self._url = url
         self._storage: Any = storage
+        self._is_async = inspect.iscoroutinefunction(storage.execute)
         self._owned = owned
 
     async def publish(self, channel: str, messages: Sequence[str]) -> None:
         statement = publish(channel, messages)
-        if inspect.iscoroutinefunction(self._storage.execute):
+        if self._is_async:
             await self._storage.execute(None, statement)
         else:
             await _in_thread(self._storage, statement)
