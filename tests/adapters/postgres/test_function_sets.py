@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from psycopg import sql
 from tests.adapters.postgres.drivers import Watcher
 from tests.adapters.postgres.libraries import KNOWN, OTHER_CLOCK, Library, at_version, needs_roles, recorded, work
 from tests.adapters.postgres.scenes import violations
@@ -33,6 +34,7 @@ from queuert.conformance.state.build import (
 )
 from queuert.model import Lease
 from queuert.sql.statement import sql_files
+from queuert.wiring.schema import statements_to_drop
 
 HERE = Installation("public", "queuert_")
 
@@ -375,6 +377,40 @@ def test_an_older_library_finds_its_set_or_installs_it(
     assert old.migrate() == []
     assert recorded(watch)[old.functions.digest] == KNOWN + 3
     assert len(old(old.operations.claim(request())).jobs) == 1
+
+
+# Other names
+
+
+@pytest.mark.parametrize(
+    ("schema", "prefix"),
+    [("two words", "Q_"), ("o'brien", "q_"), ("$1 :name %s", "q_"), ("{job}", "q_"), ("a.b", "q_")],
+)
+def test_sets_come_and_go_under_every_name(
+    database_url: str, watch: Watcher, monkeypatch: pytest.MonkeyPatch, schema: str, prefix: str
+) -> None:
+    """Rights are copied, sets dropped, and all of it removed, where names need quotes and others begin like ours."""
+    neighbour = Library(database_url, PostgresOperations(schema, f"{prefix}x_"))
+    libraries = [
+        Library(database_url, PostgresOperations(schema, prefix, clock))
+        for clock in (DATABASE_CLOCK, OTHER_CLOCK, f"({OTHER_CLOCK})")
+    ]
+    for version, each in enumerate((neighbour, *libraries), KNOWN - 1):
+        at_version(monkeypatch, max(version, KNOWN))
+        each.migrate()
+        name = each.operations.words["hold"]
+        public = "SELECT has_function_privilege('public', %s::regproc::oid, 'EXECUTE')"
+        assert watch(public, name) == [each in (neighbour, libraries[0])]
+        watch(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(sql.SQL(name)))
+    table = libraries[0].operations.words["function_set"]
+    assert len(watch(sql.SQL("SELECT digest FROM {}").format(sql.SQL(table)))) == 2
+    for statement in statements_to_drop(schema, prefix):
+        watch(statement)
+    left = watch("SELECT proname FROM pg_proc WHERE proname LIKE 'q%' OR proname LIKE 'Q%'")
+    assert sorted(left) == sorted(neighbour.functions.names)
+    neighbour(neighbour.operations.create_jobs([new_job()]))
+    for each in (neighbour, *libraries):
+        each.close()
 
 
 # Without migrating
