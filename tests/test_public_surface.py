@@ -216,8 +216,7 @@ def test_a_function_documents_each_of_its_arguments(name: str) -> None:
     owner = name.rpartition(".")[0]
     function = functions()[name]
     documentation = inspect.getdoc(function)
-    if owner.startswith("queuert.adapters."):
-        assert documentation or owner not in surface(), "no docstring"
+    if owner.startswith("queuert.adapters.") and owner not in surface():
         return  # methods of adapters do what their port says
     assert documentation, "no docstring"
     documented = items(ARGS, documentation)

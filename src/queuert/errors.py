@@ -81,8 +81,9 @@ class InvalidJobId(InvalidArgument):
 
 
 class InvalidCursor(InvalidArgument):
-    """A page cursor that does not belong to this listing. Keep the filters and the order while
-    paging.
+    """A page cursor that does not belong to this listing.
+
+    Keep the filters and the order while paging.
     """
 
 
@@ -326,8 +327,9 @@ class ChainInUse(ChainError):
 
 
 class JobIdExists(QueuertError):
-    """A job with this id is already stored, or the id appears twice in one batch. Nothing was
-    created.
+    """A job with this id is already stored, or the id appears twice in one batch.
+
+    Nothing was created.
 
     Attributes:
         job_id: The id.
@@ -399,8 +401,9 @@ class OwnershipLost(QueuertError):
 
 
 class JobError(Exception):
-    """Raise it in a handler to fail the attempt with an error code of your own. The job is retried
-    as usual.
+    """Raise it in a handler to fail the attempt with an error code of your own.
+
+    The job is retried as usual.
 
     It is not a `QueuertError`: a handler that catches those does not catch this one.
 
@@ -469,8 +472,9 @@ class StorageError(QueuertError):
 
 
 class StorageUnavailable(StorageError):
-    """The server cannot be reached, is shutting down, or the connection was lost. It may work again
-    later.
+    """The server cannot be reached, is shutting down, or the connection was lost.
+
+    It may work again later.
 
     If this happens during a commit, only the database knows whether the commit took effect.
     """

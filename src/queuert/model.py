@@ -16,6 +16,33 @@ import msgspec
 
 from queuert.errors import InvalidArgument
 
+__all__ = [
+    "BlockerRef",
+    "BlockerRow",
+    "ChainFilter",
+    "ChainRow",
+    "ClaimRequest",
+    "ClaimResult",
+    "Claimed",
+    "Created",
+    "Dedup",
+    "Deleted",
+    "JobFilter",
+    "JobRow",
+    "Lease",
+    "NewJob",
+    "Page",
+    "PageRequest",
+    "QueueLimit",
+    "Settled",
+    "Settlement",
+    "Status",
+    "TypeLimit",
+    "TypeStats",
+    "Unblocked",
+    "When",
+]
+
 Status = Literal["blocked", "pending", "running", "completed", "failed", "cancelled", "expired"]
 Scope = Literal["incomplete", "any"]
 Order = Literal["asc", "desc"]
@@ -62,8 +89,9 @@ def aware(moment: datetime, what: str) -> datetime:
 
 
 class When(msgspec.Struct, gc=False, frozen=True):
-    """A moment, absolute (`at`) or counted from the database's own clock (`after`, seconds). Never
-    both.
+    """A moment, absolute (`at`) or counted from the database's own clock (`after`, seconds).
+
+    Never both.
     """
 
     at: datetime | None = None
@@ -191,8 +219,9 @@ class ChainRow(msgspec.Struct, gc=False, frozen=True):
 
 
 class Created(msgspec.Struct, gc=False, frozen=True):
-    """What became of a `NewJob`. `ready`: it can be claimed now. `existing`: the chain that held
-    its key.
+    """What became of a `NewJob`.
+
+    `ready`: it can be claimed now. `existing`: the chain that held its key.
     """
 
     job_id: str
@@ -211,8 +240,9 @@ class TypeLimit(msgspec.Struct, frozen=True):
 
 
 class QueueLimit(msgspec.Struct, frozen=True):
-    """A named group of job types. `max_concurrency` counts the running jobs of all `members`, in
-    the whole cluster.
+    """A named group of job types.
+
+    `max_concurrency` counts the running jobs of all `members`, in the whole cluster.
     """
 
     name: str
@@ -242,8 +272,9 @@ class BlockerRow(msgspec.Struct, gc=False, frozen=True):
 
 
 class Claimed(msgspec.Struct, gc=False, frozen=True):
-    """A job that is now running for this worker. `expired`: its deadline had passed by the
-    database's clock.
+    """A job that is now running for this worker.
+
+    `expired`: its deadline had passed by the database's clock.
     """
 
     job: JobRow
@@ -301,8 +332,9 @@ class Unblocked(msgspec.Struct, gc=False, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """`applied[i]`: settlement i took effect (its claim was still valid). `created[i]`: its
-    continuation.
+    """`applied[i]`: settlement i took effect (its claim was still valid).
+
+    `created[i]`: its continuation.
     """
 
     applied: list[bool]

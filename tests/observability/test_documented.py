@@ -79,13 +79,13 @@ def test_every_span_is_listed_with_its_kind() -> None:
             blockers=[Blocker("b", "x", None)],
         )  # fmt: skip
         tracer.end_creation(creation)
-        attempt = tracer.start_attempt(**job, attempt=1, worker="w", trace_context=None)
+        attempt = tracer.start_attempt(**job, attempt_number=1, worker_id="w", trace_context=None)
         for phase in ("prepare", "complete"):
             tracer.end_phase(tracer.start_phase(phase=phase), error_type=None)
         contexts.detach(attempt.token)
         tracer.end_attempt(attempt, outcome="completed", error_code=None, error_type=None)
         chain: Any = {"chain_id": "c", "chain_type": "x", "trace_context": None}
-        tracer.end_chain(**chain, status="completed", error_code=None, worker="w")
+        tracer.end_chain(**chain, status="completed", error_code=None, worker_id="w")
         tracer.delete_chain(**chain)
         tracer.complete_job(**job, trace_context=None)
         tracer.resolve_blocker(

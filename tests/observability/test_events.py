@@ -75,7 +75,7 @@ async def test_the_life_of_a_chain_of_one_job(setting: Setting, recorder: Record
     ]
     assert recorder.names()[2:] == ["worker_started", *ONE_JOB, "worker_stopping", "worker_stopped"]
     facts = dict(recorder.told)
-    attempt = {**job, "attempt": 1, "worker": worker}
+    attempt = {**job, "attempt_number": 1, "worker_id": worker}
     wait, slot, whole = (
         facts["attempt_started"].pop("wait"),
         facts["attempt_ended"].pop("duration"),
@@ -85,8 +85,8 @@ async def test_the_life_of_a_chain_of_one_job(setting: Setting, recorder: Record
     assert 0 <= slot <= whole
     assert facts["attempt_started"] == facts["attempt_ended"] == facts["attempt_completed"] == attempt
     assert facts["job_completed"].pop("duration") == facts["chain_completed"].pop("duration") > 0
-    assert facts["job_completed"] == {**job, "continued": False, "worker": worker}
-    assert facts["chain_completed"] == {"chain_id": chain.id, "chain_type": "greet", "worker": worker}
+    assert facts["job_completed"] == {**job, "continued": False, "worker_id": worker}
+    assert facts["chain_completed"] == {"chain_id": chain.id, "chain_type": "greet", "worker_id": worker}
     assert facts["worker_started"]["concurrency"] == 1
     assert set(facts["worker_started"]["job_types"]) == set(registry_of(handlers).by_name)
     assert facts["worker_stopped"]["clean"] is True
@@ -143,7 +143,7 @@ async def test_attempts_that_fail_until_the_last(setting: Setting, recorder: Rec
                 await client.wait(chain, timeout=PATIENCE)
 
     first, second = recorder.of("attempt_failed")
-    assert (first["attempt"], second["attempt"]) == (1, 2)
+    assert (first["attempt_number"], second["attempt_number"]) == (1, 2)
     assert first["error_code"] == second["error_code"] == "BAD_GREETING"
     assert (first["error_type"], first["error_message"]) == ("JobError", "no")
     assert first["retry_in"] == pytest.approx(0.02)
@@ -195,7 +195,7 @@ async def test_what_is_done_from_outside(setting: Setting, recorder: Recorder) -
     assert recorder.names() == ["job_cancelled", "chain_cancelled", "chain_deleted", "job_completed", "chain_completed"]
     assert recorder.one("chain_cancelled")["chain_id"] == one.id
     assert recorder.one("chain_deleted") == {"chain_id": two.id, "chain_type": "greet", "status": "pending"}
-    assert recorder.one("job_completed")["worker"] is None
+    assert recorder.one("job_completed")["worker_id"] is None
 
 
 async def test_a_deduplicated_start_creates_nothing(setting: Setting, recorder: Recorder) -> None:
@@ -221,8 +221,8 @@ async def test_a_job_whose_worker_died_is_reaped(setting: Setting, recorder: Rec
             await client.wait(chain, timeout=PATIENCE)
 
     assert job_of(recorder.one("job_reaped")) == ("step", chain.id)
-    assert (recorder.one("job_reaped")["worker"], recorder.one("job_reaped")["attempt"]) == (worker.id, 1)
-    assert recorder.one("attempt_completed")["attempt"] == 2
+    assert (recorder.one("job_reaped")["worker_id"], recorder.one("job_reaped")["attempt_number"]) == (worker.id, 1)
+    assert recorder.one("attempt_completed")["attempt_number"] == 2
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ async def test_events_of_a_chain(setting: Setting, caplog: pytest.LogCaptureFixt
     ]
     ended = next(record for record in caplog.records if record.__dict__.get("event_name") == "attempt_ended")
     assert ended.getMessage().startswith(f"attempt 1 of job {chain.id} (greet) ended after 0.")
-    extras = ("job_id", "job_type", "chain_id", "attempt", "worker")
+    extras = ("job_id", "job_type", "chain_id", "attempt_number", "worker_id")
     assert [ended.__dict__[name] for name in extras] == [chain.id, "greet", chain.id, 1, worker]
     assert ended.__dict__["duration"] >= 0
     lives = [record.getMessage() for record in caplog.records if record.name == "queuert.worker"]
@@ -96,7 +96,7 @@ async def test_a_failing_job_is_a_warning_and_is_logged_once(
     assert record.exc_info is not None
     assert record.exc_info[0] is JobError
     assert record.__dict__.items() >= {
-        "job_id": chain.id, "job_type": "greet", "chain_id": chain.id, "attempt": 1, "worker": worker,
+        "job_id": chain.id, "job_type": "greet", "chain_id": chain.id, "attempt_number": 1, "worker_id": worker,
         "error_code": "BAD_GREETING",
     }.items()  # fmt: skip
     assert record.__dict__["duration"] > 0
@@ -130,7 +130,7 @@ def test_every_message_can_be_formatted(caplog: pytest.LogCaptureFixture) -> Non
         **dict.fromkeys(("chain_id", "chain_type", "job_id", "job_type", "operation", "error_code"), "x"),
         "error_type": "E",
         "error_message": "m",
-        "attempt": 1,
+        "attempt_number": 1,
         "duration": 0.5,
     }
     events = EventLog()
@@ -176,7 +176,7 @@ def lines() -> Iterator[Any]:
 
 
 def context_of(chain: Chain[Any], worker: str) -> dict[str, Any]:
-    return {"job_id": chain.id, "job_type": "greet", "chain_id": chain.id, "attempt": 1, "worker": worker}
+    return {"job_id": chain.id, "job_type": "greet", "chain_id": chain.id, "attempt_number": 1, "worker_id": worker}
 
 
 @pytest.mark.parametrize("handler", [hello, hello_in_thread])
@@ -200,7 +200,7 @@ async def test_records_of_handlers_have_their_job_in_json(setting: Setting, line
 
 
 async def test_records_of_handlers_in_a_format_string(sqlite: Setting, lines: Any) -> None:
-    read = lines(logging.Formatter("%(job_type)s %(attempt)s %(message)s"))
+    read = lines(logging.Formatter("%(job_type)s %(attempt_number)s %(message)s"))
     async with sqlite.connect(JOBS) as client:
         await begin(client, Greet(who="you"))
         await drained(client, registry(hello))

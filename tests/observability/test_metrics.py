@@ -112,7 +112,7 @@ async def test_a_rollback_counts_nothing(setting: Setting, telemetry: Telemetry)
 def test_every_event_has_a_counter(telemetry: Telemetry) -> None:
     assert set(COUNTERS) == set(EVENTS) - {"attempt_ended"}
     facts = {
-        **dict.fromkeys(("chain_type", "job_type", "operation", "error_code", "status", "worker"), "x"),
+        **dict.fromkeys(("chain_type", "job_type", "operation", "error_code", "status", "worker_id"), "x"),
         "duration": 1.0,
         "wait": 1.0,
         "job_types": ("x",),

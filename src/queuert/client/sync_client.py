@@ -119,8 +119,9 @@ class SyncClient(BaseClient[Conn]):
         self.close()
 
     def close(self) -> None:
-        """Close everything that the client has opened. The `with` block does this. A second call
-        does nothing.
+        """Close everything that the client has opened.
+
+        The `with` block does this. A second call does nothing.
         """
         if self._sessions.closed:
             return
@@ -136,16 +137,15 @@ class SyncClient(BaseClient[Conn]):
         return self._run((self._engine.state.migrate(), None))
 
     def vacuum(self) -> None:
-        """Return free space to the file system, as far as that is possible while the database is in
-        use.
-        """
+        """Return free space to the file system, as far as possible while the database is in use."""
         self._run((self._engine.state.vacuum(), None))
 
     # Transactions
 
     def transaction(self) -> AbstractContextManager[Transaction[Conn], None]:
-        """Open a transaction. It commits at the end of the block, and an error in the block rolls
-        it back.
+        """Open a transaction.
+
+        It commits at the end of the block, and an error in the block rolls it back.
 
             with client.transaction() as tx:
                 client.start(tx, Greet(who="you"))
@@ -169,8 +169,7 @@ class SyncClient(BaseClient[Conn]):
         return Blocking(self._sessions.after_commit(connection))
 
     def savepoint(self, tx: Tx[Conn]) -> AbstractContextManager[None, None]:
-        """A part of a transaction that can fail on its own: an error in the block rolls back this
-        block only.
+        """A part of a transaction: an error in the block rolls back this block only.
 
         Args:
             tx: The open transaction.
@@ -229,8 +228,9 @@ class SyncClient(BaseClient[Conn]):
         return chain
 
     def submit_many(self, jobs: Sequence[E]) -> list[Chain[E]]:
-        """Start a chain for each job, of any types, in a transaction of their own. All of them
-        start, or none.
+        """Start a chain for each job, of any types, in a transaction of their own.
+
+        All of them start, or none.
 
         Args:
             jobs: The first job of each chain. `job.set(…)` gives a job its options.
@@ -289,8 +289,9 @@ class SyncClient(BaseClient[Conn]):
         return self._run(self._get_job(job, job_type, tx))
 
     def get_blockers(self, job: JobOrId, *, tx: Tx[Conn] | None = None) -> list[Chain[Any]] | None:
-        """The chains that a job waits or waited for, in the order of its fields. None if the job
-        does not exist.
+        """The chains that a job waits or waited for, in the order of its fields.
+
+        None if the job does not exist.
 
         Args:
             job: A `JobRecord` or a job id.
@@ -374,8 +375,7 @@ class SyncClient(BaseClient[Conn]):
         tx: Tx[Conn] | None = None,
         **filters: Unpack[IterOptions],
     ) -> Iterator[Chain[Any]]:
-        """All chains that `list_chains` would list, page by page: `for chain in
-        client.iter_chains():`.
+        """All chains that `list_chains` lists: `for chain in client.iter_chains():`.
 
         Each page is read when it is needed, so chains may change in between. With `status`, a chain
         that moves on to another job meanwhile may come twice. You may change or delete the chains
@@ -454,8 +454,7 @@ class SyncClient(BaseClient[Conn]):
         tx: Tx[Conn] | None = None,
         **filters: Unpack[IterOptions],
     ) -> Iterator[JobRecord[Any]]:
-        """All jobs that `list_jobs` would list, page by page: `for job in
-        client.iter_jobs():`.
+        """All jobs that `list_jobs` lists: `for job in client.iter_jobs():`.
 
         Each page is read when it is needed, so jobs may change in between.
 
@@ -516,8 +515,9 @@ class SyncClient(BaseClient[Conn]):
         return self._run(self._list_blocked_jobs(chain, options, tx))
 
     def stats(self, *, tx: Tx[Conn] | None = None) -> list[TypeStats]:
-        """How many open and failed jobs there are of each type. Completed jobs are not counted, so
-        it is cheap.
+        """How many open and failed jobs there are of each type.
+
+        Completed jobs are not counted, so it is cheap.
 
         Args:
             tx: Read in this transaction, and see its uncommitted changes (default: on a connection
@@ -528,8 +528,9 @@ class SyncClient(BaseClient[Conn]):
     # Changing
 
     def trigger(self, tx: Tx[Conn], chains: OneOrMore[ChainOrId]) -> list[Chain[Any]]:
-        """Make chains that wait for their time due now. Raises `ChainNotTriggerable` if one cannot
-        be: none is then.
+        """Make chains that wait for their time due now.
+
+        If one does not wait for its time, `ChainNotTriggerable` is raised and none is changed.
 
         Args:
             tx: The open transaction that makes the change.
@@ -538,8 +539,9 @@ class SyncClient(BaseClient[Conn]):
         return self._run(self._trigger(tx, chains))
 
     def cancel(self, tx: Tx[Conn], chains: OneOrMore[ChainOrId], *, cascade: bool = False) -> list[Chain[Any]]:
-        """Cancel chains that have not ended. Returns those that were cancelled; the others are left
-        as they are.
+        """Cancel chains that have not ended.
+
+        Returns those that were cancelled; the others are left as they are.
 
         A worker that is running such a job tells its handler to stop. Nothing that the handler
         still does has an effect.
@@ -552,8 +554,9 @@ class SyncClient(BaseClient[Conn]):
         return self._run(self._cancel(tx, chains, cascade))
 
     def retry(self, tx: Tx[Conn], chains: OneOrMore[ChainOrId]) -> list[Chain[Any]]:
-        """Give failed chains new attempts at the job that failed. Raises `ChainNotRetryable` if one
-        has not failed.
+        """Give failed chains new attempts at the job that failed.
+
+        If one has not failed, `ChainNotRetryable` is raised and none is changed.
 
         Args:
             tx: The open transaction that makes the change.
@@ -562,8 +565,9 @@ class SyncClient(BaseClient[Conn]):
         return self._run(self._retry(tx, chains))
 
     def delete(self, tx: Tx[Conn], chains: OneOrMore[ChainOrId], *, cascade: bool = False) -> list[Chain[Any]]:
-        """Delete chains with all their jobs. Returns them as they were; those that do not exist are
-        left out.
+        """Delete chains with all their jobs.
+
+        Returns them as they were; those that do not exist are left out.
 
         Raises `ChainInUse`, and deletes nothing, if a job of another chain waits or waited for one
         of them.
@@ -655,8 +659,9 @@ class SyncCompletion(Generic[J_co]):
         return self._taken.row.status
 
     def settle(self: SyncCompletion[Job[R, N]], result: R | N) -> None:
-        """End the chain with a value, or continue it with another job. That job is then the current
-        one.
+        """End the chain with a value, or continue it with another job.
+
+        That job is then the current one.
 
         Args:
             result: The chain's output, or the next job.

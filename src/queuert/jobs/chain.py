@@ -56,8 +56,9 @@ class Chain(Generic[J_co]):
     chain_type: str
     """The name of the chain's type: the job type that it started with."""
     status: Status | None
-    """The status of the chain's current job. None if only the id is known: in the blocker fields of
-    a stored job.
+    """The status of the chain's current job.
+
+    None if only the id is known: in the blocker fields of a stored job.
     """
     deduplicated: bool
     """True if `start` found this chain under the deduplication key and started no new one."""

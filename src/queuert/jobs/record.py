@@ -35,8 +35,9 @@ _COPIED = (
 
 
 class JobRecord(Generic[J_co]):
-    """A job as it is stored, with its input and output. It shows one moment and does not change by
-    itself.
+    """A job as it is stored, with its input and output.
+
+    It shows one moment and does not change by itself.
 
     A job whose type this client does not know can be read, too: only `job` needs the class.
     """
@@ -95,8 +96,9 @@ class JobRecord(Generic[J_co]):
 
     @property
     def output(self: JobRecord[Job[R, Any]]) -> R | None:
-        """The output that the job ended its chain with. None if it has not ended, or continued with
-        another job.
+        """The output that the job ended its chain with.
+
+        None if it has not ended, or continued with another job.
 
         It has the type that the job class declares. It is plain JSON if the class is not
         registered.
@@ -109,15 +111,17 @@ class JobRecord(Generic[J_co]):
 
     @property
     def last_error(self) -> Mapping[str, Any] | None:
-        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`. None if
-        there is none.
+        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`.
+
+        None if there is none.
         """
         return error_record(self._row.last_error)
 
     @property
     def job(self) -> J_co:
-        """The job itself. Its blocker fields know only the ids of their chains: see
-        `client.get_blockers`.
+        """The job itself.
+
+        Its blocker fields know only the ids of their chains: see `client.get_blockers`.
 
         Raises `UnknownJobType` if the class is not registered, and `JobTypeValidationError` if the
         stored input no longer fits the class.

@@ -14,7 +14,7 @@ __all__ = ["EventLog", "JobContext", "add_job_context", "job_context"]
 
 _CHAIN = "chain %(chain_id)s (%(chain_type)s)"
 _JOB = "job %(job_id)s (%(job_type)s)"
-_ATTEMPT = f"attempt %(attempt)d of {_JOB}"
+_ATTEMPT = f"attempt %(attempt_number)d of {_JOB}"
 _ERROR = "%(error_type)s: %(error_message)s"
 
 MESSAGES: dict[str, tuple[int, str]] = {
@@ -72,7 +72,7 @@ def _log(logger: logging.Logger, level: int, event: str, message: str) -> Callab
     return log
 
 
-JOB_FIELDS = ("job_id", "job_type", "chain_id", "attempt", "worker")
+JOB_FIELDS = ("job_id", "job_type", "chain_id", "attempt_number", "worker_id")
 
 
 def job_context() -> dict[str, Any]:
@@ -84,8 +84,8 @@ def job_context() -> dict[str, Any]:
         "job_id": job.id,
         "job_type": job.type_name,
         "chain_id": job.chain_id,
-        "attempt": job.attempt,
-        "worker": job.leased_by,
+        "attempt_number": job.attempt,
+        "worker_id": job.leased_by,
     }
 
 

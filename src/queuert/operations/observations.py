@@ -156,7 +156,7 @@ class Observations:
             later(events, tell.job_cancelled, **job)
             later(events, tell.chain_cancelled, **chain)
             return
-        job["worker"] = chain["worker"] = settlement.worker
+        job["worker_id"] = chain["worker_id"] = settlement.worker
         if settlement.status == "completed":
             continued = settlement.continuation is not None
             later(events, tell.job_completed, **job, continued=continued)
@@ -206,7 +206,7 @@ class Observations:
     def reaped(self, jobs: Sequence[JobRow], worker: str) -> None:
         for job in jobs:
             events: list[Callable[[], None]] = []
-            later(events, self._tell.job_reaped, **job_facts(job), attempt=job.attempt, worker=worker)
+            later(events, self._tell.job_reaped, **job_facts(job), attempt_number=job.attempt, worker_id=worker)
             self._writes.append(Write(job.id, _exists, events))
 
 

@@ -96,7 +96,7 @@ class Tracing:
                 chain_type=row.chain_type,
                 status=settlement.status,
                 error_code=error_code,
-                worker=settlement.worker,
+                worker_id=settlement.worker,
                 trace_context=row.chain_trace_context,
             )
         )

@@ -9,7 +9,7 @@ thread. Observers are called one after the other where the work is done, so be q
 block. An error in an observer is logged, once for each kind of event and error, and has no other
 effect.
 
-Durations are in seconds. Ids and type names are strings. `worker` is a worker's id, or None if no
+Durations are in seconds. Ids and type names are strings. `worker_id` is a worker's id, or None if no
 worker did the work.
 """
 
@@ -27,7 +27,7 @@ class Observer:
     those that you do not use. Their arguments are:
 
     Args:
-        worker: The id of the worker, or None if no worker did the work.
+        worker_id: The id of the worker, or None if no worker did the work.
         job_types: The names of the job types that the worker serves.
         concurrency: How many handlers the worker runs at once.
         chain_id: The id of the chain.
@@ -35,7 +35,7 @@ class Observer:
         chain_index: The position of the job in its chain, counted from 0.
         job_id: The id of the job.
         job_type: The name of the job's type.
-        attempt: The number of the attempt, counted from 1.
+        attempt_number: The number of the attempt, counted from 1.
         duration: How long it took, in seconds. None if that is not known.
         retry_in: Seconds until the next try, or None if there is none.
         error_code: The code of the recorded error, for example "TIMEOUT".
@@ -49,16 +49,16 @@ class Observer:
 
     # Workers
 
-    def worker_started(self, *, worker: str, job_types: Sequence[str], concurrency: int) -> None:
+    def worker_started(self, *, worker_id: str, job_types: Sequence[str], concurrency: int) -> None:
         """A worker has started."""
 
-    def worker_stopping(self, *, worker: str) -> None:
+    def worker_stopping(self, *, worker_id: str) -> None:
         """A worker claims no more jobs, and waits for its running handlers."""
 
-    def worker_stopped(self, *, worker: str, job_types: Sequence[str], concurrency: int, clean: bool) -> None:
+    def worker_stopped(self, *, worker_id: str, job_types: Sequence[str], concurrency: int, clean: bool) -> None:
         """A worker has stopped. `clean`: every job was settled."""
 
-    def worker_error(self, *, worker: str, error_type: str, error_message: str, retry_in: float) -> None:
+    def worker_error(self, *, worker_id: str, error_type: str, error_message: str, retry_in: float) -> None:
         """A turn of the worker's main loop failed.
 
         The next one follows after `retry_in` seconds.
@@ -69,15 +69,15 @@ class Observer:
     def chain_created(self, *, chain_id: str, chain_type: str) -> None:
         """A chain was started."""
 
-    def chain_completed(self, *, chain_id: str, chain_type: str, duration: float | None, worker: str | None) -> None:
+    def chain_completed(self, *, chain_id: str, chain_type: str, duration: float | None, worker_id: str | None) -> None:
         """A chain has its output. `duration`: since it was started."""
 
     def chain_failed(
-        self, *, chain_id: str, chain_type: str, duration: float | None, worker: str | None, error_code: str
+        self, *, chain_id: str, chain_type: str, duration: float | None, worker_id: str | None, error_code: str
     ) -> None:
         """A chain failed for good: its current job has no attempts left."""
 
-    def chain_expired(self, *, chain_id: str, chain_type: str, duration: float | None, worker: str | None) -> None:
+    def chain_expired(self, *, chain_id: str, chain_type: str, duration: float | None, worker_id: str | None) -> None:
         """A chain ended because the deadline of its current job passed before the work began."""
 
     def chain_cancelled(self, *, chain_id: str, chain_type: str, duration: float | None) -> None:
@@ -119,7 +119,7 @@ class Observer:
         chain_type: str,
         continued: bool,
         duration: float | None,
-        worker: str | None,
+        worker_id: str | None,
     ) -> None:
         """A job completed. `duration`: since its creation.
 
@@ -134,7 +134,7 @@ class Observer:
         chain_id: str,
         chain_type: str,
         duration: float | None,
-        worker: str | None,
+        worker_id: str | None,
         error_code: str,
     ) -> None:
         """A job failed for good."""
@@ -147,7 +147,7 @@ class Observer:
         chain_id: str,
         chain_type: str,
         duration: float | None,
-        worker: str | None,
+        worker_id: str | None,
     ) -> None:
         """A job's deadline passed before the work began."""
 
@@ -157,11 +157,11 @@ class Observer:
         """A job was cancelled."""
 
     def job_reaped(
-        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt_number: int, worker_id: str
     ) -> None:
         """A job was reclaimed because its lease had expired.
 
-        `worker`: the worker that reclaimed it.
+        `worker_id`: the worker that reclaimed it.
         """
 
     # Attempts
@@ -173,8 +173,8 @@ class Observer:
         job_type: str,
         chain_id: str,
         chain_type: str,
-        attempt: int,
-        worker: str,
+        attempt_number: int,
+        worker_id: str,
         wait: float | None,
     ) -> None:
         """A handler begins, and occupies a slot.
@@ -184,7 +184,15 @@ class Observer:
         """
 
     def attempt_ended(
-        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str, duration: float
+        self,
+        *,
+        job_id: str,
+        job_type: str,
+        chain_id: str,
+        chain_type: str,
+        attempt_number: int,
+        worker_id: str,
+        duration: float,
     ) -> None:
         """A handler has ended, in any way, and its slot is free.
 
@@ -192,7 +200,15 @@ class Observer:
         """
 
     def attempt_completed(
-        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str, duration: float
+        self,
+        *,
+        job_id: str,
+        job_type: str,
+        chain_id: str,
+        chain_type: str,
+        attempt_number: int,
+        worker_id: str,
+        duration: float,
     ) -> None:
         """An attempt's result took effect.
 
@@ -206,8 +222,8 @@ class Observer:
         job_type: str,
         chain_id: str,
         chain_type: str,
-        attempt: int,
-        worker: str,
+        attempt_number: int,
+        worker_id: str,
         duration: float,
         error_code: str,
         error_type: str | None,
@@ -220,41 +236,49 @@ class Observer:
         """
 
     def attempt_rescheduled(
-        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str, duration: float
+        self,
+        *,
+        job_id: str,
+        job_type: str,
+        chain_id: str,
+        chain_type: str,
+        attempt_number: int,
+        worker_id: str,
+        duration: float,
     ) -> None:
         """An attempt put its job back without an error: its handler asked for it, or the worker was
         stopping.
         """
 
     def attempt_lease_renewed(
-        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt_number: int, worker_id: str
     ) -> None:
         """The lease of a running job was renewed."""
 
     def attempt_lease_lost(
-        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt_number: int, worker_id: str
     ) -> None:
         """A lease expired before it could be renewed. The handler is told to stop."""
 
     def attempt_taken_by_another_worker(
-        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt_number: int, worker_id: str
     ) -> None:
         """The job no longer belongs to this attempt: it was reclaimed, and another worker may have
         claimed it.
         """
 
     def attempt_already_completed(
-        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt_number: int, worker_id: str
     ) -> None:
         """The job has ended without this attempt, for example by `take_over`."""
 
     def attempt_cancelled(
-        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt_number: int, worker_id: str
     ) -> None:
         """The job was cancelled while this attempt ran."""
 
     def attempt_deleted(
-        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt: int, worker: str
+        self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt_number: int, worker_id: str
     ) -> None:
         """The job was deleted while this attempt ran."""
 

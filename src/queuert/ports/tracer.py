@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
+__all__ = ["Blocker", "Creation", "Tracer"]
+
 
 class Blocker(NamedTuple):
     """A chain that a new job waits for, and the context that was stored with that chain."""
@@ -61,8 +63,8 @@ class Tracer(Protocol):
         job_type: str,
         chain_id: str,
         chain_type: str,
-        attempt: int,
-        worker: str,
+        attempt_number: int,
+        worker_id: str,
         trace_context: str | None,
     ) -> Any:
         """A handler begins. Called in the handler's own task: a span made current here is current
@@ -96,7 +98,7 @@ class Tracer(Protocol):
         chain_type: str,
         status: str,
         error_code: str | None,
-        worker: str | None,
+        worker_id: str | None,
         trace_context: str | None,
     ) -> None:
         """A chain has ended. `worker` is None if no worker ended it."""

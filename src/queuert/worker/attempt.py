@@ -49,9 +49,7 @@ class BaseAttempt(Generic[J_co, Conn]):
 
     @property
     def signal(self) -> AbortSignal:
-        """Tells when the attempt should stop: the job is no longer its own, it timed out, or the
-        worker stops.
-        """
+        """Tells the handler to stop: the job was lost, the attempt timed out, or the worker stops."""
         return self._claim.signal
 
     @property
@@ -88,8 +86,9 @@ class BaseAttempt(Generic[J_co, Conn]):
 
     @property
     def last_error(self) -> Mapping[str, Any] | None:
-        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`. None if
-        there is none.
+        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`.
+
+        None if there is none.
         """
         return error_record(self._claim.row.last_error)
 

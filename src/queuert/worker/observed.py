@@ -124,7 +124,7 @@ class ObservedAttempts(AttemptListener):
             self._tracer.end_attempt(started.span, **started.end)
 
     def _facts(self, claim: Claim) -> dict[str, Any]:
-        return {**job_facts(claim.row), "attempt": claim.row.attempt, "worker": self._worker_id}
+        return {**job_facts(claim.row), "attempt_number": claim.row.attempt, "worker_id": self._worker_id}
 
 
 def waited(claim: Claim) -> float | None:

@@ -82,9 +82,9 @@ class WorkerRun(Generic[Conn]):
         self._main_task = asyncio.create_task(self._main(), name=f"queuert-worker {self._worker_id}")
         self._keeper_task = asyncio.create_task(self._keeper.run(), name=f"queuert-leases {self._worker_id}")
         self._watchdog.start()
-        logger.info("worker %s started", self._worker_id, extra={"worker": self._worker_id})
+        logger.info("worker %s started", self._worker_id, extra={"worker_id": self._worker_id})
         self._observer.worker_started(
-            worker=self._worker_id, job_types=self._policy.types, concurrency=self._policy.concurrency
+            worker_id=self._worker_id, job_types=self._policy.types, concurrency=self._policy.concurrency
         )
 
     def hurry(self) -> None:
@@ -104,8 +104,8 @@ class WorkerRun(Generic[Conn]):
 
         True if every job was settled, False if some had to be aborted or left to their leases.
         """
-        logger.info("worker %s stopping", self._worker_id, extra={"worker": self._worker_id})
-        self._observer.worker_stopping(worker=self._worker_id)
+        logger.info("worker %s stopping", self._worker_id, extra={"worker_id": self._worker_id})
+        self._observer.worker_stopping(worker_id=self._worker_id)
         timeout = self._options.shutdown_timeout
         self._stopping.set()
         self._next_turn.event.set()
@@ -120,12 +120,12 @@ class WorkerRun(Generic[Conn]):
             await self._within(min(max(timeout, CLEAN_UP[0]), CLEAN_UP[1]), self._attempts.async_handlers_ended())
         if not await self._within(max(timeout, 1.0), self._everything_settled()):
             logger.error("worker %s stopped with results unsettled: those jobs will run again once their leases have "
-                         "ended", self._worker_id, extra={"worker": self._worker_id})  # fmt: skip
+                         "ended", self._worker_id, extra={"worker_id": self._worker_id})  # fmt: skip
             clean = False
         await self._close()
-        logger.info("worker %s stopped", self._worker_id, extra={"worker": self._worker_id, "clean": clean})
+        logger.info("worker %s stopped", self._worker_id, extra={"worker_id": self._worker_id, "clean": clean})
         self._observer.worker_stopped(
-            worker=self._worker_id, job_types=self._policy.types, concurrency=self._policy.concurrency, clean=clean
+            worker_id=self._worker_id, job_types=self._policy.types, concurrency=self._policy.concurrency, clean=clean
         )
         return clean
 
@@ -180,10 +180,10 @@ class WorkerRun(Generic[Conn]):
                 delay = self._recovery.next_delay()
                 logger.exception(
                     "worker %s: a turn of the main loop failed, trying again in %.1f s", self._worker_id, delay,
-                    extra={"worker": self._worker_id},
+                    extra={"worker_id": self._worker_id},
                 )  # fmt: skip
                 self._observer.worker_error(
-                    worker=self._worker_id,
+                    worker_id=self._worker_id,
                     error_type=type(error).__qualname__,
                     error_message=str(error),
                     retry_in=delay,
@@ -308,7 +308,7 @@ class WorkerRun(Generic[Conn]):
         for row in reaped:
             logger.warning("job %s (%s) was taken back: its lease had ended", row.id, row.type_name,
                            extra={"job_id": row.id, "job_type": row.type_name, "chain_id": row.chain_id,
-                                  "attempt": row.attempt, "worker": self._worker_id})  # fmt: skip
+                                  "attempt_number": row.attempt, "worker_id": self._worker_id})  # fmt: skip
             notifications.add("job_scheduled", row.type_name)
             notifications.add("ownership_lost", row.id)
         await self._sessions.flush(hooks)

@@ -119,8 +119,8 @@ class Verdicts:
             "job_id": row.id,
             "job_type": row.type_name,
             "chain_id": row.chain_id,
-            "attempt": row.attempt,
-            "worker": self.worker_id,
+            "attempt_number": row.attempt,
+            "worker_id": self.worker_id,
         }
 
 

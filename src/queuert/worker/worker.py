@@ -186,8 +186,9 @@ class Worker:
             self._start_task = None
 
     async def stop(self) -> bool:
-        """Stop the worker. Running handlers may finish within `shutdown_timeout`, then they are
-        aborted.
+        """Stop the worker.
+
+        Running handlers may finish within `shutdown_timeout`, then they are aborted.
 
         Returns True if every job was settled. You can call it at any time, also twice at once.
         """

@@ -11,7 +11,12 @@ from queuert.ports.state import StateAdapter, SyncStateAdapter
 
 
 def memory_state(store: MemoryStore | None = None, clock: Clock | None = None) -> StateAdapter[MemoryConnection]:
-    """State in memory for an async client: in `store`, or in a new one with this clock."""
+    """Storage in memory, for an async client.
+
+    Args:
+        store: The data. Adapters that share a store share their jobs (default: a new one).
+        clock: The clock of a new store, for tests (default: the host's clock).
+    """
     store = _store(store, clock)
     return StateAdapter(MemoryOperations(), AsyncMemoryProvider(store), MemoryProvider(store))
 
@@ -19,7 +24,12 @@ def memory_state(store: MemoryStore | None = None, clock: Clock | None = None) -
 def sync_memory_state(
     store: MemoryStore | None = None, clock: Clock | None = None
 ) -> SyncStateAdapter[MemoryConnection]:
-    """State in memory for a sync client: in `store`, or in a new one with this clock."""
+    """Storage in memory, for a sync client.
+
+    Args:
+        store: The data. Adapters that share a store share their jobs (default: a new one).
+        clock: The clock of a new store, for tests (default: the host's clock).
+    """
     return SyncStateAdapter(MemoryOperations(), MemoryProvider(_store(store, clock)))
 
 
@@ -27,5 +37,5 @@ def _store(store: MemoryStore | None, clock: Clock | None) -> MemoryStore:
     if store is None:
         return MemoryStore(clock)
     if clock is not None:
-        raise InvalidArgument("a store has a clock already: pass either store= or clock=")
+        raise InvalidArgument("a store already has a clock: pass either store= or clock=")
     return store

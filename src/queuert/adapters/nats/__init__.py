@@ -14,12 +14,15 @@ __all__ = ["nats_notify"]
 
 
 def nats_notify(source: str | Any, *, prefix: str = "queuert", bucket: str | None = None) -> BroadcastNotify:
-    """`source` is a URL, or a connection of yours (`await nats.connect(…)`), which is not closed.
+    """Notifications through NATS, and wake hints in a JetStream bucket.
 
-    A connection of yours must belong to the event loop that the adapter is used on. Subjects and
-    keys begin with `prefix`: installations that share a server need different ones. `bucket` is the
-    name of a JetStream key-value bucket for wake hints, which is made if it does not exist. Without
-    it there are no wake hints.
+    Args:
+        source: A URL, or a connection (`await nats.connect(…)`), which is not closed. It must
+            belong to the event loop that uses the adapter.
+        prefix: The prefix of subjects and keys (default: "queuert"). Databases that share a server
+            need different prefixes.
+        bucket: The JetStream key-value bucket for wake hints. It is created if it does not exist
+            (default: no wake hints).
     """
     from queuert.adapters.nats.provider import HintingNatsProvider, NatsProvider
 

@@ -6,8 +6,22 @@ own. The providers in `drivers/` run `PgStatement`s: wrap one to see them.
 
 from __future__ import annotations
 
-from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
+from queuert.adapters.postgres.adapter import (
+    asyncpg_notify,
+    asyncpg_state,
+    psycopg_notify,
+    psycopg_state,
+    sync_psycopg_state,
+)
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.operations import PostgresOperations
 
-__all__ = ["PgStatement", "PostgresOperations", "asyncpg_state", "psycopg_state", "sync_psycopg_state"]
+__all__ = [
+    "PgStatement",
+    "PostgresOperations",
+    "asyncpg_notify",
+    "asyncpg_state",
+    "psycopg_notify",
+    "psycopg_state",
+    "sync_psycopg_state",
+]

@@ -33,10 +33,17 @@ def psycopg_state(
     prepare: bool = True,
     pool_size: int = DEFAULT_POOL_SIZE,
 ) -> StateAdapter[AsyncConnection[Any]]:
-    """For an async client with psycopg 3. `source` is a URL, a pool of yours, or one connection.
+    """Storage in PostgreSQL with psycopg 3, for an async client.
 
-    From a URL, there is a pool of our own of `pool_size`, and plain `def` handlers get sync
-    connections to the same database.
+    With a URL, plain `def` handlers get sync connections to the same database.
+
+    Args:
+        source: A URL, an `AsyncConnectionPool` or an `AsyncConnection`. What you pass is not closed.
+        schema: The schema of the tables (default: "public").
+        table_prefix: The prefix of table names (default: "queuert_").
+        prepare: Use prepared statements (default: True). Set it to False for PgBouncer in
+            transaction mode.
+        pool_size: With a URL, how many connections the pool may open (default: 10).
     """
     from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider, PsycopgSyncProvider
 
@@ -55,7 +62,16 @@ def sync_psycopg_state(
     prepare: bool = True,
     pool_size: int = DEFAULT_POOL_SIZE,
 ) -> SyncStateAdapter[Connection[Any]]:
-    """For a sync client with psycopg 3."""
+    """Storage in PostgreSQL with psycopg 3, for a sync client.
+
+    Args:
+        source: A URL, a `ConnectionPool` or a `Connection`. What you pass is not closed.
+        schema: The schema of the tables (default: "public").
+        table_prefix: The prefix of table names (default: "queuert_").
+        prepare: Use prepared statements (default: True). Set it to False for PgBouncer in
+            transaction mode.
+        pool_size: With a URL, how many connections the pool may open (default: 10).
+    """
     from queuert.adapters.postgres.drivers.psycopg import PsycopgSyncProvider
 
     provider = PsycopgSyncProvider(source, prepare=prepare, max_size=pool_size)
@@ -70,9 +86,17 @@ def asyncpg_state(
     prepare: bool = True,
     pool_size: int = DEFAULT_POOL_SIZE,
 ) -> StateAdapter[asyncpg.Connection[Any]]:
-    """For an async client with asyncpg.
+    """Storage in PostgreSQL with asyncpg, for an async client.
 
-    It has no sync counterpart: plain `def` handlers cannot open transactions.
+    asyncpg has no sync connections, so plain `def` handlers cannot open transactions.
+
+    Args:
+        source: A URL, a `Pool` or a `Connection`. What you pass is not closed.
+        schema: The schema of the tables (default: "public").
+        table_prefix: The prefix of table names (default: "queuert_").
+        prepare: Use prepared statements (default: True). Set it to False for PgBouncer in
+            transaction mode.
+        pool_size: With a URL, how many connections the pool may open (default: 10).
     """
     from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
 
@@ -81,25 +105,30 @@ def asyncpg_state(
 
 
 class NotifyOptions(TypedDict, total=False):
-    """The keywords of `psycopg_notify` and `asyncpg_notify`."""
+    """The keywords of `psycopg_notify` and `asyncpg_notify`, which explain them."""
 
     listen_url: str
-    """Where to connect for listening, which needs a connection of its own. Default: `source`, if
-    that is a URL."""
     schema: str
     table_prefix: str
-    """Channels are named after schema and table prefix, unless `channel_prefix` is given."""
     channel_prefix: str | None
     prepare: bool
-    """Use prepared statements, in a pool of our own (default: True)."""
 
 
 def psycopg_notify(
     source: str | AsyncConnectionPool[Any] | AsyncConnection[Any] | Storage, **options: Unpack[NotifyOptions]
 ) -> BroadcastNotify:
-    """LISTEN and NOTIFY with psycopg 3.
+    """Notifications through PostgreSQL with psycopg 3.
 
-    Publishing goes through `source`. `source` may also be the storage provider of a sync client.
+    Args:
+        source: Where to publish: a URL, an `AsyncConnectionPool`, an `AsyncConnection`, or the
+            storage provider of a client.
+        listen_url: The URL to connect to for listening, which needs a connection of its own
+            (default: `source`, if that is a URL).
+        schema: The client's `schema` (default: "public"). Channels are named after it.
+        table_prefix: The client's `table_prefix` (default: "queuert_"). Channels are named after
+            it.
+        channel_prefix: The prefix of channel names (default: made of schema and table prefix).
+        prepare: Use prepared statements in the pool for a URL (default: True).
     """
     from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
 
@@ -109,7 +138,18 @@ def psycopg_notify(
 def asyncpg_notify(
     source: str | asyncpg.Pool[Any] | asyncpg.Connection[Any] | Storage, **options: Unpack[NotifyOptions]
 ) -> BroadcastNotify:
-    """LISTEN and NOTIFY with asyncpg. Publishing goes through `source`."""
+    """Notifications through PostgreSQL with asyncpg.
+
+    Args:
+        source: Where to publish: a URL, a `Pool`, a `Connection`, or the storage provider of a client.
+        listen_url: The URL to connect to for listening, which needs a connection of its own
+            (default: `source`, if that is a URL).
+        schema: The client's `schema` (default: "public"). Channels are named after it.
+        table_prefix: The client's `table_prefix` (default: "queuert_"). Channels are named after
+            it.
+        channel_prefix: The prefix of channel names (default: made of schema and table prefix).
+        prepare: Use prepared statements in the pool for a URL (default: True).
+    """
     from queuert.adapters.postgres.notify.asyncpg import AsyncpgChannels
 
     return _notify(AsyncpgChannels, source, options)

@@ -14,9 +14,12 @@ __all__ = ["redis_notify"]
 
 
 def redis_notify(source: str | Any, *, prefix: str = "queuert") -> BroadcastNotify:
-    """`source` is a URL, or a `redis.asyncio.Redis` of yours, which is not closed.
+    """Notifications and wake hints through Redis.
 
-    Channels and keys begin with `prefix`: installations that share a server need different ones.
+    Args:
+        source: A URL, or a `redis.asyncio.Redis`, which is not closed.
+        prefix: The prefix of channels and keys (default: "queuert"). Databases that share a server
+            need different prefixes.
     """
     from queuert.adapters.redis.provider import RedisProvider, connect
 

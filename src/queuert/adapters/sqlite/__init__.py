@@ -41,12 +41,16 @@ def sqlite_state(
     clock: Clock | None = None,
     hub: SqliteHub | None = None,
 ) -> StateAdapter[sqlite3.Connection]:
-    """State in a SQLite file for an async client. `busy_timeout`: seconds to wait for the write
-    lock.
+    """Storage in a SQLite file, for an async client.
 
-    Adapters with different prefixes do not see each other's jobs. `clock` replaces the host's
-    clock. `hub` is the `SqliteHub` of the notify adapter. With it, the hub can tell commits of this
-    process from those of other processes.
+    Args:
+        path: The file. It is created if it does not exist.
+        table_prefix: The prefix of table names (default: "queuert_"). Adapters with different
+            prefixes do not see each other's jobs.
+        busy_timeout: How long to wait for the write lock, in seconds (default: 5).
+        clock: Replaces the host's clock, for tests (default: none).
+        hub: The `SqliteHub` of the notify adapter. With it, the hub can tell commits of this
+            process from those of other processes (default: none).
     """
     database = Database(path, busy_timeout, hub)
     operations = SqliteOperations(table_prefix, clock)
@@ -64,6 +68,15 @@ def aiosqlite_state(
     """`sqlite_state` with aiosqlite: transactions run on its connections, and these can be joined.
 
     Plain `def` handlers, in their threads, get connections of `sqlite3`.
+
+    Args:
+        path: The file. It is created if it does not exist.
+        table_prefix: The prefix of table names (default: "queuert_"). Adapters with different
+            prefixes do not see each other's jobs.
+        busy_timeout: How long to wait for the write lock, in seconds (default: 5).
+        clock: Replaces the host's clock, for tests (default: none).
+        hub: The `SqliteHub` of the notify adapter. With it, the hub can tell commits of this
+            process from those of other processes (default: none).
     """
     from queuert.adapters.sqlite.drivers.aiosqlite import AiosqliteProvider
 
@@ -80,5 +93,15 @@ def sync_sqlite_state(
     clock: Clock | None = None,
     hub: SqliteHub | None = None,
 ) -> SyncStateAdapter[sqlite3.Connection]:
-    """State in a SQLite file for a sync client: see `sqlite_state`."""
+    """Storage in a SQLite file, for a sync client.
+
+    Args:
+        path: The file. It is created if it does not exist.
+        table_prefix: The prefix of table names (default: "queuert_"). Adapters with different
+            prefixes do not see each other's jobs.
+        busy_timeout: How long to wait for the write lock, in seconds (default: 5).
+        clock: Replaces the host's clock, for tests (default: none).
+        hub: The `SqliteHub` of the notify adapter. With it, the hub can tell commits of this
+            process from those of other processes (default: none).
+    """
     return SyncStateAdapter(SqliteOperations(table_prefix, clock), SqliteProvider(Database(path, busy_timeout, hub)))

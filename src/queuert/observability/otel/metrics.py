@@ -90,27 +90,27 @@ class Metrics(Observer):
 
     # Slots
 
-    def _worker_started(self, *, worker: str, job_types: tuple[str, ...], concurrency: int, **_: Any) -> None:
-        self._types[worker] = tuple(job_types)
-        self._free(worker, concurrency)
+    def _worker_started(self, *, worker_id: str, job_types: tuple[str, ...], concurrency: int, **_: Any) -> None:
+        self._types[worker_id] = tuple(job_types)
+        self._free(worker_id, concurrency)
 
-    def _worker_stopped(self, *, worker: str, concurrency: int, **_: Any) -> None:
-        self._free(worker, -concurrency)
-        self._types.pop(worker, None)
+    def _worker_stopped(self, *, worker_id: str, concurrency: int, **_: Any) -> None:
+        self._free(worker_id, -concurrency)
+        self._types.pop(worker_id, None)
 
-    def _attempt_started(self, *, worker: str, job_type: str, wait: float | None, **_: Any) -> None:
+    def _attempt_started(self, *, worker_id: str, job_type: str, wait: float | None, **_: Any) -> None:
         self._busy.add(1, {names.JOB_TYPE: job_type})
-        self._free(worker, -1)
+        self._free(worker_id, -1)
         if wait is not None:
             self._histograms[JOB_WAIT].record(wait, {names.JOB_TYPE: job_type})
 
-    def _attempt_ended(self, *, worker: str, job_type: str, duration: float, **_: Any) -> None:
+    def _attempt_ended(self, *, worker_id: str, job_type: str, duration: float, **_: Any) -> None:
         self._busy.add(-1, {names.JOB_TYPE: job_type})
-        self._free(worker, 1)
+        self._free(worker_id, 1)
         self._histograms[ATTEMPT_DURATION].record(duration, {names.JOB_TYPE: job_type})
 
-    def _free(self, worker: str, slots: int) -> None:
-        for job_type in self._types.get(worker, ()):
+    def _free(self, worker_id: str, slots: int) -> None:
+        for job_type in self._types.get(worker_id, ()):
             self._idle.add(slots, {names.JOB_TYPE: job_type})
 
 

@@ -100,11 +100,11 @@ class OpenTelemetryTracer:
         job_type: str,
         chain_id: str,
         chain_type: str,
-        attempt: int,
-        worker: str,
+        attempt_number: int,
+        worker_id: str,
         trace_context: str | None,
     ) -> CurrentSpan:
-        first = attempt == 1
+        first = attempt_number == 1
         span = self._tracer.start_span(
             f"attempt {job_type}",
             read(trace_context) if first else Context(),
@@ -113,8 +113,8 @@ class OpenTelemetryTracer:
                 **_facts("process", job_type, job_id, chain_id),
                 names.CHAIN_TYPE: chain_type,
                 names.JOB_TYPE: job_type,
-                names.ATTEMPT: attempt,
-                names.WORKER: worker,
+                names.ATTEMPT: attempt_number,
+                names.WORKER: worker_id,
             },
             () if first else links_to(trace_context),
         )
@@ -156,7 +156,7 @@ class OpenTelemetryTracer:
         chain_type: str,
         status: str,
         error_code: str | None,
-        worker: str | None,
+        worker_id: str | None,
         trace_context: str | None,
     ) -> None:
         attributes: dict[str, Any] = {
@@ -165,10 +165,10 @@ class OpenTelemetryTracer:
             names.CHAIN_STATUS: status,
         }
         name = f"complete chain {chain_type}"
-        if worker is None:
+        if worker_id is None:
             self._by_hand(name, trace_context, attributes, SpanKind.CONSUMER)
             return
-        attributes[names.WORKER] = worker
+        attributes[names.WORKER] = worker_id
         span = self._tracer.start_span(name, read(trace_context), SpanKind.CONSUMER, attributes)
         if error_code is not None:
             _failed(span, error_code, error_code)
