@@ -352,6 +352,8 @@ class Deleted(msgspec.Struct, frozen=True):
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rows a listing has: those that match every field that is not None."""
+
     type_name: str | None = None
     status: Status | None = None
     ids: tuple[str, ...] | None = None

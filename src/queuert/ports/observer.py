@@ -9,8 +9,8 @@ thread. Observers are called one after the other where the work is done, so be q
 block. An error in an observer is logged, once for each kind of event and error, and has no other
 effect.
 
-Durations are in seconds. Ids and type names are strings. `worker_id` is a worker's id, or None if no
-worker did the work.
+Durations are in seconds. Ids and type names are strings. `worker_id` is a worker's id, or None if
+no worker did the work.
 """
 
 from __future__ import annotations

@@ -34,6 +34,8 @@ class Creation(NamedTuple):
 
 
 class Tracer(Protocol):
+    """Makes the spans. All methods are called by keyword, and must not block."""
+
     def start_creation(
         self,
         *,
@@ -83,7 +85,9 @@ class Tracer(Protocol):
         """`prepare` or `complete` begins, in the handler's task or thread."""
         ...
 
-    def end_phase(self, span: Any, *, error_type: str | None) -> None: ...
+    def end_phase(self, span: Any, *, error_type: str | None) -> None:
+        """The phase has ended; with an `error_type`, its transaction was rolled back."""
+        ...
 
     def complete_job(
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, trace_context: str | None

@@ -49,7 +49,7 @@ class BaseAttempt(Generic[J_co, Conn]):
 
     @property
     def signal(self) -> AbortSignal:
-        """Tells the handler to stop: the job was lost, the attempt timed out, or the worker stops."""
+        """Tells the handler to stop: its job was lost, its time is over, or the worker stops."""
         return self._claim.signal
 
     @property

@@ -38,7 +38,7 @@ def psycopg_state(
     With a URL, plain `def` handlers get sync connections to the same database.
 
     Args:
-        source: A URL, an `AsyncConnectionPool` or an `AsyncConnection`. What you pass is not closed.
+        source: A URL, an `AsyncConnectionPool` or an `AsyncConnection`. What you pass stays open.
         schema: The schema of the tables (default: "public").
         table_prefix: The prefix of table names (default: "queuert_").
         prepare: Use prepared statements (default: True). Set it to False for PgBouncer in
@@ -141,7 +141,7 @@ def asyncpg_notify(
     """Notifications through PostgreSQL with asyncpg.
 
     Args:
-        source: Where to publish: a URL, a `Pool`, a `Connection`, or the storage provider of a client.
+        source: Where to publish: a URL, a `Pool`, a `Connection`, or a client's storage provider.
         listen_url: The URL to connect to for listening, which needs a connection of its own
             (default: `source`, if that is a URL).
         schema: The client's `schema` (default: "public"). Channels are named after it.
