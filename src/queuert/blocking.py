@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -34,16 +33,12 @@ class Block(ABC, Generic[T_co]):
     async def __aenter__(self) -> T_co: ...
 
     @abstractmethod
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None: ...
+    async def __aexit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None: ...
 
     def __enter__(self) -> T_co:
         return run_blocking(self.__aenter__())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         run_blocking(self.__aexit__(kind, error, traceback))
 
 
@@ -56,9 +51,7 @@ class Blocking(AbstractContextManager[T_co, None], Generic[T_co]):
     def __enter__(self) -> T_co:
         return run_blocking(self._block.__aenter__())
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         run_blocking(self._block.__aexit__(kind, error, traceback))
 
 
@@ -71,7 +64,5 @@ class Awaited(AbstractAsyncContextManager[T_co, None], Generic[T_co]):
     async def __aenter__(self) -> T_co:
         return self._block.__enter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         self._block.__exit__(kind, error, traceback)

@@ -42,8 +42,9 @@ QueuertError
     ├── SchemaMissing                     tables or functions that this version needs are missing
     └── SchemaTooNew                      the database no longer works with this library version
 
-JobError (Exception) raise it in a handler: the attempt fails with a code of your own Reschedule
-(Exception) raise it in a handler: the job runs again at a time of your own
+Exception
+├── JobError                              raise it in a handler: the attempt fails with your code
+└── Reschedule                            raise it in a handler: the job runs again at your time
 
 The last two are not errors of the library, so `except QueuertError` in a handler does not catch
 them.

@@ -14,34 +14,7 @@ from typing import Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
-from queuert.errors import InvalidArgument
-
-__all__ = [
-    "BlockerRef",
-    "BlockerRow",
-    "ChainFilter",
-    "ChainRow",
-    "ClaimRequest",
-    "ClaimResult",
-    "Claimed",
-    "Created",
-    "Dedup",
-    "Deleted",
-    "JobFilter",
-    "JobRow",
-    "Lease",
-    "NewJob",
-    "Page",
-    "PageRequest",
-    "QueueLimit",
-    "Settled",
-    "Settlement",
-    "Status",
-    "TypeLimit",
-    "TypeStats",
-    "Unblocked",
-    "When",
-]
+from queuert.errors import InvalidArgument, InvalidCursor
 
 Status = Literal["blocked", "pending", "running", "completed", "failed", "cancelled", "expired"]
 Scope = Literal["incomplete", "any"]
@@ -351,6 +324,11 @@ class Deleted(msgspec.Struct, frozen=True):
     waiting: Mapping[str, list[str]]
 
 
+def check_status(status: str) -> None:
+    if status not in STATUSES:
+        raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
+
+
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which rows a listing has: those that match every field that is not None."""
 
@@ -373,6 +351,14 @@ class PageRequest(msgspec.Struct, frozen=True):
     limit: int
     after: str | None = None
     order: Order = "asc"
+
+    def chain_index(self) -> int | None:
+        """`after` in a listing of a chain's jobs, which is sorted by their index."""
+        if self.after is None:
+            return None
+        if not (self.after.isascii() and self.after.isdigit()):
+            raise InvalidCursor(f"{self.after!r} is not a position in a chain")
+        return min(int(self.after), 2**31 - 1)
 
 
 class Page(msgspec.Struct, Generic[T_co], frozen=True):

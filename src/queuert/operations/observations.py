@@ -181,14 +181,17 @@ class Observations:
             traces.chain_ended(events, row, settlement, code)
 
     def triggered(self, jobs: Sequence[JobRow | None]) -> None:
-        for job in jobs:
-            if job is not None:
-                self._writes.append(Write(job.id, partial(_was_triggered, job), _told(self._tell.job_triggered, job)))
+        self._changed(jobs, _was_triggered, self._tell.job_triggered)
 
     def retried(self, jobs: Sequence[JobRow | None]) -> None:
+        self._changed(jobs, _was_retried, self._tell.job_retried)
+
+    def _changed(
+        self, jobs: Sequence[JobRow | None], stands: Callable[[JobRow, JobRow | None], bool], event: Callable[..., None]
+    ) -> None:
         for job in jobs:
             if job is not None:
-                self._writes.append(Write(job.id, partial(_was_retried, job), _told(self._tell.job_retried, job)))
+                self._writes.append(Write(job.id, partial(stands, job), [partial(event, **job_facts(job))]))
 
     def deleted(self, chains: Sequence[ChainRow]) -> None:
         events: list[Callable[[], None]] = []
@@ -235,10 +238,6 @@ def error_facts(error: bytes | None) -> dict[str, Any]:
         "error_type": record.get("type"),
         "error_message": record.get("message") or "",
     }
-
-
-def _told(event: Callable[..., None], job: JobRow) -> list[Callable[[], None]]:
-    return [partial(event, **job_facts(job))]
 
 
 def _between(began: datetime | None, ended: datetime | None) -> float | None:

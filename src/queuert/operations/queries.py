@@ -16,7 +16,6 @@ from queuert.errors import InvalidArgument, InvalidCursor, JobTypeMismatch
 from queuert.jobs.chain import Chain
 from queuert.jobs.record import JobRecord
 from queuert.model import (
-    STATUSES,
     TERMINAL,
     ChainFilter,
     JobFilter,
@@ -25,6 +24,7 @@ from queuert.model import (
     PageRequest,
     Status,
     aware,
+    check_status,
     check_unicode,
 )
 from queuert.operations.engine import Engine
@@ -150,8 +150,8 @@ def chain_filter(type_name: str | None, *, root_only: bool, **filters: Unpack[Fi
 
 def _checked(filters: Filters) -> dict[str, Any]:
     status, ids = filters["status"], filters["ids"]
-    if status is not None and status not in STATUSES:
-        raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
+    if status is not None:
+        check_status(status)
     if isinstance(ids, str | bytes) or not (ids is None or hasattr(ids, "__iter__")):
         raise InvalidArgument(f"ids takes a list of ids, got {ids!r}")
     after, before = filters["created_after"], filters["created_before"]

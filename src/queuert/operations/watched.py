@@ -9,9 +9,9 @@ import copy
 import inspect
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import nullcontext
-from types import TracebackType
 from typing import Any, TypeVar
 
+from queuert.blocking import Awaited, Block
 from queuert.contexts import context
 from queuert.errors import NotifyUnavailable, QueuertError, SchemaTooNew, StorageError
 from queuert.operations.observers import Observers
@@ -142,11 +142,11 @@ class WatchedProvider:
         )
 
 
-class _WatchedBlock:
+class _WatchedBlock(Block[Any]):
     """The block of a transaction, for `with` or `async with`, as its provider is."""
 
     def __init__(self, block: Any, report: Report) -> None:
-        self._block = block
+        self._block = self._awaited = block
         self._report = report
 
     @property
@@ -154,24 +154,16 @@ class _WatchedBlock:
         return self._block.answer
 
     def __enter__(self) -> Any:
-        with self._reporting():
-            return self._block.__enter__()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        with self._reporting() if error is None else nullcontext():
-            self._block.__exit__(kind, error, traceback)
+        self._awaited = Awaited(self._block)
+        return super().__enter__()
 
     async def __aenter__(self) -> Any:
         with self._reporting():
-            return await self._block.__aenter__()
+            return await self._awaited.__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         with self._reporting() if error is None else nullcontext():
-            await self._block.__aexit__(kind, error, traceback)
+            await self._awaited.__aexit__(kind, error, traceback)
 
     @context
     def _reporting(self) -> Iterator[None]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from types import TracebackType
 from typing import Any, TypeVar
 
 from queuert.blocking import Awaited, Block
@@ -44,9 +43,7 @@ class Begun(Block[Conn]):
     async def __aenter__(self) -> Conn:
         return await self._guarded.__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         await self._guarded.__aexit__(kind, error, traceback)
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, TypeAlias, TypeVar
 
-__all__ = ["Atomic", "Pause", "Program"]
-
 T = TypeVar("T")
 
 Program: TypeAlias = Generator[Any, Any, T]

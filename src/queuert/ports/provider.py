@@ -17,16 +17,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from queuert.blocking import Awaited, run_blocking
 from queuert.ports.program import Atomic, Pause, Program
 
-__all__ = [
-    "AfterCommitWork",
-    "AsyncBlock",
-    "AsyncProvider",
-    "Enlisting",
-    "SyncBlock",
-    "SyncProvider",
-    "Threaded",
-]
-
 Conn = TypeVar("Conn")
 Conn_co = TypeVar("Conn_co", covariant=True)
 Conn_contra = TypeVar("Conn_contra", contravariant=True)

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Blocker", "Creation", "Tracer"]
-
 
 class Blocker(NamedTuple):
     """A chain that a new job waits for, and the context that was stored with that chain."""

@@ -11,6 +11,7 @@ from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.errors import InvalidArgument
 from queuert.jobs.registry import JobsItem, Registry
+from queuert.ports.notify import NotifyAdapter
 from queuert.wiring import brokers, embedded, postgres
 from queuert.wiring.options import ClientOptions, check_names, client_options
 
@@ -59,11 +60,7 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
             listings are sorted by id.
         validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
     """
-    scheme = _scheme(url, options)
-    database = postgres if scheme in postgres.SCHEMES else embedded
-    settings = client_options(options)
-    registry = Registry(jobs, codecs=options.get("codecs", ()))
-    channel = brokers.broker(options)
+    database, channel, registry, settings = _checked(url, jobs, options)
     state, notify = database.parts(url, brokers.without(channel, options))
     return Client(state, channel or notify, registry, **settings)
 
@@ -109,13 +106,18 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
             listings are sorted by id.
         validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
     """
-    scheme = _scheme(url, options)
-    database = postgres if scheme in postgres.SCHEMES else embedded
-    settings = client_options(options)
-    registry = Registry(jobs, codecs=options.get("codecs", ()))
-    channel = brokers.broker(options)
+    database, channel, registry, settings = _checked(url, jobs, options)
     state, notify = database.sync_parts(url, brokers.without(channel, options))
     return SyncClient(state, channel or notify, registry, **settings)
+
+
+def _checked(
+    url: str, jobs: Iterable[JobsItem], options: ClientOptions
+) -> tuple[Any, NotifyAdapter | None, Registry, dict[str, Any]]:
+    database = postgres if _scheme(url, options) in postgres.SCHEMES else embedded
+    settings = client_options(options)
+    registry = Registry(jobs, codecs=options.get("codecs", ()))
+    return database, brokers.broker(options), registry, settings
 
 
 def _scheme(url: str, options: ClientOptions) -> str:

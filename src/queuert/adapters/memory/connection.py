@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from queuert.adapters.memory.command import Command
 from queuert.adapters.memory.store import MemoryStore
 from queuert.adapters.memory.tables import Tables
+from queuert.blocking import Block
 from queuert.errors import TransactionClosed, TransactionMisused, TransactionNested
 
 T = TypeVar("T")
@@ -123,22 +124,14 @@ class MemoryTransaction:
         connection.store.writer.release()
 
 
-class MemorySavepoint:
-    __slots__ = ("_before", "_connection")
-
+class MemorySavepoint(Block[None]):
     def __init__(self, connection: MemoryConnection) -> None:
         self._connection = connection
 
-    def __enter__(self) -> None:
+    async def __aenter__(self) -> None:
         self._before = self._connection.open_tables()
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    async def __aexit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         # If the transaction has ended inside the block, the savepoint has ended with it.
-        if kind is not None and self._connection.in_transaction:
+        if error is not None and self._connection.in_transaction:
             self._connection.tables = self._before
-
-    async def __aenter__(self) -> None:
-        self.__enter__()
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self.__exit__(kind)

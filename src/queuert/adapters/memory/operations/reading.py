@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from queuert.adapters.memory.command import read
 from queuert.adapters.memory.tables import Tables
-from queuert.errors import InvalidCursor
 from queuert.model import BlockerRow, ChainFilter, ChainRow, JobFilter, JobRow, PageRequest, Status, TypeStats
 
 Key = TypeVar("Key", int, str)
@@ -56,8 +55,7 @@ class Reading:
 
     @read
     def list_chain_jobs(self, tables: Tables, chain_id: str, page: PageRequest) -> list[JobRow]:
-        after = None if page.after is None else _chain_index(page.after)
-        return _page([(row.chain_index, row) for row in tables.chain_jobs(chain_id)], page, after)
+        return _page([(row.chain_index, row) for row in tables.chain_jobs(chain_id)], page, page.chain_index())
 
     @read
     def list_blocked_jobs(self, tables: Tables, chain_id: str, page: PageRequest) -> list[JobRow]:
@@ -93,12 +91,6 @@ def _page(found: Iterable[tuple[Key, Row]], page: PageRequest, after: Key | None
     if after is not None:
         rows = [each for each in rows if (each[0] < after if descending else each[0] > after)]
     return [row for _, row in rows[: page.limit]]
-
-
-def _chain_index(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise InvalidCursor(f"{text!r} is not a position in a chain")
-    return int(text)
 
 
 def _type_stats(tables: Tables, name: str, rows: Sequence[JobRow]) -> TypeStats:

@@ -12,17 +12,16 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from queuert.adapters.postgres.command import PgStatement, number_placeholders
 from queuert.adapters.postgres.operations.store import Store
 from queuert.adapters.postgres.rows import Row, chain_of, job_of
-from queuert.errors import InvalidArgument, InvalidCursor
-from queuert.model import STATUSES, ChainFilter, ChainRow, JobFilter, JobRow, PageRequest, Status
+from queuert.model import ChainFilter, ChainRow, JobFilter, JobRow, PageRequest, Status, check_status
 from queuert.ports.program import Program
+from queuert.sql.listing import Query, beyond
 from queuert.sql.statement import substitute
 
-_MAX_INTEGER = 2**31 - 1
+_JOBS = "{job_columns}"
+_CHAINS = "{first_columns}, {current_columns}"
 _RUN = "LEFT JOIN {running} AS r ON r.job_id = j.id"
 _FIRST_RUN = "LEFT JOIN {running} AS first_run ON first_run.job_id = first.id"
 _WITH_CURRENT = (
@@ -40,19 +39,10 @@ _STATUS = {
 _numbered = lru_cache(maxsize=256)(number_placeholders)
 
 
-class _Query(msgspec.Struct):
-    """A select that is being built. Words in braces are names of tables."""
+class _Query(Query):
+    """Words in braces are names of tables."""
 
-    source: str
-    sort_key: str
-    columns: str = "{job_columns}"
-    conditions: list[str] = []
-    parameters: dict[str, Any] = {}
     walk: str = ""
-
-    def where(self, condition: str, **parameters: Any) -> None:
-        self.conditions.append(condition)
-        self.parameters.update(parameters)
 
     def narrow(self, where: JobFilter, table: str) -> None:
         if where.ids is not None:
@@ -65,8 +55,7 @@ class _Query(msgspec.Struct):
     def status_is(self, status: Status | None, job: str, run: str) -> None:
         if status is None:
             return
-        if status not in STATUSES:
-            raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
+        check_status(status)
         if status in _STATUS:
             self.where(_STATUS[status].format(job=job, run=run))
         else:
@@ -75,7 +64,7 @@ class _Query(msgspec.Struct):
     def page(self, words: dict[str, str], page: PageRequest, after: Any, key_type: str = "text::uuid") -> PgStatement:
         self.parameters.update(after=after, limit=page.limit)
         if after is not None and not self.walk:
-            self.where(f"{self.sort_key} {_beyond(page)} :after::{key_type}")
+            self.where(f"{self.sort_key} {beyond(page)} :after::{key_type}")
         conditions = " AND ".join(self.conditions) or "true"
         text = (
             f"SELECT {self.columns} FROM {self.source} WHERE {'true' if self.walk else conditions} "
@@ -88,7 +77,7 @@ class _Query(msgspec.Struct):
 
 class Listing(Store):
     def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[list[JobRow]]:
-        query = _Query(_jobs_with(where.status, where.type_name, "j", "r"), "j.id")
+        query = _Query(_JOBS, _jobs_with(where.status, where.type_name, "j", "r"), "j.id")
         if where.type_name is not None:
             query.where("j.type_name = :type_name::text", type_name=where.type_name)
         query.status_is(where.status, "j", "r")
@@ -97,14 +86,13 @@ class Listing(Store):
         return [job_of(row) for row in rows]
 
     def list_chain_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
-        query = _Query(_jobs_with(None, None, "j", "r"), "j.chain_index")
+        query = _Query(_JOBS, _jobs_with(None, None, "j", "r"), "j.chain_index")
         query.where("j.chain_id = :chain_id::text::uuid", chain_id=chain_id)
-        after = None if page.after is None else _chain_index(page.after)
-        rows: list[Row] = yield query.page(self.words, page, after, "integer")
+        rows: list[Row] = yield query.page(self.words, page, page.chain_index(), "integer")
         return [job_of(row) for row in rows]
 
     def list_blocked_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
-        query = _Query(f"{{blocker}} AS edge JOIN {{job}} AS j ON j.id = edge.job_id {_RUN}", "edge.job_id")
+        query = _Query(_JOBS, f"{{blocker}} AS edge JOIN {{job}} AS j ON j.id = edge.job_id {_RUN}", "edge.job_id")
         query.where("edge.chain_id = :chain_id::text::uuid", chain_id=chain_id)
         rows: list[Row] = yield query.page(self.words, page, page.after)
         return [job_of(row) for row in rows]
@@ -114,15 +102,16 @@ class Listing(Store):
         if by_status:
             # A job that is not completed is always its chain's current one.
             source = _jobs_with(where.status, where.type_name, "current", "current_run")
-            query = _Query(f"{source} JOIN {{job}} AS first ON first.id = current.chain_id {_FIRST_RUN}", "current.id")
+            source = f"{source} JOIN {{job}} AS first ON first.id = current.chain_id {_FIRST_RUN}"
+            query = _Query(_CHAINS, source, "current.id")
             if where.status == "completed":
                 query.where("current.continued_to IS NULL")
         elif where.type_name is None and where.ids is None:
             query = _all_chains(page)
         else:
-            query = _Query(f"{{job}} AS first {_WITH_CURRENT}", "first.id" if where.status is None else "current.id")
+            sort_key = "first.id" if where.status is None else "current.id"
+            query = _Query(_CHAINS, f"{{job}} AS first {_WITH_CURRENT}", sort_key)
             query.where("first.chain_index = 0")
-        query.columns = "{first_columns}, {current_columns}"
         if where.type_name is not None:
             side = "current.chain_type" if by_status else "first.type_name"
             query.where(f"{side} = :type_name::text", type_name=where.type_name)
@@ -142,16 +131,16 @@ def _all_chains(page: PageRequest) -> _Query:
     to that order.
     """
     order = f"ORDER BY n.chain_id {page.order.upper()} LIMIT 1"
-    start = "" if page.after is None else f"WHERE n.chain_id {_beyond(page)} :after::text::uuid "
+    start = "" if page.after is None else f"WHERE n.chain_id {beyond(page)} :after::text::uuid "
     walk = (
         f"WITH RECURSIVE walk (id) AS ((SELECT n.chain_id FROM {{job}} AS n {start}{order}) UNION ALL "
-        f"SELECT (SELECT n.chain_id FROM {{job}} AS n WHERE n.chain_id {_beyond(page)} walk.id {order}) "
+        f"SELECT (SELECT n.chain_id FROM {{job}} AS n WHERE n.chain_id {beyond(page)} walk.id {order}) "
         "FROM walk WHERE walk.id IS NOT NULL), "
         "page AS MATERIALIZED (SELECT found.id FROM walk CROSS JOIN LATERAL (SELECT first.id "
         "FROM {job} AS first WHERE first.id = walk.id AND <conditions> OFFSET 0) AS found "
         "LIMIT :limit::bigint) "
     )
-    return _Query(f"page JOIN {{job}} AS first ON first.id = page.id {_WITH_CURRENT}", "first.id", walk=walk)
+    return _Query(_CHAINS, f"page JOIN {{job}} AS first ON first.id = page.id {_WITH_CURRENT}", "first.id", walk=walk)
 
 
 def _jobs_with(status: Status | None, type_name: str | None, job: str, run: str) -> str:
@@ -164,13 +153,3 @@ def _jobs_with(status: Status | None, type_name: str | None, job: str, run: str)
         waiting = f"(SELECT id FROM {{ready}}{of_type} UNION ALL SELECT id FROM {{later}}{of_type}) AS waiting"
         source = f"{waiting} JOIN {source} ON {job}.id = waiting.id"
     return f"{source} LEFT JOIN {{running}} AS {run} ON {run}.job_id = {job}.id"
-
-
-def _beyond(page: PageRequest) -> str:
-    return ">" if page.order == "asc" else "<"
-
-
-def _chain_index(after: str) -> int:
-    if not (after.isascii() and after.isdigit()):
-        raise InvalidCursor(f"{after!r} is not a position in a chain")
-    return min(int(after), _MAX_INTEGER)

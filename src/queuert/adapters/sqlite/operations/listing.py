@@ -11,19 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from queuert.adapters.sqlite.operations.base import BaseOperations, array, replacements_for
 from queuert.adapters.sqlite.operations.rows import Row, chain_of, job_of, micros
-from queuert.errors import InvalidArgument, InvalidCursor
-from queuert.model import STATUSES, ChainFilter, ChainRow, JobFilter, JobRow, PageRequest, Status
+from queuert.model import ChainFilter, ChainRow, JobFilter, JobRow, PageRequest, Status, check_status
 from queuert.ports.program import Program
+from queuert.sql.listing import Query, beyond
 from queuert.sql.statement import Statement
 
 _APART: frozenset[Status] = frozenset(("blocked", "failed", "cancelled", "expired"))
 """Most jobs never have one of these. There are indexes for them by type and status."""
-
-_MAX_INTEGER = 2**63 - 1
 
 
 class Listing(BaseOperations):
@@ -39,7 +35,7 @@ class Listing(BaseOperations):
         columns = replacements_for(self.prefix)["job_columns"]
         query = _Query(columns, f"{self.prefix}job AS job", "job.chain_index")
         query.where("job.chain_id = :chain_id", chain_id=chain_id)
-        rows: list[Row] = yield query.page(page, None if page.after is None else _chain_index(page.after))
+        rows: list[Row] = yield query.page(page, page.chain_index())
         return [job_of(row) for row in rows]
 
     def list_blocked_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
@@ -51,24 +47,13 @@ class Listing(BaseOperations):
         return [job_of(row) for row in rows]
 
 
-class _Query(msgspec.Struct):
-    """A SELECT that is being built."""
-
-    columns: str
-    source: str
-    sort_key: str
-    conditions: list[str] = []
-    parameters: dict[str, Any] = {}
+class _Query(Query):
     head: str = ""
     sorted_already: bool = False
 
-    def where(self, condition: str, **parameters: Any) -> None:
-        self.conditions.append(condition)
-        self.parameters.update(parameters)
-
     def page(self, page: PageRequest, after: Any) -> Statement:
         if after is not None and not self.sorted_already:
-            self.where(f"{self.sort_key} {_beyond(page)} :after", after=after)
+            self.where(f"{self.sort_key} {beyond(page)} :after", after=after)
         self.parameters["limit"] = page.limit
         clauses = [f"{self.head}SELECT {self.columns} FROM {self.source}"]
         if self.conditions:
@@ -145,10 +130,10 @@ def _all_chains(columns: str, table: str, with_current: str, page: PageRequest) 
     other.
     """
     edge = "min" if page.order == "asc" else "max"
-    start = "" if page.after is None else f" WHERE chain_id {_beyond(page)} :after"
+    start = "" if page.after is None else f" WHERE chain_id {beyond(page)} :after"
     walk = (
         f"WITH RECURSIVE walk (id) AS (SELECT {edge}(chain_id) FROM {table}{start} UNION ALL "
-        f"SELECT (SELECT {edge}(job.chain_id) FROM {table} AS job WHERE job.chain_id {_beyond(page)} walk.id) "
+        f"SELECT (SELECT {edge}(job.chain_id) FROM {table} AS job WHERE job.chain_id {beyond(page)} walk.id) "
         "FROM walk WHERE walk.id IS NOT NULL) "
     )
     source = f"walk CROSS JOIN {table} AS first ON first.id = walk.id {with_current}"
@@ -166,21 +151,10 @@ def _narrow(query: _Query, where: JobFilter, created: str) -> None:
 
 
 def _status_is(table: str, status: Status, index: str) -> list[str]:
-    if status not in STATUSES:  # it becomes part of the SQL text
-        raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
+    check_status(status)  # it becomes part of the SQL text
     conditions = [f"{table}.status = '{status}'"]
     if index == "status":
         conditions.append(f"{table}.status <> 'completed'")
     elif index:
         conditions.append(f"+{table}.status < 'pending' AND {table}.status <> 'completed'")
     return conditions
-
-
-def _beyond(page: PageRequest) -> str:
-    return ">" if page.order == "asc" else "<"
-
-
-def _chain_index(after: str) -> int:
-    if not (after.isascii() and after.isdigit()):
-        raise InvalidCursor(f"{after!r} is not a position in a chain")
-    return min(int(after), _MAX_INTEGER)
