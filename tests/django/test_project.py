@@ -26,7 +26,7 @@ from tests.support.django import added, postgres_settings, sqlite_settings
 from tests.support.postgres import server
 
 import queuert_django.checks
-from queuert import EntryJob, Handlers, SchemaMissing, StorageError, Worker
+from queuert import Chain, EntryJob, Handlers, SchemaMissing, StorageError, Worker
 from queuert.adapters.postgres.installation import migrations_for as postgres_migrations
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.adapters.sqlite.operations.base import migrations_for as sqlite_migrations
@@ -235,12 +235,17 @@ def test_jobs_that_do_not_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
 # The worker
 
 
-def work(alias: str) -> None:
+def work(alias: str, *chains: Chain[Any]) -> None:
+    """Until nothing is runnable; with chains, until they have ended: a retry is due a moment later."""
     client = worker_client(alias)
 
     async def drain() -> None:
         async with client:
-            await Worker(client, find_handlers(), concurrency=4).drain()
+            worker = Worker(client, find_handlers(), concurrency=4)
+            await worker.drain()
+            async with worker:
+                for chain in chains:
+                    await client.wait(chain, timeout=60)
 
     asyncio.run(drain())
 
@@ -252,7 +257,7 @@ def test_plain_handlers_write_with_the_orm_in_the_jobs_transaction(alias: str) -
         for number in (1, 2, 3):
             Order(number=number).save(using=alias)
         chains = client.start_many(connections[alias], [ReserveStock(number=number) for number in (1, 2, 3)])
-    work(alias)
+    work(alias, *chains)
     outputs = [found.output for chain in chains if (found := client.get_chain(chain))]
     assert outputs == ["paid 1", "paid 2", "paid 3"]
     orders = Order.objects.using(alias)
