@@ -36,10 +36,10 @@ EVERY = [pytest.param(name, marks=() if name in ALWAYS else pytest.mark.soak) fo
 
 EXAMPLES = {
     "memory": 15,
-    "sqlite": 40,
+    "sqlite": 20,
     "async_memory": 10,
     "async_sqlite": 20,
-    "postgres": 20,
+    "postgres": 12,
     "async_postgres": 5,
     "asyncpg": 5,
 }

@@ -168,11 +168,11 @@ async def rolled_back_ids_are_free(store: Store) -> None:
 
 
 @driver_case
-async def two_thousand_jobs_in_one_call(store: Store) -> None:
-    """A call takes thousands of jobs with types, keys and blockers, and returns each in order."""
+async def a_thousand_jobs_in_one_call(store: Store) -> None:
+    """A call takes a thousand jobs with types, keys and blockers, and returns each in order."""
     source = await store.start("source")
     jobs: list[NewJob] = []
-    for number in range(2_000):
+    for number in range(1_000):
         blockers = waiting_for(source, chain_type="source") if number % 5 == 0 else ()
         dedup = key(f"k{number}") if number % 3 == 0 else None
         jobs.append(new_job(f"type-{number % 7}", input=b"%d" % number, blockers=blockers, dedup=dedup))
@@ -180,7 +180,7 @@ async def two_thousand_jobs_in_one_call(store: Store) -> None:
     equal([c.job_id for c in created], [job.id for job in jobs], "answered ids")
     rows = await store.jobs(*(job.id for job in jobs))
     equal([row and row.input for row in rows], [job.input for job in jobs], "stored inputs")
-    equal(sum(c.status == "blocked" for c in created), 400, "blocked jobs")
+    equal(sum(c.status == "blocked" for c in created), 200, "blocked jobs")
 
 
 @case
