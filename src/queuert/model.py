@@ -226,12 +226,19 @@ class QueueLimit(msgspec.Struct, frozen=True):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Up to `limit` jobs for `worker`. `cluster_cap` counts every running job in the database."""
+    """Up to `limit` jobs for `worker`. `cluster_cap` counts every running job in the database.
+
+    `at_once`: so many of the jobs, the first ones, may begin as soon as they are claimed. The others
+    get ordinals in their order, `first_ordinal` plus their position in the claim. They begin when
+    the worker's horizon has reached them (see `StateOperations.move_horizon`). None: all may begin.
+    """
 
     worker: str
     limit: int
     queues: tuple[QueueLimit, ...]
     cluster_cap: int | None = None
+    at_once: int | None = None
+    first_ordinal: int = 1
 
 
 class BlockerRow(msgspec.Struct, gc=False, frozen=True):
@@ -247,12 +254,14 @@ class BlockerRow(msgspec.Struct, gc=False, frozen=True):
 class Claimed(msgspec.Struct, gc=False, frozen=True):
     """A job that is now running for this worker.
 
-    `expired`: its deadline had passed by the database's clock.
+    `expired`: its deadline had passed by the database's clock. `ordinal`: its place among the
+    worker's claims; None if it may begin at once.
     """
 
     job: JobRow
     expired: bool = False
     blockers: tuple[BlockerRow, ...] = ()
+    ordinal: int | None = None
 
 
 class ClaimResult(msgspec.Struct, frozen=True):

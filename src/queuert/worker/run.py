@@ -11,6 +11,8 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
+from msgspec.structs import replace
+
 from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
 from queuert.model import Claimed, ClaimRequest
@@ -266,6 +268,10 @@ class WorkerRun(Generic[Conn]):
         request = self._request()
         if request is None:
             return
+        # What begins only later has an ordinal: it loses no attempt if this worker dies before.
+        request = replace(
+            request, at_once=self._attempts.at_once, first_ordinal=self._policy.ordinals.take(request.limit)
+        )
         # Before the claim: what is announced while it is under way must not be forgotten.
         self._next_turn.wants_claim = False
         try:
@@ -281,11 +287,11 @@ class WorkerRun(Generic[Conn]):
             self._next_turn.claim_in(result.next_in)
         if result.jobs:
             self._quiet.clear()
-        for claimed in result.jobs:
-            self._attempts.begin(claimed, claimed_at, stopping=self._stopping.is_set())
+        self._attempts.begin_all(result.jobs, claimed_at, stopping=self._stopping.is_set())
         if any(_lost_its_worker(claimed) for claimed in result.jobs):
-            # One of them may be what killed that worker. What is held ahead when this one dies
-            # loses an attempt, too, without ever having run: so hold nothing.
+            # One of them may be what killed that worker. What is held ahead when this one dies has
+            # to be reaped, and what the horizon covers loses an attempt without ever having run. So
+            # hold nothing.
             self._prefetch.stalled()
             self._attempts.give_back_waiting()
 
