@@ -284,6 +284,26 @@ class Lease(msgspec.Struct, gc=False, frozen=True):
     duration: float
 
 
+class WorkerRow(msgspec.Struct, frozen=True):
+    """A worker, as the others know it. Times are by the database's clock."""
+
+    id: str
+    registered_at: datetime
+    seen_at: datetime
+    """When it last registered."""
+    horizon: int = 0
+    """Handlers of jobs up to this ordinal may have begun."""
+    server_started: datetime | None = None
+    """When the database server had started that the row was last written on. None without one."""
+    lock_key: int | None = None
+    """The advisory lock that its listening connection holds. None: only leases tell that it is
+    gone."""
+    silent_since: datetime | None = None
+    """When that lock was first seen missing."""
+    process: str | None = None
+    """Which process it is, as JSON, where there is no server. None if unknown."""
+
+
 class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """How a job goes on.
 

@@ -30,6 +30,7 @@ from queuert.model import (
     Settled,
     Settlement,
     TypeStats,
+    WorkerRow,
 )
 from queuert.ports.program import Program
 from queuert.ports.provider import AsyncProvider, SyncProvider
@@ -119,6 +120,34 @@ class StateOperations(Protocol):
         Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Returns the
         new rows.
         """
+        ...
+
+    def register_worker(self, worker_id: str, *, lock_key: int | None = None) -> Program[WorkerRow]:
+        """Store that a worker is here, or that it is still here, and return its row.
+
+        `lock_key` is the lock that the worker holds by its notify adapter (see
+        `NotifyAdapter.hold`). It is stored only if this database sees that it is held. A worker
+        that is not known yet gets a new row; otherwise `registered_at` and `horizon` are kept.
+        Nothing but that row is locked.
+        """
+        ...
+
+    def forget_worker(self, worker_id: str) -> Program[bool]:
+        """A worker ends. True if its row is gone.
+
+        While jobs are still running under its name, its row is kept, without the lock: only the
+        end of their leases tells that it is gone.
+        """
+        ...
+
+    def clean_workers(self, *, unseen_for: float) -> Program[list[str]]:
+        """Delete the rows of workers that have not registered for this many seconds and under whose
+        name no job is running. Returns their ids, sorted. Locked rows are skipped.
+        """
+        ...
+
+    def list_workers(self) -> Program[list[WorkerRow]]:
+        """All known workers, sorted by id."""
         ...
 
     def next_available_in(self, types: Sequence[str]) -> Program[float | None]:

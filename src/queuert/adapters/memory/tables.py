@@ -1,4 +1,4 @@
-"""The data: three tables of immutable records, and one index.
+"""The data: four tables of immutable records, and one index.
 
 A `Tables` object is one version of the data. A command that changes something works on a copy of
 its own. The copy becomes the next version if the command succeeds. So a finished version never
@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 
 from queuert.errors import InvalidArgument
-from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, When
+from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, When, WorkerRow
 
 
 @dataclass(slots=True)
@@ -38,13 +38,24 @@ class Tables:
     tokens: Iterator[int] = field(default_factory=lambda: count(1))
     """Shared by all versions: a token never repeats, not even after a rollback."""
 
+    workers: dict[str, WorkerRow] = field(default_factory=dict[str, WorkerRow])
+    """Worker id → worker."""
+
     def at(self, now: datetime) -> Tables:
         """The same version, to be read at another time."""
-        return Tables(now, self.jobs, self.blockers, self.keys, self.pending, self.tokens)
+        return Tables(now, self.jobs, self.blockers, self.keys, self.pending, self.tokens, self.workers)
 
     def copy(self, now: datetime) -> Tables:
         """The next version, before anything is changed in it."""
-        return Tables(now, self.jobs.copy(), self.blockers.copy(), self.keys.copy(), self.pending.copy(), self.tokens)
+        return Tables(
+            now,
+            self.jobs.copy(),
+            self.blockers.copy(),
+            self.keys.copy(),
+            self.pending.copy(),
+            self.tokens,
+            self.workers.copy(),
+        )
 
     # Jobs
 

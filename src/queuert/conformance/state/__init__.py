@@ -39,6 +39,7 @@ from queuert.conformance.state import (
     unblock,
     unblock_chains,
     values,
+    workers,
 )
 from queuert.conformance.state.harness import StateHarness
 from queuert.conformance.state.store import STATE, open_store
@@ -47,7 +48,7 @@ _ = (
     values, create, read, blockers, unblock, unblock_chains, dedup, dedup_writes, claim, claim_order,
     claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap,
     next_available, trigger_retry, delete, delete_cascade, listing, listing_chains, stats, transactions, isolation,
-    concurrency, concurrency_blockers, migrations,
+    concurrency, concurrency_blockers, migrations, workers,
 )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from queuert.model import (
     Settlement,
     Status,
     TypeStats,
+    WorkerRow,
 )
 
 T = TypeVar("T")
@@ -117,6 +118,18 @@ class Store:
         tx: Any = None,
     ) -> list[JobRow]:
         return await self.driver.run(self.operations.reap(types, ignored, limit, error), tx)
+
+    async def register(self, worker_id: str, *, tx: Any = None) -> WorkerRow:
+        return await self.driver.run(self.operations.register_worker(worker_id), tx)
+
+    async def forget(self, worker_id: str) -> bool:
+        return await self.driver.run(self.operations.forget_worker(worker_id))
+
+    async def clean_workers(self, unseen_for: float) -> list[str]:
+        return await self.driver.run(self.operations.clean_workers(unseen_for=unseen_for))
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self.driver.run(self.operations.list_workers())
 
     async def next_available_in(self, *types: str, tx: Any = None) -> float | None:
         return await self.driver.run(self.operations.next_available_in(types), tx)

@@ -1,0 +1,43 @@
+"""The workers that are known. Memory belongs to one process, so none of them can die alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from queuert.adapters.memory.command import read, write
+from queuert.adapters.memory.tables import Tables
+from queuert.model import WorkerRow
+
+
+class Workers:
+    @write
+    def register_worker(self, tables: Tables, worker_id: str, *, lock_key: int | None = None) -> WorkerRow:  # noqa: ARG002
+        """There are no locks here that a worker could hold."""
+        known = tables.workers.get(worker_id)
+        new = WorkerRow(worker_id, tables.now, tables.now) if known is None else replace(known, seen_at=tables.now)
+        tables.workers[worker_id] = new
+        return new
+
+    @write
+    def forget_worker(self, tables: Tables, worker_id: str) -> bool:
+        if worker_id in tables.workers and not _has_jobs(tables, worker_id):
+            del tables.workers[worker_id]
+        return worker_id not in tables.workers
+
+    @write
+    def clean_workers(self, tables: Tables, *, unseen_for: float) -> list[str]:
+        limit = tables.now - timedelta(seconds=unseen_for)
+        gone = [row.id for row in tables.workers.values() if row.seen_at <= limit and not _has_jobs(tables, row.id)]
+        for worker_id in gone:
+            del tables.workers[worker_id]
+        return sorted(gone)
+
+    @read
+    def list_workers(self, tables: Tables) -> list[WorkerRow]:
+        return [row for _, row in sorted(tables.workers.items())]
+
+
+def _has_jobs(tables: Tables, worker_id: str) -> bool:
+    return any(row.leased_by == worker_id for row in tables.jobs.values())

@@ -1,0 +1,36 @@
+"""The workers that are known. There is no server: a worker is a process, perhaps of this machine."""
+
+from __future__ import annotations
+
+from queuert.adapters.sqlite.connections.commands import together
+from queuert.adapters.sqlite.operations.reading import Reading
+from queuert.adapters.sqlite.operations.rows import Row, add_seconds, moment
+from queuert.model import WorkerRow
+from queuert.ports.program import Program
+
+
+class Workers(Reading):
+    def register_worker(self, worker_id: str, *, lock_key: int | None = None) -> Program[WorkerRow]:  # noqa: ARG002
+        """There are no locks here that a worker could hold."""
+        rows: list[Row] = yield self.statement("workers.register", worker=worker_id, now=self.now(), process=None)
+        return _worker_of(rows[0])
+
+    def forget_worker(self, worker_id: str) -> Program[bool]:
+        return together(self._forget(worker_id))
+
+    def _forget(self, worker_id: str) -> Program[bool]:
+        yield self.statement("workers.forget", worker=worker_id)
+        return not (yield self.statement("workers.known", worker=worker_id))
+
+    def clean_workers(self, *, unseen_for: float) -> Program[list[str]]:
+        rows: list[Row] = yield self.statement("workers.clean", limit=add_seconds(self.now(), -unseen_for))
+        return sorted(row[0] for row in rows)
+
+    def list_workers(self) -> Program[list[WorkerRow]]:
+        rows: list[Row] = yield self.statement("workers.list")
+        return [_worker_of(row) for row in rows]
+
+
+def _worker_of(row: Row) -> WorkerRow:
+    worker_id, registered_at, seen_at, horizon, process = row
+    return WorkerRow(worker_id, moment(registered_at), moment(seen_at), horizon, process=process)

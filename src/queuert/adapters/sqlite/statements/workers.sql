@@ -1,0 +1,24 @@
+-- The workers. The table has one row for each. Jobs of one worker are found by job_running, which has
+-- only running jobs.
+
+-- By primary key.
+-- write: register
+INSERT INTO {prefix}worker (id, registered_at, seen_at, process) VALUES (:worker, :now, :now, :process)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, process = excluded.process
+RETURNING id, registered_at, seen_at, horizon, process;
+
+-- write: forget
+DELETE FROM {prefix}worker
+WHERE id = :worker AND NOT EXISTS (SELECT 1 FROM {prefix}job WHERE status = 'running' AND leased_by = :worker);
+
+-- read: known
+SELECT 1 FROM {prefix}worker WHERE id = :worker;
+
+-- write: clean
+DELETE FROM {prefix}worker
+WHERE seen_at <= :limit
+    AND NOT EXISTS (SELECT 1 FROM {prefix}job WHERE status = 'running' AND leased_by = {prefix}worker.id)
+RETURNING id;
+
+-- read: list
+SELECT id, registered_at, seen_at, horizon, process FROM {prefix}worker ORDER BY id;
