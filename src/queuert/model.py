@@ -309,8 +309,9 @@ class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
 
     `status` "completed" takes an `output` or a `continuation`; "failed" and "expired" take an
     `error`; "cancelled" takes nothing; "pending" puts the job back: with an `error` and a
-    `schedule` after a failed attempt, or with `give_back` (untouched: its attempt number is handed
-    back, its schedule kept). With a `token` it applies only to the claim that carries it; with None
+    `schedule` after a failed attempt, or with `give_back` (untouched, because its handler did not
+    begin: the attempt is not counted, and its schedule and `last_attempt_at` are as before the
+    claim). With a `token` it applies only to the claim that carries it; with None
     to any job that has not ended.
     """
 

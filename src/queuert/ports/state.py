@@ -80,6 +80,9 @@ class StateOperations(Protocol):
         A claim skips locked rows and does not wait. Only claims under the same cap wait for each
         other, so that the cap is exact. The cost depends only on the number of jobs claimed. Jobs
         past their deadline are claimed too and marked `expired`. The worker settles them.
+
+        Jobs that do not begin at once get ordinals (see `ClaimRequest`). They are stored with the
+        claim.
         """
         ...
 
@@ -117,18 +120,33 @@ class StateOperations(Protocol):
         """Put back running jobs whose lease has expired, oldest lease first, with `error` as their
         last error.
 
+        A job whose handler cannot have begun is put back untouched, as by `give_back`: its ordinal
+        is above the horizon of its worker, and the server has not been restarted since that worker
+        registered. Without an ordinal, or if the worker is not known, the attempt counts.
+
         Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Returns the
         new rows.
         """
         ...
 
-    def register_worker(self, worker_id: str, *, lock_key: int | None = None) -> Program[WorkerRow]:
+    def register_worker(self, worker_id: str, *, lock_key: int | None = None, horizon: int = 0) -> Program[WorkerRow]:
         """Store that a worker is here, or that it is still here, and return its row.
 
         `lock_key` is the lock that the worker holds by its notify adapter (see
-        `NotifyAdapter.hold`). It is stored only if this database sees that it is held. A worker
-        that is not known yet gets a new row; otherwise `registered_at` and `horizon` are kept.
+        `NotifyAdapter.hold`). It is stored only if this database sees that it is held. `horizon` is
+        the worker's own: a server that crashed may have lost it. The stored one never becomes
+        less. A worker that is not known yet gets a new row; otherwise `registered_at` is kept.
         Nothing but that row is locked.
+        """
+        ...
+
+    def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
+        """Store that handlers of this worker's jobs up to this ordinal may begin. It never moves
+        back. False if the worker is not known: it has to register again.
+
+        It is called often, by itself and never inside a transaction, and must be cheap. It need not
+        survive a crash of the server: then `reap` counts all attempts. It must survive the crash of
+        any other process. Nothing but the worker's row is locked.
         """
         ...
 

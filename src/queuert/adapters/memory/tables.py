@@ -12,9 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import NamedTuple
 
 from queuert.errors import InvalidArgument
 from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, When, WorkerRow
+
+
+class Held(NamedTuple):
+    """A claim."""
+
+    ordinal: int | None
+    """The job's place among the worker's claims."""
+    last_attempt_at: datetime | None
+    """As it was before the claim."""
 
 
 @dataclass(slots=True)
@@ -41,9 +51,12 @@ class Tables:
     workers: dict[str, WorkerRow] = field(default_factory=dict[str, WorkerRow])
     """Worker id → worker."""
 
+    held: dict[str, Held] = field(default_factory=dict[str, "Held"])
+    """Job id → what else is known of its claim. Only running jobs."""
+
     def at(self, now: datetime) -> Tables:
         """The same version, to be read at another time."""
-        return Tables(now, self.jobs, self.blockers, self.keys, self.pending, self.tokens, self.workers)
+        return Tables(now, self.jobs, self.blockers, self.keys, self.pending, self.tokens, self.workers, self.held)
 
     def copy(self, now: datetime) -> Tables:
         """The next version, before anything is changed in it."""
@@ -55,6 +68,7 @@ class Tables:
             self.pending.copy(),
             self.tokens,
             self.workers.copy(),
+            self.held.copy(),
         )
 
     # Jobs
@@ -65,10 +79,13 @@ class Tables:
         self.jobs[row.id] = row
         if row.status == "pending":
             insort(self.pending, (row.priority, row.scheduled_at, row.id))
+        if row.status != "running":
+            self.held.pop(row.id, None)
 
     def remove(self, job_id: str) -> None:
         """Delete a job, and the list of its blockers."""
         self._remove_from_index(job_id)
+        self.held.pop(job_id, None)
         self.blockers.pop(job_id, None)
         del self.jobs[job_id]
 

@@ -13,12 +13,26 @@ from queuert.model import WorkerRow
 
 class Workers:
     @write
-    def register_worker(self, tables: Tables, worker_id: str, *, lock_key: int | None = None) -> WorkerRow:  # noqa: ARG002
+    def register_worker(
+        self,
+        tables: Tables,
+        worker_id: str,
+        *,
+        lock_key: int | None = None,  # noqa: ARG002
+        horizon: int = 0,
+    ) -> WorkerRow:
         """There are no locks here that a worker could hold."""
-        known = tables.workers.get(worker_id)
-        new = WorkerRow(worker_id, tables.now, tables.now) if known is None else replace(known, seen_at=tables.now)
+        known = tables.workers.get(worker_id) or WorkerRow(worker_id, tables.now, tables.now)
+        new = replace(known, seen_at=tables.now, horizon=max(known.horizon, horizon))
         tables.workers[worker_id] = new
         return new
+
+    @write
+    def move_horizon(self, tables: Tables, worker_id: str, horizon: int) -> bool:
+        known = tables.workers.get(worker_id)
+        if known is not None:
+            tables.workers[worker_id] = replace(known, horizon=max(known.horizon, horizon))
+        return known is not None
 
     @write
     def forget_worker(self, tables: Tables, worker_id: str) -> bool:

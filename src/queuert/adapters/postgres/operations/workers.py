@@ -9,9 +9,13 @@ from queuert.ports.program import Program
 
 
 class Workers(Store):
-    def register_worker(self, worker_id: str, *, lock_key: int | None = None) -> Program[WorkerRow]:
-        rows: list[Row] = yield self.statement("workers.register", worker=worker_id, lock_key=lock_key)
+    def register_worker(self, worker_id: str, *, lock_key: int | None = None, horizon: int = 0) -> Program[WorkerRow]:
+        rows: list[Row] = yield self.statement("workers.register", worker=worker_id, lock_key=lock_key, horizon=horizon)
         return _worker_of(rows[0])
+
+    def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
+        rows: list[Row] = yield self.statement("workers.move", worker=worker_id, horizon=horizon)
+        return bool(rows)
 
     def forget_worker(self, worker_id: str) -> Program[bool]:
         kept: list[Row] = yield self.statement("workers.forget", worker=worker_id)

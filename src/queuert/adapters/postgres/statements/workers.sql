@@ -4,8 +4,9 @@
 -- The lock is stored only if it is held in this database: a worker may listen on another server.
 -- Locks the worker's own row.
 -- write: register
-INSERT INTO {worker} AS w (id, registered_at, seen_at, server_started, lock_key, lock_server)
-SELECT :worker::text, at.now, at.now, server.started, held.lock_key, CASE WHEN held.lock_key IS NOT NULL THEN server.started END
+INSERT INTO {worker} AS w (id, registered_at, seen_at, server_started, lock_key, lock_server, horizon)
+SELECT :worker::text, at.now, at.now, server.started, held.lock_key, CASE WHEN held.lock_key IS NOT NULL THEN server.started END,
+    :horizon::bigint
 FROM (SELECT {clock} AS now) AS at
 CROSS JOIN (SELECT pg_postmaster_start_time() AS started) AS server
 CROSS JOIN (
@@ -19,8 +20,16 @@ ON CONFLICT (id) DO UPDATE SET
     server_started = excluded.server_started,
     lock_key = excluded.lock_key,
     lock_server = excluded.lock_server,
-    silent_since = NULL
+    silent_since = NULL,
+    horizon = greatest(w.horizon, excluded.horizon)
 RETURNING w.id, w.registered_at, w.seen_at, w.horizon, w.server_started, w.lock_key, w.silent_since, w.process;
+
+-- Nothing waits for the disk: if the server crashes, the row's `server_started` shows that this may
+-- be lost. Locks the worker's own row.
+-- write: move
+UPDATE {worker} SET horizon = greatest(horizon, :horizon::bigint)
+WHERE id = :worker::text AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+RETURNING true;
 
 -- The row of a worker that still has jobs is kept. Locks that row.
 -- write: forget

@@ -46,12 +46,20 @@ class Claiming(Reading):
             now=now,
             worker=request.worker,
             first_token=last[0][0] - len(taken) + 1,
+            at_once=request.at_once,
+            first_ordinal=request.first_ordinal,
         )
         jobs = sorted((job_of(row) for row in rows), key=lambda job: job.token or 0)
         blockers = yield from self.job_blockers([job.id for job in jobs])
+        at_once = len(jobs) if request.at_once is None else request.at_once
         return [
-            Claimed(job, job.deadline is not None and job.deadline <= moment(now), tuple(its_blockers))
-            for job, its_blockers in zip(jobs, blockers, strict=True)
+            Claimed(
+                job,
+                job.deadline is not None and job.deadline <= moment(now),
+                tuple(its_blockers),
+                request.first_ordinal + place if place >= at_once else None,
+            )
+            for place, (job, its_blockers) in enumerate(zip(jobs, blockers, strict=True))
         ]
 
     def _running(self, request: ClaimRequest) -> Program[dict[str, int]]:

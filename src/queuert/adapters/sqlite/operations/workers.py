@@ -10,10 +10,22 @@ from queuert.ports.program import Program
 
 
 class Workers(Reading):
-    def register_worker(self, worker_id: str, *, lock_key: int | None = None) -> Program[WorkerRow]:  # noqa: ARG002
+    def register_worker(
+        self,
+        worker_id: str,
+        *,
+        lock_key: int | None = None,  # noqa: ARG002
+        horizon: int = 0,
+    ) -> Program[WorkerRow]:
         """There are no locks here that a worker could hold."""
-        rows: list[Row] = yield self.statement("workers.register", worker=worker_id, now=self.now(), process=None)
+        rows: list[Row] = yield self.statement(
+            "workers.register", worker=worker_id, now=self.now(), process=None, horizon=horizon
+        )
         return _worker_of(rows[0])
+
+    def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
+        rows: list[Row] = yield self.statement("workers.move", worker=worker_id, horizon=horizon)
+        return bool(rows)
 
     def forget_worker(self, worker_id: str) -> Program[bool]:
         return together(self._forget(worker_id))

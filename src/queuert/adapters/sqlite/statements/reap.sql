@@ -16,7 +16,8 @@ CROSS JOIN {prefix}job AS job ON job.rowid IN (
 ORDER BY job.leased_until, job.id
 LIMIT :limit;
 
--- By primary key.
+-- A job above the horizon of its worker has not begun: it is put back as it was before the claim. By
+-- primary key.
 -- write: put_back
 UPDATE {prefix}job SET
     status = 'pending',
@@ -24,6 +25,14 @@ UPDATE {prefix}job SET
     leased_by = NULL,
     leased_until = NULL,
     token = NULL,
-    last_error = :error
-WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'running' AND leased_until <= :now
+    attempt = attempt - held.unbegun,
+    last_attempt_at = CASE WHEN held.unbegun THEN earlier_attempt_at ELSE last_attempt_at END,
+    last_error = CASE WHEN held.unbegun THEN last_error ELSE :error END
+FROM (
+    SELECT job.rowid AS place, worker.id IS NOT NULL AS unbegun
+    FROM json_each(:ids) AS asked
+    CROSS JOIN {prefix}job AS job ON job.id = asked.value
+    LEFT JOIN {prefix}worker AS worker ON worker.id = job.leased_by AND worker.horizon < job.ordinal
+) AS held
+WHERE {prefix}job.rowid = held.place AND status = 'running' AND leased_until <= :now
 RETURNING {returned_columns};

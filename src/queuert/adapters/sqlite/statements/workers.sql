@@ -3,9 +3,17 @@
 
 -- By primary key.
 -- write: register
-INSERT INTO {prefix}worker (id, registered_at, seen_at, process) VALUES (:worker, :now, :now, :process)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, process = excluded.process
+INSERT INTO {prefix}worker (id, registered_at, seen_at, process, horizon)
+VALUES (:worker, :now, :now, :process, :horizon)
+ON CONFLICT (id) DO UPDATE SET
+    seen_at = excluded.seen_at,
+    process = excluded.process,
+    horizon = max(horizon, excluded.horizon)
 RETURNING id, registered_at, seen_at, horizon, process;
+
+-- By primary key.
+-- write: move
+UPDATE {prefix}worker SET horizon = max(horizon, :horizon) WHERE id = :worker RETURNING 1;
 
 -- write: forget
 DELETE FROM {prefix}worker
