@@ -156,6 +156,24 @@ class ReapsWithoutALimit(MemoryOperations):
         return (yield from super().reap(types, ignored, limit + 1000, error))
 
 
+class CountsWhatNeverBegan(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        result = yield from super().claim(replace(request, at_once=None))
+        at_once = len(result.jobs) if request.at_once is None else request.at_once
+        jobs = [
+            replace(each, ordinal=request.first_ordinal + place if place >= at_once else None)
+            for place, each in enumerate(result.jobs)
+        ]
+        return replace(result, jobs=jobs)
+
+
+class MovesTheHorizonBack(MemoryOperations):
+    def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
+        yield from super().forget_worker(worker_id)
+        yield from super().register_worker(worker_id, horizon=horizon)
+        return True
+
+
 class AlwaysCascades(MemoryOperations):
     def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
         return (yield from super().delete_chains(ids, cascade=True))

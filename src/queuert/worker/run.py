@@ -70,6 +70,7 @@ class WorkerRun(Generic[Conn]):
         self._watchdog = Watchdog(self._attempts.type_of)
         self._stopping = asyncio.Event()
         self._migrated = True
+        self._registered = False
         self._closed = False
         self._hurry = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -202,6 +203,11 @@ class WorkerRun(Generic[Conn]):
         if self._is_stale():
             self._prefetch.stalled()
             self._attempts.give_back_waiting()
+        if not self._registered:
+            await self._sessions.run(
+                self._engine.state.register_worker(self._worker_id, horizon=self._policy.ordinals.horizon)
+            )
+            self._registered = True
         if self._next_turn.wants_claim:
             await self._fill()
         await self._reap()

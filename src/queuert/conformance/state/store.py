@@ -119,8 +119,11 @@ class Store:
     ) -> list[JobRow]:
         return await self.driver.run(self.operations.reap(types, ignored, limit, error), tx)
 
-    async def register(self, worker_id: str, *, tx: Any = None) -> WorkerRow:
-        return await self.driver.run(self.operations.register_worker(worker_id), tx)
+    async def register(self, worker_id: str, *, horizon: int = 0, tx: Any = None) -> WorkerRow:
+        return await self.driver.run(self.operations.register_worker(worker_id, horizon=horizon), tx)
+
+    async def move_horizon(self, worker_id: str, horizon: int) -> bool:
+        return await self.driver.run(self.operations.move_horizon(worker_id, horizon))
 
     async def forget(self, worker_id: str) -> bool:
         return await self.driver.run(self.operations.forget_worker(worker_id))
