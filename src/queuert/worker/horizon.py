@@ -122,14 +122,17 @@ class ClaimedAhead:
 
     def look_ahead(self) -> None:
         """Move the horizon if the jobs that it covers will soon have begun."""
-        if self._covered < len(self._claims) and self._covered <= self._reach // 2 and not self._moving:
+        if not self._moving and self._must_move():
             self._moving = True
+            self._measure()
             self._spawn(self._move())
+
+    def _must_move(self) -> bool:
+        return self._covered < len(self._claims) and self._covered <= self._reach // 2
 
     async def _move(self) -> None:
         try:
-            while self._covered < len(self._claims) and self._covered <= self._reach // 2:
-                self._measure()
+            while self._must_move():
                 horizon = self._target()
                 if await self._is_stored(horizon):
                     self._moved_to(horizon)
