@@ -22,6 +22,7 @@ class Stage:
         self.answers: asyncio.Queue[bool | Exception] = asyncio.Queue()
         self.tasks: list[asyncio.Task[None]] = []
         self.moved = 0
+        self.claims: list[Any] = []
         self.ahead = ClaimedAhead(self.ordinals, slots, self._store, self._spawn, self._on_moved)
 
     async def _store(self, ordinal: int) -> bool:
@@ -41,7 +42,9 @@ class Stage:
         first = self.ordinals.take(number)
         for place in range(number):
             ordinal = None if place < at_once else first + place
-            self.ahead.add(SimpleNamespace(claimed=SimpleNamespace(ordinal=ordinal), claimed_at=0.0))  # type: ignore[arg-type]
+            claim: Any = SimpleNamespace(claimed=SimpleNamespace(ordinal=ordinal), claimed_at=0.0, is_lost=False)
+            self.claims.append(claim)
+            self.ahead.add(claim)
         self.ahead.look_ahead()
 
     def begin(self, most: int = 10**6) -> int:
@@ -128,6 +131,18 @@ async def test_when_all_are_given_up_nothing_moves(monkeypatch: pytest.MonkeyPat
     stage.claim(20)
     await stage.answer()
     assert stage.moves[-1] > 20
+
+
+async def test_no_move_for_what_is_lost() -> None:
+    """It does not begin: it is only taken out."""
+    stage = Stage()
+    stage.claim(LEAST + 3, at_once=LEAST)
+    for claim in stage.claims[LEAST : LEAST + 2]:
+        claim.is_lost = True
+    assert stage.begin() == LEAST + 2
+    await asyncio.sleep(0)
+    assert stage.moves == [LEAST + 3]
+    await stage.answer()
 
 
 async def test_ordinals_are_never_used_twice() -> None:

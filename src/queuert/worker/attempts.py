@@ -142,8 +142,8 @@ class Attempts:
     def _start_waiting(self) -> None:
         while self.busy_slots < self._options.concurrency and (claim := self._ahead.next()) is not None:
             claim.waiting = False
-            # Probably no longer ours. The token decides when it is settled.
-            if claim.signal.aborted or time.monotonic() >= claim.lease_end:
+            # The token decides when it is settled.
+            if claim.is_lost:
                 self._settler.add(claim, self._verdicts.given_back(claim))
             else:
                 self._start(claim)

@@ -104,12 +104,14 @@ class ClaimedAhead:
         self._claims.append(claim)
 
     def next(self) -> Claim | None:
-        """The first one, if it may begin. It no longer waits."""
-        if not self._covered:
-            return None
-        self._covered -= 1
-        self._begun += 1
-        return self._claims.popleft()
+        """The first one, if it may begin, or if it is lost: then no move is needed for it. It no
+        longer waits.
+        """
+        if self._covered:
+            self._covered -= 1
+            self._begun += 1
+            return self._claims.popleft()
+        return self._claims.popleft() if self._claims and self._claims[0].is_lost else None
 
     def give_up(self) -> list[Claim]:
         """All of them. None waits any more."""
