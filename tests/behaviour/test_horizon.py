@@ -35,7 +35,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(run, "STALE", 3600.0)
     monkeypatch.setattr(horizon, "LEAST", 2)
     monkeypatch.setattr(horizon, "MOST", 2)
-    monkeypatch.setattr(horizon, "MOST_PER_SLOT", 1)
+    monkeypatch.setattr(horizon, "MOST_PER_SLOT", 0)
     return 5
 
 

@@ -26,10 +26,10 @@ WINDOW = 0.01
 """Seconds. A move covers about as many jobs as begin in this time: few if handlers are slow."""
 LEAST = 8
 """Jobs that a move covers at least."""
-MOST = 30
-"""Jobs that a move covers at most; or `MOST_PER_SLOT` for each slot, if that is more. A worker that
-is killed costs no more bystanders an attempt."""
-MOST_PER_SLOT = 3
+MOST = 40
+MOST_PER_SLOT = 10
+"""Jobs that a move covers at most: `MOST`, and so many more for each slot above ten. A worker that is
+killed costs no more bystanders an attempt."""
 RETRY_AFTER = 0.1
 """Seconds, after a move that failed."""
 
@@ -66,7 +66,7 @@ class ClaimedAhead:
         on_moved: Callable[[], None],
     ) -> None:
         self._ordinals = ordinals
-        self._most = max(MOST, MOST_PER_SLOT * slots)
+        self._most = MOST + MOST_PER_SLOT * max(0, slots - 10)
         self._store = store
         self._spawn = spawn
         self._on_moved = on_moved
@@ -76,6 +76,8 @@ class ClaimedAhead:
         self._reach = LEAST
         """How many a move covers."""
         self._moving = False
+        self._late = False
+        """Whether jobs had to wait for the last move."""
         self._moved_at = time.monotonic()
         self._begun = 0
         """How many have begun since the last move."""
@@ -158,7 +160,8 @@ class ClaimedAhead:
 
     def _moved_to(self, horizon: int) -> None:
         self._ordinals.horizon = max(self._ordinals.horizon, horizon)
-        if not self._covered:
+        self._late = not self._covered
+        if self._late:
             # They begin faster than the horizon moves: larger steps.
             self._reach = min(2 * self._reach, self._most)
         while self._covered < len(self._claims) and self.covers(self._claims[self._covered]):
@@ -168,6 +171,7 @@ class ClaimedAhead:
     def _measure(self) -> None:
         now = time.monotonic()
         in_window = int(self._begun / max(now - self._moved_at, 0.001) * WINDOW)
-        # Not too small at once: a pause of the worker is no slow handler.
-        self._reach = min(max(in_window, self._reach // 2, LEAST), self._most)
+        # Slowly less, and not after a move that came late: they had to wait for it.
+        least = self._reach if self._late else self._reach // 2
+        self._reach = min(max(in_window, least, LEAST), self._most)
         self._moved_at, self._begun = now, 0
