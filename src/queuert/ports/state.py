@@ -113,22 +113,38 @@ class StateOperations(Protocol):
         """
         ...
 
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
         """Put back running jobs whose lease has expired, oldest lease first, with `error` as their
         last error.
 
-        Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Returns the
-        new rows.
+        Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Jobs of the
+        `dead` workers are put back, too, although their leases run. Returns the new rows.
         """
         ...
 
-    def register_worker(self, worker_id: str, *, lock_key: int | None = None) -> Program[WorkerRow]:
+    def dead_workers(self, worker_id: str, types: Sequence[str], *, grace: float) -> Program[list[str]]:
+        """The ids of other workers that are known to be dead and still have running jobs of these
+        types, sorted.
+
+        A worker is known to be dead only if its row tells how to find out. If it holds a lock, the
+        lock must have been missing for `grace` seconds, counted from the first call that noticed,
+        on the same run of the database server. If it is a process of this machine, that process
+        must have ended. In all other cases, only the end of its leases tells that it is gone.
+
+        A worker that finds its own lock missing is no longer listed by that lock. Rows of workers
+        may be changed; locked ones are skipped.
+        """
+        ...
+
+    def register_worker(self, worker_id: str, *, lock_key: int | None = None, horizon: int = 0) -> Program[WorkerRow]:
         """Store that a worker is here, or that it is still here, and return its row.
 
         `lock_key` is the lock that the worker holds by its notify adapter (see
         `NotifyAdapter.hold`). It is stored only if this database sees that it is held. A worker
-        that is not known yet gets a new row; otherwise `registered_at` and `horizon` are kept.
-        Nothing but that row is locked.
+        that is not known yet gets a new row. Otherwise `registered_at` is kept, and the horizon is
+        never lowered. Nothing but that row is locked.
         """
         ...
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from msgspec.structs import replace
@@ -13,12 +14,19 @@ from queuert.model import WorkerRow
 
 class Workers:
     @write
-    def register_worker(self, tables: Tables, worker_id: str, *, lock_key: int | None = None) -> WorkerRow:  # noqa: ARG002
+    def register_worker(
+        self,
+        tables: Tables,
+        worker_id: str,
+        *,
+        lock_key: int | None = None,  # noqa: ARG002
+        horizon: int = 0,
+    ) -> WorkerRow:
         """There are no locks here that a worker could hold."""
-        known = tables.workers.get(worker_id)
-        new = WorkerRow(worker_id, tables.now, tables.now) if known is None else replace(known, seen_at=tables.now)
-        tables.workers[worker_id] = new
-        return new
+        known = tables.workers.get(worker_id) or WorkerRow(worker_id, tables.now, tables.now)
+        row = replace(known, seen_at=tables.now, horizon=max(known.horizon, horizon))
+        tables.workers[worker_id] = row
+        return row
 
     @write
     def forget_worker(self, tables: Tables, worker_id: str) -> bool:
@@ -33,6 +41,10 @@ class Workers:
         for worker_id in gone:
             del tables.workers[worker_id]
         return sorted(gone)
+
+    @read
+    def dead_workers(self, tables: Tables, worker_id: str, types: Sequence[str], *, grace: float) -> list[str]:  # noqa: ARG002
+        return []
 
     @read
     def list_workers(self, tables: Tables) -> list[WorkerRow]:

@@ -1,4 +1,4 @@
--- Putting back jobs whose lease has ended. The read locks nothing, because there is rarely anything
+-- Putting back jobs whose lease has ended, or whose worker has. The read locks nothing, because there is rarely anything
 -- to reap. The update takes the write lock and checks each job again.
 
 -- The oldest of each type, merged. By job_running, then by rowid.
@@ -16,6 +16,16 @@ CROSS JOIN {prefix}job AS job ON job.rowid IN (
 ORDER BY job.leased_until, job.id
 LIMIT :limit;
 
+-- The same, and jobs of dead workers: by job_running, every running job of the types.
+-- read: ended_or_dead
+SELECT job.id
+FROM json_each(:types) AS asked
+CROSS JOIN {prefix}job AS job ON job.status = 'running' AND job.type_name = asked.value
+WHERE (job.leased_until <= :now OR job.leased_by IN (SELECT value FROM json_each(:dead)))
+    AND job.id NOT IN (SELECT value FROM json_each(:ignored))
+ORDER BY job.leased_until, job.id
+LIMIT :limit;
+
 -- By primary key.
 -- write: put_back
 UPDATE {prefix}job SET
@@ -25,5 +35,6 @@ UPDATE {prefix}job SET
     leased_until = NULL,
     token = NULL,
     last_error = :error
-WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'running' AND leased_until <= :now
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'running'
+    AND (leased_until <= :now OR leased_by IN (SELECT value FROM json_each(:dead)))
 RETURNING {returned_columns};
