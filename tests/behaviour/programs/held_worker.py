@@ -1,4 +1,4 @@
-"""A worker with the default lease that says "at work" in each job, and waits to be told: held_worker URL"""
+"""A worker with the default lease that holds many jobs, and is told to finish number 0: held_worker URL"""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ handlers = Handlers[Any]()
 
 @handlers.handles(Step)
 async def step(attempt: Attempt[Step]) -> int:
+    if attempt.job.number > 0:
+        await asyncio.Event().wait()
     say("at work")
     await told_to_go_on()
     return attempt.number
@@ -24,7 +26,7 @@ async def step(attempt: Attempt[Step]) -> int:
 
 async def main() -> None:
     async with queuert.connect(sys.argv[1], jobs=[Step]) as client:
-        await Worker(client, handlers).run()
+        await Worker(client, handlers, concurrency=600).run()
 
 
 if __name__ == "__main__":
