@@ -147,13 +147,17 @@ class NeverLosesALease(MemoryOperations):
 
 
 class ReapsIgnoredJobs(MemoryOperations):
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
-        return (yield from super().reap(types, (), limit, error))
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
+        return (yield from super().reap(types, (), limit, error, dead))
 
 
 class ReapsWithoutALimit(MemoryOperations):
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
-        return (yield from super().reap(types, ignored, limit + 1000, error))
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
+        return (yield from super().reap(types, ignored, limit + 1000, error, dead))
 
 
 class CountsWhatNeverBegan(MemoryOperations):

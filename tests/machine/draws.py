@@ -347,7 +347,8 @@ class Draws:
 
     def reap(self) -> Action:
         ignored = self.some(self.known.ended, 2) if self.one_in(2) else self.either([], self.job_ids())
-        return self.change("reap", self.types(), ignored, self.among([10, 2, 1, 10, 0]), self.draw(errors))
+        dead = [self.among(["w1", "w2"])] if self.one_in(4) else []
+        return self.change("reap", self.types(), ignored, self.among([10, 2, 1, 10, 0]), self.draw(errors), dead)
 
     def leases(self) -> list[Lease]:
         return [Lease(*self.held(), self.draw(spans)) for _ in range(self.draw(st.integers(1, 3)))]

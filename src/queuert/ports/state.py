@@ -116,7 +116,9 @@ class StateOperations(Protocol):
         """
         ...
 
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
         """Put back running jobs whose lease has expired, oldest lease first, with `error` as their
         last error.
 
@@ -124,8 +126,22 @@ class StateOperations(Protocol):
         is above the horizon of its worker, and the server has not been restarted since that worker
         registered. Without an ordinal, or if the worker is not known, the attempt counts.
 
-        Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Returns the
-        new rows.
+        Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Jobs of the
+        `dead` workers are put back, too, although their leases run. Returns the new rows.
+        """
+        ...
+
+    def dead_workers(self, worker_id: str, types: Sequence[str], *, grace: float) -> Program[list[str]]:
+        """The ids of other workers that are known to be dead and still have running jobs of these
+        types, sorted.
+
+        A worker is known to be dead only if its row tells how to find out. If it holds a lock, the
+        lock must have been missing for `grace` seconds, counted from the first call that noticed,
+        on the same run of the database server. If it is a process of this machine, that process
+        must have ended. In all other cases, only the end of its leases tells that it is gone.
+
+        A worker that finds its own lock missing is no longer listed by that lock. Rows of workers
+        may be changed; locked ones are skipped.
         """
         ...
 
@@ -134,9 +150,9 @@ class StateOperations(Protocol):
 
         `lock_key` is the lock that the worker holds by its notify adapter (see
         `NotifyAdapter.hold`). It is stored only if this database sees that it is held. `horizon` is
-        the worker's own: a server that crashed may have lost it. The stored one never becomes
-        less. A worker that is not known yet gets a new row; otherwise `registered_at` is kept.
-        Nothing but that row is locked.
+        the one that the worker knows: a server that crashed may have lost it. A worker that is not
+        known yet gets a new row. Otherwise `registered_at` is kept, and the horizon is never
+        lowered. Nothing but that row is locked.
         """
         ...
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any
 
 from queuert.client.base import sessions_of
@@ -56,6 +56,8 @@ class Attempts:
         self._ahead = ClaimedAhead(
             options.policy.ordinals, options.concurrency, self._store_horizon, self.spawn, self._start_waiting
         )
+        self.when_unknown: Callable[[], None] = lambda: None
+        """Called when the database no longer knows this worker."""
         self.claims: dict[str, Claim] = {}
         """By job id."""
         self.busy_slots = 0
@@ -150,7 +152,10 @@ class Attempts:
         self._ahead.look_ahead()
 
     async def _store_horizon(self, horizon: int) -> bool:
-        return await self._sessions.run(self._sessions.engine.state.move_horizon(self._worker_id, horizon))
+        known = await self._sessions.run(self._sessions.engine.state.move_horizon(self._worker_id, horizon))
+        if not known:
+            self.when_unknown()
+        return known
 
     def give_back_waiting(self) -> None:
         """Give back the jobs that were claimed ahead, for other workers."""

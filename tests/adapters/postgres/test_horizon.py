@@ -28,7 +28,7 @@ async def scene(postgres: Databases) -> AsyncIterator[Scene]:
 
 def stored(scene: Scene) -> dict[str, int | None]:
     text: str = "SELECT json_object_agg(job_id, ordinal)::text FROM queuert_running"
-    (found,) = scene.watch(text)  # type: ignore[arg-type]
+    (found,) = scene.watch(text)
     ordinals: dict[str, int | None] = json.loads(found)
     return ordinals
 

@@ -115,12 +115,13 @@ class Store:
         ignored: Sequence[str] = (),
         limit: int = 100,
         error: bytes = b'{"code":"LEASE_EXPIRED"}',
+        dead: Sequence[str] = (),
         tx: Any = None,
     ) -> list[JobRow]:
-        return await self.driver.run(self.operations.reap(types, ignored, limit, error), tx)
+        return await self.driver.run(self.operations.reap(types, ignored, limit, error, dead), tx)
 
-    async def register(self, worker_id: str, *, horizon: int = 0, tx: Any = None) -> WorkerRow:
-        return await self.driver.run(self.operations.register_worker(worker_id, horizon=horizon), tx)
+    async def register(self, worker_id: str, *, tx: Any = None, **fields: int) -> WorkerRow:
+        return await self.driver.run(self.operations.register_worker(worker_id, **fields), tx)
 
     async def move_horizon(self, worker_id: str, horizon: int) -> bool:
         return await self.driver.run(self.operations.move_horizon(worker_id, horizon))
@@ -130,6 +131,9 @@ class Store:
 
     async def clean_workers(self, unseen_for: float) -> list[str]:
         return await self.driver.run(self.operations.clean_workers(unseen_for=unseen_for))
+
+    async def dead_workers(self, worker_id: str, *types: str, grace: float = 0) -> list[str]:
+        return await self.driver.run(self.operations.dead_workers(worker_id, types, grace=grace))
 
     async def workers(self) -> list[WorkerRow]:
         return await self.driver.run(self.operations.list_workers())

@@ -1,4 +1,4 @@
-"""register_worker, forget_worker, clean_workers, list_workers: which workers there are."""
+"""register_worker, forget_worker, clean_workers, list_workers, dead_workers: which workers there are."""
 
 from __future__ import annotations
 
@@ -37,6 +37,21 @@ async def registering_again(store: Store) -> None:
 
 
 @case
+async def the_horizon_never_goes_back(store: Store) -> None:
+    """Registering moves the horizon ahead, never back."""
+    equal((await store.register("one", horizon=5)).horizon, 5, "horizon of a new worker")
+    equal((await store.register("one", horizon=3)).horizon, 5, "lowered")
+    equal((await store.register("one")).horizon, 5, "not given")
+    equal((await store.register("one", horizon=8)).horizon, 8, "moved ahead")
+
+
+@case
+async def a_lock_that_nobody_holds(store: Store) -> None:
+    """A lock is stored only if the database sees that it is held."""
+    equal((await store.register("one", lock_key=12)).lock_key, None, "lock_key")
+
+
+@case
 async def workers_are_sorted(store: Store) -> None:
     """Workers are listed by id."""
     for name in ("b", "c", "a"):
@@ -62,7 +77,7 @@ async def a_worker_that_ends(store: Store) -> None:
     equal([row.id for row in await store.workers()], ["two"], "the workers")
 
 
-@case
+@driver_case
 async def a_worker_that_ends_with_jobs(store: Store) -> None:
     """The row of a worker is kept while jobs are running under its name."""
     await store.register("one")
@@ -74,7 +89,7 @@ async def a_worker_that_ends_with_jobs(store: Store) -> None:
     equal(await store.workers(), [], "the workers")
 
 
-@case
+@driver_case
 async def old_workers_are_cleaned(store: Store) -> None:
     """Workers that have not been seen for long are deleted, if no job is running under their name."""
     for name in ("busy", "idle", "new"):
@@ -84,3 +99,14 @@ async def old_workers_are_cleaned(store: Store) -> None:
     await store.register("new")
     equal(await store.clean_workers(0.2), ["idle"], "cleaned")
     equal([row.id for row in await store.workers()], ["busy", "new"], "the workers")
+
+
+@driver_case
+async def nobody_is_dead_without_proof(store: Store) -> None:
+    """A worker is dead only if that is known. The end of its leases is no proof."""
+    for name in ("here", "there"):
+        await store.register(name)
+    for name in ("there", "unknown"):
+        await claim_as(store, name, lease=0)
+    equal(await store.dead_workers("here", "task"), [], "dead workers")
+    equal(await store.dead_workers("here"), [], "dead workers, without types")

@@ -71,14 +71,20 @@ class Claiming:
 
     @write
     def reap(
-        self, tables: Tables, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes
+        self,
+        tables: Tables,
+        types: Sequence[str],
+        ignored: Sequence[str],
+        limit: int,
+        error: bytes,
+        dead: Sequence[str] = (),
     ) -> list[JobRow]:
         wanted, left_alone = set(types), set(ignored)
         ended = sorted(
             (row.leased_until, row.id)
             for row in tables.jobs.values()
             if row.leased_until is not None
-            and row.leased_until <= tables.now
+            and (row.leased_until <= tables.now or row.leased_by in dead)
             and row.type_name in wanted
             and row.id not in left_alone
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from msgspec.structs import replace
@@ -23,9 +24,9 @@ class Workers:
     ) -> WorkerRow:
         """There are no locks here that a worker could hold."""
         known = tables.workers.get(worker_id) or WorkerRow(worker_id, tables.now, tables.now)
-        new = replace(known, seen_at=tables.now, horizon=max(known.horizon, horizon))
-        tables.workers[worker_id] = new
-        return new
+        row = replace(known, seen_at=tables.now, horizon=max(known.horizon, horizon))
+        tables.workers[worker_id] = row
+        return row
 
     @write
     def move_horizon(self, tables: Tables, worker_id: str, horizon: int) -> bool:
@@ -47,6 +48,10 @@ class Workers:
         for worker_id in gone:
             del tables.workers[worker_id]
         return sorted(gone)
+
+    @read
+    def dead_workers(self, tables: Tables, worker_id: str, types: Sequence[str], *, grace: float) -> list[str]:  # noqa: ARG002
+        return []
 
     @read
     def list_workers(self, tables: Tables) -> list[WorkerRow]:

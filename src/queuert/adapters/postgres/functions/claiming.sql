@@ -389,12 +389,12 @@ BEGIN
     RETURN FOUND;
 END $body$;
 
--- Put back jobs whose lease has expired, oldest first; returns their ids. A job above the horizon of
--- its worker has not begun: its attempt does not count, unless the server has been restarted and may
--- have lost where the horizon was. Scans `running`. Locked
+-- Put back jobs whose lease has expired, or whose worker is dead, oldest first; returns their ids. A
+-- job above the horizon of its worker has not begun: its attempt does not count, unless the server
+-- has been restarted and may have lost where the horizon was. Scans `running`. Locked
 -- rows are skipped, also locked rows of `job`: a transaction that adds a dependent to one job must
 -- not block the reaping of all others.
-CREATE OR REPLACE FUNCTION {reap}(p_types text[], p_ignored text[], p_limit integer, p_error text) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION {reap}(p_types text[], p_ignored text[], p_limit integer, p_error text, p_dead text[]) RETURNS SETOF text
 LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz := {clock};
@@ -403,7 +403,7 @@ DECLARE
 BEGIN
     FOR v_id IN
         SELECT r.job_id FROM {running} AS r
-        WHERE r.leased_until <= v_now AND r.type_name = ANY (p_types) AND r.job_id <> ALL (p_ignored::uuid[])
+        WHERE (r.leased_until <= v_now OR r.worker = ANY (p_dead)) AND r.type_name = ANY (p_types) AND r.job_id <> ALL (p_ignored::uuid[])
         ORDER BY r.leased_until, r.job_id FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM FROM {job} WHERE id = v_id FOR NO KEY UPDATE SKIP LOCKED;

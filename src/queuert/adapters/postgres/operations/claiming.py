@@ -79,11 +79,18 @@ class Claiming(Store):
         rows: list[Row] = yield self.statement("claim.hold", id=job_id, token=token, lock=lock)
         return bool(rows)
 
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
         if not types or limit <= 0:
             return []
         rows: list[Row] = yield self.statement(
-            "claim.reap", types=list(types), ignored=list(ignored), limit=limit, error=error.decode()
+            "claim.reap",
+            types=list(types),
+            ignored=list(ignored),
+            limit=limit,
+            error=error.decode(),
+            dead=list(dead),
         )
         return [job_of(row) for row in rows]
 

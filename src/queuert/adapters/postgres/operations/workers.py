@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from queuert.adapters.postgres.operations.store import Store
 from queuert.adapters.postgres.rows import Row, utc
 from queuert.model import WorkerRow
@@ -23,6 +25,12 @@ class Workers(Store):
 
     def clean_workers(self, *, unseen_for: float) -> Program[list[str]]:
         rows: list[Row] = yield self.statement("workers.clean", unseen_for=unseen_for)
+        return sorted(row[0] for row in rows)
+
+    def dead_workers(self, worker_id: str, types: Sequence[str], *, grace: float) -> Program[list[str]]:
+        if not types:
+            return []
+        rows: list[Row] = yield self.statement("workers.dead", worker=worker_id, types=list(types), grace=grace)
         return sorted(row[0] for row in rows)
 
     def list_workers(self) -> Program[list[WorkerRow]]:

@@ -15,4 +15,6 @@ SELECT id FROM {renew}(:ids::text[], :tokens::bigint[], :durations::double preci
 SELECT true WHERE {hold}(:id::text, :token::bigint, :lock::boolean);
 
 -- write: reap
-SELECT * FROM {read_jobs}(ARRAY(SELECT {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text)));
+SELECT * FROM {read_jobs}(ARRAY(
+    SELECT {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text, :dead::text[])
+));

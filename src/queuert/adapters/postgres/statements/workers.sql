@@ -4,19 +4,14 @@
 -- The lock is stored only if it is held in this database: a worker may listen on another server.
 -- Locks the worker's own row.
 -- write: register
-INSERT INTO {worker} AS w (id, registered_at, seen_at, server_started, lock_key, lock_server, horizon)
-SELECT :worker::text, at.now, at.now, server.started, held.lock_key, CASE WHEN held.lock_key IS NOT NULL THEN server.started END,
-    :horizon::bigint
-FROM (SELECT {clock} AS now) AS at
+INSERT INTO {worker} AS w (id, registered_at, seen_at, horizon, server_started, lock_key, lock_server)
+SELECT :worker::text, this.now, this.now, :horizon::bigint, server.started, held.lock_key, CASE WHEN held.lock_key IS NOT NULL THEN server.started END
+FROM (SELECT {clock} AS now) AS this
 CROSS JOIN (SELECT pg_postmaster_start_time() AS started) AS server
-CROSS JOIN (
-    SELECT max(l.objid::bigint) AS lock_key FROM pg_locks AS l
-    WHERE l.locktype = 'advisory' AND l.granted AND l.classid = {worker_space} AND l.objsubid = 2
-        AND l.objid::bigint = :lock_key::bigint
-        AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
-) AS held
+CROSS JOIN (SELECT max(key) AS lock_key FROM unnest({worker_locks}()) AS key WHERE key = :lock_key::bigint) AS held
 ON CONFLICT (id) DO UPDATE SET
     seen_at = excluded.seen_at,
+    horizon = greatest(w.horizon, excluded.horizon),
     server_started = excluded.server_started,
     lock_key = excluded.lock_key,
     lock_server = excluded.lock_server,
@@ -51,6 +46,9 @@ DELETE FROM {worker} WHERE id IN (
     FOR UPDATE SKIP LOCKED
 )
 RETURNING id;
+
+-- write: dead
+SELECT {dead_workers}(:worker::text, :types::text[], :grace::double precision);
 
 -- read: list
 SELECT id, registered_at, seen_at, horizon, server_started, lock_key, silent_since, process FROM {worker} ORDER BY id;

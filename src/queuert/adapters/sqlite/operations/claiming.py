@@ -107,17 +107,22 @@ class Claiming(Reading):
         rows: list[Row] = yield self.statement("renew.hold", id=job_id, token=token)
         return bool(rows)
 
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
         if not types or limit <= 0:
             return []
         now = self.now()
-        rows: list[Row] = yield self.statement(
-            "reap.ended", types=array(list(set(types))), ignored=array(ignored), limit=limit, now=now
+        wanted = {"types": array(list(set(types))), "ignored": array(ignored), "limit": limit, "now": now}
+        rows: list[Row] = yield (
+            self.statement("reap.ended_or_dead", **wanted, dead=array(dead))
+            if dead
+            else self.statement("reap.ended", **wanted)
         )
         if not rows:
             return []
         ids = [row[0] for row in rows]
-        jobs = yield from self._by_id("reap.put_back", ids, job_of, now=now, error=error.decode())
+        jobs = yield from self._by_id("reap.put_back", ids, job_of, now=now, error=error.decode(), dead=array(dead))
         return [job for job in jobs if job is not None]
 
 

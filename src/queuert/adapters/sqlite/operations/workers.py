@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from queuert.adapters.sqlite.connections.commands import together
+from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.reading import Reading
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, moment
+from queuert.adapters.sqlite.processes import Processes
 from queuert.model import WorkerRow
 from queuert.ports.program import Program
 
 
 class Workers(Reading):
+    processes = Processes()
+    """The processes of this machine."""
+
     def register_worker(
         self,
         worker_id: str,
@@ -19,7 +26,7 @@ class Workers(Reading):
     ) -> Program[WorkerRow]:
         """There are no locks here that a worker could hold."""
         rows: list[Row] = yield self.statement(
-            "workers.register", worker=worker_id, now=self.now(), process=None, horizon=horizon
+            "workers.register", worker=worker_id, now=self.now(), horizon=horizon, process=self.processes.this_one()
         )
         return _worker_of(rows[0])
 
@@ -37,6 +44,18 @@ class Workers(Reading):
     def clean_workers(self, *, unseen_for: float) -> Program[list[str]]:
         rows: list[Row] = yield self.statement("workers.clean", limit=add_seconds(self.now(), -unseen_for))
         return sorted(row[0] for row in rows)
+
+    def dead_workers(self, worker_id: str, types: Sequence[str], *, grace: float) -> Program[list[str]]:  # noqa: ARG002
+        """No grace: a process that has ended does not come back."""
+        if not types:
+            return []
+        known: list[tuple[str, str]] = yield self.statement("workers.processes", worker=worker_id)
+        ended = {process for process in {process for _, process in known} if self.processes.has_ended(process)}
+        if not ended:
+            return []
+        dead = [each for each, process in known if process in ended]
+        rows: list[Row] = yield self.statement("workers.with_jobs", types=array(types), workers=array(dead))
+        return [row[0] for row in rows]
 
     def list_workers(self) -> Program[list[WorkerRow]]:
         rows: list[Row] = yield self.statement("workers.list")

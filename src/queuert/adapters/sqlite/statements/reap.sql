@@ -1,4 +1,4 @@
--- Putting back jobs whose lease has ended. The read locks nothing, because there is rarely anything
+-- Putting back jobs whose lease has ended, or whose worker has. The read locks nothing, because there is rarely anything
 -- to reap. The update takes the write lock and checks each job again.
 
 -- The oldest of each type, merged. By job_running, then by rowid.
@@ -13,6 +13,16 @@ CROSS JOIN {prefix}job AS job ON job.rowid IN (
     ORDER BY head.leased_until, head.id
     LIMIT :limit
 )
+ORDER BY job.leased_until, job.id
+LIMIT :limit;
+
+-- The same, and jobs of dead workers: by job_running, every running job of the types.
+-- read: ended_or_dead
+SELECT job.id
+FROM json_each(:types) AS asked
+CROSS JOIN {prefix}job AS job ON job.status = 'running' AND job.type_name = asked.value
+WHERE (job.leased_until <= :now OR job.leased_by IN (SELECT value FROM json_each(:dead)))
+    AND job.id NOT IN (SELECT value FROM json_each(:ignored))
 ORDER BY job.leased_until, job.id
 LIMIT :limit;
 
@@ -34,5 +44,6 @@ FROM (
     CROSS JOIN {prefix}job AS job ON job.id = asked.value
     LEFT JOIN {prefix}worker AS worker ON worker.id = job.leased_by AND worker.horizon < job.ordinal
 ) AS held
-WHERE {prefix}job.rowid = held.place AND status = 'running' AND leased_until <= :now
+WHERE {prefix}job.rowid = held.place AND status = 'running'
+    AND (leased_until <= :now OR leased_by IN (SELECT value FROM json_each(:dead)))
 RETURNING {returned_columns};

@@ -3,12 +3,11 @@
 
 -- By primary key.
 -- write: register
-INSERT INTO {prefix}worker (id, registered_at, seen_at, process, horizon)
-VALUES (:worker, :now, :now, :process, :horizon)
+INSERT INTO {prefix}worker (id, registered_at, seen_at, horizon, process) VALUES (:worker, :now, :now, :horizon, :process)
 ON CONFLICT (id) DO UPDATE SET
     seen_at = excluded.seen_at,
-    process = excluded.process,
-    horizon = max(horizon, excluded.horizon)
+    horizon = max({prefix}worker.horizon, excluded.horizon),
+    process = excluded.process
 RETURNING id, registered_at, seen_at, horizon, process;
 
 -- By primary key.
@@ -27,6 +26,18 @@ DELETE FROM {prefix}worker
 WHERE seen_at <= :limit
     AND NOT EXISTS (SELECT 1 FROM {prefix}job WHERE status = 'running' AND leased_by = {prefix}worker.id)
 RETURNING id;
+
+-- The processes of all other workers.
+-- read: processes
+SELECT id, process FROM {prefix}worker WHERE id <> :worker AND process IS NOT NULL;
+
+-- Which of these workers have running jobs of these types. Index job_running.
+-- read: with_jobs
+SELECT DISTINCT job.leased_by
+FROM json_each(:types) AS asked
+CROSS JOIN {prefix}job AS job ON job.status = 'running' AND job.type_name = asked.value
+WHERE job.leased_by IN (SELECT value FROM json_each(:workers))
+ORDER BY job.leased_by;
 
 -- read: list
 SELECT id, registered_at, seen_at, horizon, process FROM {prefix}worker ORDER BY id;
