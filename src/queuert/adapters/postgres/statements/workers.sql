@@ -15,8 +15,7 @@ ON CONFLICT (id) DO UPDATE SET
     server_started = excluded.server_started,
     lock_key = excluded.lock_key,
     lock_server = excluded.lock_server,
-    silent_since = NULL,
-    horizon = greatest(w.horizon, excluded.horizon)
+    silent_since = NULL
 RETURNING w.id, w.registered_at, w.seen_at, w.horizon, w.server_started, w.lock_key, w.silent_since, w.process;
 
 -- Nothing waits for the disk: if the server crashes, the row's `server_started` shows that this may

@@ -16,7 +16,6 @@ from queuert.adapters.sqlite.operations.deleting import Deleting
 from queuert.adapters.sqlite.operations.listing import Listing
 from queuert.adapters.sqlite.operations.rows import Row
 from queuert.adapters.sqlite.operations.settling import Settling
-from queuert.adapters.sqlite.operations.workers import Workers
 from queuert.ports.program import Program
 from queuert.ports.state import StateOperations
 from queuert.sql.migrate import migrate
@@ -25,7 +24,7 @@ VACUUMED_AT_ONCE = 500
 """Pages returned in one transaction. It limits how long writers wait."""
 
 
-class SqliteOperations(Claiming, Settling, Deleting, Listing, Workers):
+class SqliteOperations(Claiming, Settling, Deleting, Listing):
     """The state port on a SQLite database, for the tables of one prefix."""
 
     def migrate(self) -> Program[list[int]]:

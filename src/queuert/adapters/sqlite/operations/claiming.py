@@ -10,8 +10,8 @@ import msgspec
 
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
-from queuert.adapters.sqlite.operations.reading import Reading
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, job_of, moment
+from queuert.adapters.sqlite.operations.workers import Workers
 from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
 from queuert.ports.program import Program
 
@@ -21,7 +21,7 @@ they become ready over the next claims, longest due first. Until then priorities
 jobs that are ready."""
 
 
-class Claiming(Reading):
+class Claiming(Workers):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         if not any(queue.types for queue in request.queues):
             return ClaimResult([], more=False)
@@ -121,8 +121,16 @@ class Claiming(Reading):
         )
         if not rows:
             return []
-        ids = [row[0] for row in rows]
-        jobs = yield from self._by_id("reap.put_back", ids, job_of, now=now, error=error.decode(), dead=array(dead))
+        horizons = yield from self.known_horizons({row[1] for row in rows})
+        jobs = yield from self._by_id(
+            "reap.put_back",
+            [row[0] for row in rows],
+            job_of,
+            now=now,
+            error=error.decode(),
+            dead=array(dead),
+            horizons=array(horizons),
+        )
         return [job for job in jobs if job is not None]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from queuert.adapters.sqlite.connections.commands import together
+from queuert.adapters.sqlite.horizons import Horizons
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.reading import Reading
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, moment
@@ -16,6 +17,10 @@ from queuert.ports.program import Program
 class Workers(Reading):
     processes = Processes()
     """The processes of this machine."""
+    horizons = Horizons()
+    """The files of workers."""
+    _database: str | None = None
+    """The path of the database; empty if it has none."""
 
     def register_worker(
         self,
@@ -25,24 +30,58 @@ class Workers(Reading):
         horizon: int = 0,
     ) -> Program[WorkerRow]:
         """There are no locks here that a worker could hold."""
+        database = yield from self._path()
         rows: list[Row] = yield self.statement(
-            "workers.register", worker=worker_id, now=self.now(), horizon=horizon, process=self.processes.this_one()
+            "workers.register",
+            worker=worker_id,
+            now=self.now(),
+            horizon=horizon,
+            process=self.processes.this_one(),
+            has_file=self.horizons.create(database, worker_id),
         )
-        return _worker_of(rows[0])
+        return self._worker_of(rows[0], database)
 
     def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
+        if self.horizons.move((yield from self._path()), worker_id, horizon):
+            return True
         rows: list[Row] = yield self.statement("workers.move", worker=worker_id, horizon=horizon)
         return bool(rows)
+
+    def known_horizons(self, workers: Iterable[str]) -> Program[list[tuple[str, int]]]:
+        """Workers with their horizons, if they are known."""
+        database = yield from self._path()
+        rows: list[tuple[str, int, int]] = yield self.statement("workers.horizons", workers=array(list(workers)))
+        found = [(each, self._horizon(each, stored, has_file, database)) for each, stored, has_file in rows]
+        return [(each, horizon) for each, horizon in found if horizon is not None]
+
+    def _horizon(self, worker_id: str, stored: int, has_file: int, database: str) -> int | None:
+        if not has_file:
+            return stored
+        written = self.horizons.read(database, worker_id)
+        return None if written is None else max(stored, written)
+
+    def _path(self) -> Program[str]:
+        if self._database is None:
+            rows: list[Row] = yield self.statement("workers.database")
+            self._database = rows[0][0] if rows else ""
+        return self._database
 
     def forget_worker(self, worker_id: str) -> Program[bool]:
         return together(self._forget(worker_id))
 
     def _forget(self, worker_id: str) -> Program[bool]:
         yield self.statement("workers.forget", worker=worker_id)
-        return not (yield self.statement("workers.known", worker=worker_id))
+        gone = not (yield self.statement("workers.known", worker=worker_id))
+        database = yield from self._path()
+        self.horizons.close(database, worker_id)
+        if gone:
+            self.horizons.remove(database, worker_id)
+        return gone
 
     def clean_workers(self, *, unseen_for: float) -> Program[list[str]]:
         rows: list[Row] = yield self.statement("workers.clean", limit=add_seconds(self.now(), -unseen_for))
+        for row in rows:
+            self.horizons.remove((yield from self._path()), row[0])
         return sorted(row[0] for row in rows)
 
     def dead_workers(self, worker_id: str, types: Sequence[str], *, grace: float) -> Program[list[str]]:  # noqa: ARG002
@@ -59,9 +98,11 @@ class Workers(Reading):
 
     def list_workers(self) -> Program[list[WorkerRow]]:
         rows: list[Row] = yield self.statement("workers.list")
-        return [_worker_of(row) for row in rows]
+        database = yield from self._path()
+        return [self._worker_of(row, database) for row in rows]
 
-
-def _worker_of(row: Row) -> WorkerRow:
-    worker_id, registered_at, seen_at, horizon, process = row
-    return WorkerRow(worker_id, moment(registered_at), moment(seen_at), horizon, process=process)
+    def _worker_of(self, row: Row, database: str) -> WorkerRow:
+        worker_id, registered_at, seen_at, stored, process, has_file = row
+        horizon = self._horizon(worker_id, stored, has_file, database)
+        known = stored if horizon is None else horizon
+        return WorkerRow(worker_id, moment(registered_at), moment(seen_at), known, process=process)

@@ -3,7 +3,7 @@
 
 -- The oldest of each type, merged. By job_running, then by rowid.
 -- read: ended
-SELECT job.id
+SELECT job.id, job.leased_by
 FROM json_each(:types) AS asked
 CROSS JOIN {prefix}job AS job ON job.rowid IN (
     SELECT head.rowid
@@ -18,7 +18,7 @@ LIMIT :limit;
 
 -- The same, and jobs of dead workers: by job_running, every running job of the types.
 -- read: ended_or_dead
-SELECT job.id
+SELECT job.id, job.leased_by
 FROM json_each(:types) AS asked
 CROSS JOIN {prefix}job AS job ON job.status = 'running' AND job.type_name = asked.value
 WHERE (job.leased_until <= :now OR job.leased_by IN (SELECT value FROM json_each(:dead)))
@@ -26,8 +26,8 @@ WHERE (job.leased_until <= :now OR job.leased_by IN (SELECT value FROM json_each
 ORDER BY job.leased_until, job.id
 LIMIT :limit;
 
--- A job above the horizon of its worker has not begun: it is put back as it was before the claim. By
--- primary key.
+-- `horizons` holds [worker, horizon] of those that are known. A job above the horizon of its worker has
+-- not begun: it is put back as it was before the claim. By primary key.
 -- write: put_back
 UPDATE {prefix}job SET
     status = 'pending',
@@ -39,10 +39,10 @@ UPDATE {prefix}job SET
     last_attempt_at = CASE WHEN held.unbegun THEN earlier_attempt_at ELSE last_attempt_at END,
     last_error = CASE WHEN held.unbegun THEN last_error ELSE :error END
 FROM (
-    SELECT job.rowid AS place, worker.id IS NOT NULL AS unbegun
+    SELECT job.rowid AS place, coalesce(job.ordinal > json_extract(worker.value, '$[1]'), 0) AS unbegun
     FROM json_each(:ids) AS asked
     CROSS JOIN {prefix}job AS job ON job.id = asked.value
-    LEFT JOIN {prefix}worker AS worker ON worker.id = job.leased_by AND worker.horizon < job.ordinal
+    LEFT JOIN json_each(:horizons) AS worker ON json_extract(worker.value, '$[0]') = job.leased_by
 ) AS held
 WHERE {prefix}job.rowid = held.place AND status = 'running'
     AND (leased_until <= :now OR leased_by IN (SELECT value FROM json_each(:dead)))

@@ -3,14 +3,24 @@
 
 -- By primary key.
 -- write: register
-INSERT INTO {prefix}worker (id, registered_at, seen_at, horizon, process) VALUES (:worker, :now, :now, :horizon, :process)
+INSERT INTO {prefix}worker (id, registered_at, seen_at, horizon, process, has_file)
+VALUES (:worker, :now, :now, :horizon, :process, :has_file)
 ON CONFLICT (id) DO UPDATE SET
     seen_at = excluded.seen_at,
     horizon = max({prefix}worker.horizon, excluded.horizon),
-    process = excluded.process
-RETURNING id, registered_at, seen_at, horizon, process;
+    process = excluded.process,
+    has_file = excluded.has_file
+RETURNING id, registered_at, seen_at, horizon, process, has_file;
+
+-- The file of the database; empty if it has none.
+-- read: database
+SELECT file FROM pragma_database_list WHERE name = 'main';
 
 -- By primary key.
+-- read: horizons
+SELECT id, horizon, has_file FROM {prefix}worker WHERE id IN (SELECT value FROM json_each(:workers));
+
+-- Only for workers without a file. By primary key.
 -- write: move
 UPDATE {prefix}worker SET horizon = max(horizon, :horizon) WHERE id = :worker RETURNING 1;
 
@@ -40,4 +50,4 @@ WHERE job.leased_by IN (SELECT value FROM json_each(:workers))
 ORDER BY job.leased_by;
 
 -- read: list
-SELECT id, registered_at, seen_at, horizon, process FROM {prefix}worker ORDER BY id;
+SELECT id, registered_at, seen_at, horizon, process, has_file FROM {prefix}worker ORDER BY id;
