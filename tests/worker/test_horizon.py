@@ -99,7 +99,7 @@ async def test_never_more_than_the_limit(slots: int) -> None:
     stage = Stage(slots)
     stage.claim(10_000)
     most = 0
-    while len(stage.ahead) > 1000:
+    while len(stage.ahead.claims) > 1000:
         await stage.answer()
         covered = stage.begin()
         most = max(most, covered)

@@ -56,6 +56,7 @@ class Attempts:
         self._ahead = ClaimedAhead(
             options.policy.ordinals, options.concurrency, self._store_horizon, self.spawn, self._start_waiting
         )
+        self._waiting = self._ahead.claims
         self.when_unknown: Callable[[], None] = lambda: None
         """Called when the database no longer knows this worker."""
         self.claims: dict[str, Claim] = {}
@@ -82,12 +83,12 @@ class Attempts:
     @property
     def active(self) -> int:
         """How many are running, or wait for a slot."""
-        return self.busy_slots + len(self._ahead)
+        return self.busy_slots + len(self._waiting)
 
     @property
     def waiting(self) -> int:
         """How many were claimed ahead, and wait for a slot."""
-        return len(self._ahead)
+        return len(self._waiting)
 
     @property
     def waiting_since(self) -> float | None:
@@ -121,7 +122,7 @@ class Attempts:
             self._settler.add(claim, self._verdicts.expired(claim))
         elif plan.max_attempts is not None and row.attempt > plan.max_attempts:
             self._settler.add(claim, self._verdicts.exhausted(claim))
-        elif self.busy_slots < self._options.concurrency and not self._ahead and self._ahead.covers(claim):
+        elif self.busy_slots < self._options.concurrency and not self._waiting and self._ahead.covers(claim):
             self._start(claim)
         else:
             claim.waiting = True
@@ -167,7 +168,7 @@ class Attempts:
         claim.running = False
         self.ended += 1
         self.busy_slots -= 1
-        if self._ahead:
+        if self._waiting:
             self._start_waiting()
         del self._type_by_task[task]
         if claim.timer is not None:
@@ -192,7 +193,7 @@ class Attempts:
             self._conclude(claim, outcome)
         else:
             self.spawn(self._end(claim, outcome, transaction, task))
-        if self._next_turn.wants_claim and len(self._ahead) <= self.prefetch.refill_at:
+        if self._next_turn.wants_claim and len(self._waiting) <= self.prefetch.refill_at:
             self._next_turn.event.set()
 
     async def _end(

@@ -70,7 +70,7 @@ class ClaimedAhead:
         self._store = store
         self._spawn = spawn
         self._on_moved = on_moved
-        self._claims: deque[Claim] = deque()
+        self.claims: deque[Claim] = deque()
         self._covered = 0
         """How many of them may begin."""
         self._reach = LEAST
@@ -82,28 +82,25 @@ class ClaimedAhead:
         self._begun = 0
         """How many have begun since the last move."""
 
-    def __len__(self) -> int:
-        return len(self._claims)
-
     @property
     def since(self) -> float | None:
         """When the first of them was claimed."""
-        return self._claims[0].claimed_at if self._claims else None
+        return self.claims[0].claimed_at if self.claims else None
 
     def at_once(self, free: int) -> int:
         """How many jobs of the next claim need no ordinal, because they will begin before a move
         could cover them.
         """
-        return max(0, max(free, self._reach) - len(self._claims))
+        return max(0, max(free, self._reach) - len(self.claims))
 
     def covers(self, claim: Claim) -> bool:
         ordinal = claim.claimed.ordinal
         return ordinal is None or ordinal <= self._ordinals.horizon
 
     def add(self, claim: Claim) -> None:
-        if self._covered == len(self._claims) and self.covers(claim):
+        if self._covered == len(self.claims) and self.covers(claim):
             self._covered += 1
-        self._claims.append(claim)
+        self.claims.append(claim)
 
     def next(self) -> Claim | None:
         """The first one, if it may begin, or if it is lost: then no move is needed for it. It no
@@ -112,13 +109,13 @@ class ClaimedAhead:
         if self._covered:
             self._covered -= 1
             self._begun += 1
-            return self._claims.popleft()
-        return self._claims.popleft() if self._claims and self._claims[0].is_lost else None
+            return self.claims.popleft()
+        return self.claims.popleft() if self.claims and self.claims[0].is_lost else None
 
     def give_up(self) -> list[Claim]:
         """All of them. None waits any more."""
-        claims = list(self._claims)
-        self._claims.clear()
+        claims = list(self.claims)
+        self.claims.clear()
         self._covered = 0
         return claims
 
@@ -126,13 +123,14 @@ class ClaimedAhead:
 
     def look_ahead(self) -> None:
         """Move the horizon if the jobs that it covers will soon have begun."""
-        if not self._moving and self._must_move():
+        # Called for every job: mostly, the first comparison is enough.
+        if self._covered <= self._reach // 2 and not self._moving and self._must_move():
             self._moving = True
             self._measure()
             self._spawn(self._move())
 
     def _must_move(self) -> bool:
-        return self._covered < len(self._claims) and self._covered <= self._reach // 2
+        return self._covered < len(self.claims) and self._covered <= self._reach // 2
 
     async def _move(self) -> None:
         try:
@@ -155,7 +153,7 @@ class ClaimedAhead:
 
     def _target(self) -> int:
         """The ordinal that covers as many as a move should."""
-        first = [claim.claimed.ordinal or 0 for claim, _ in zip(self._claims, range(self._reach), strict=False)]
+        first = [claim.claimed.ordinal or 0 for claim, _ in zip(self.claims, range(self._reach), strict=False)]
         return max(first)
 
     def _moved_to(self, horizon: int) -> None:
@@ -164,7 +162,7 @@ class ClaimedAhead:
         if self._late:
             # They begin faster than the horizon moves: larger steps.
             self._reach = min(2 * self._reach, self._most)
-        while self._covered < len(self._claims) and self.covers(self._claims[self._covered]):
+        while self._covered < len(self.claims) and self.covers(self.claims[self._covered]):
             self._covered += 1
         self._on_moved()
 

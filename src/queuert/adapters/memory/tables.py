@@ -54,9 +54,14 @@ class Tables:
     held: dict[str, Held] = field(default_factory=dict[str, "Held"])
     """Job id → what else is known of its claim. Only running jobs."""
 
+    horizons: dict[str, int] = field(default_factory=dict[str, int])
+    """Worker id → its horizon, if it was moved. Shared by all versions, and never rolled back."""
+
     def at(self, now: datetime) -> Tables:
         """The same version, to be read at another time."""
-        return Tables(now, self.jobs, self.blockers, self.keys, self.pending, self.tokens, self.workers, self.held)
+        return Tables(
+            now, self.jobs, self.blockers, self.keys, self.pending, self.tokens, self.workers, self.held, self.horizons
+        )
 
     def copy(self, now: datetime) -> Tables:
         """The next version, before anything is changed in it."""
@@ -69,6 +74,7 @@ class Tables:
             self.tokens,
             self.workers.copy(),
             self.held.copy(),
+            self.horizons,
         )
 
     # Jobs
@@ -125,6 +131,9 @@ class Tables:
         return sorted(
             job_id for job_id, blockers in self.blockers.items() if any(each.chain_id == chain_id for each in blockers)
         )
+
+    def horizon(self, worker: WorkerRow) -> int:
+        return max(worker.horizon, self.horizons.get(worker.id, 0))
 
     # Moments
 

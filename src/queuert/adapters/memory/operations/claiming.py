@@ -105,7 +105,7 @@ def untouched(tables: Tables, row: JobRow) -> JobRow:
 
 def _may_have_begun(tables: Tables, row: JobRow) -> bool:
     ordinal, worker = tables.held[row.id].ordinal, tables.workers.get(row.leased_by or "")
-    return ordinal is None or worker is None or ordinal <= worker.horizon
+    return ordinal is None or worker is None or ordinal <= tables.horizon(worker)
 
 
 def _ordinal(request: ClaimRequest, position: int) -> int | None:

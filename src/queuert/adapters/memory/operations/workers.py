@@ -24,21 +24,23 @@ class Workers:
     ) -> WorkerRow:
         """There are no locks here that a worker could hold."""
         known = tables.workers.get(worker_id) or WorkerRow(worker_id, tables.now, tables.now)
-        row = replace(known, seen_at=tables.now, horizon=max(known.horizon, horizon))
+        row = replace(known, seen_at=tables.now, horizon=max(tables.horizon(known), horizon))
         tables.workers[worker_id] = row
         return row
 
-    @write
+    @read
     def move_horizon(self, tables: Tables, worker_id: str, horizon: int) -> bool:
+        """Not by a new version of the data: it is called often, and they are copied for that."""
         known = tables.workers.get(worker_id)
         if known is not None:
-            tables.workers[worker_id] = replace(known, horizon=max(known.horizon, horizon))
+            tables.horizons[worker_id] = max(tables.horizon(known), horizon)
         return known is not None
 
     @write
     def forget_worker(self, tables: Tables, worker_id: str) -> bool:
         if worker_id in tables.workers and not _has_jobs(tables, worker_id):
             del tables.workers[worker_id]
+            tables.horizons.pop(worker_id, None)
         return worker_id not in tables.workers
 
     @write
@@ -47,6 +49,7 @@ class Workers:
         gone = [row.id for row in tables.workers.values() if row.seen_at <= limit and not _has_jobs(tables, row.id)]
         for worker_id in gone:
             del tables.workers[worker_id]
+            tables.horizons.pop(worker_id, None)
         return sorted(gone)
 
     @read
@@ -55,7 +58,7 @@ class Workers:
 
     @read
     def list_workers(self, tables: Tables) -> list[WorkerRow]:
-        return [row for _, row in sorted(tables.workers.items())]
+        return [replace(row, horizon=tables.horizon(row)) for _, row in sorted(tables.workers.items())]
 
 
 def _has_jobs(tables: Tables, worker_id: str) -> bool:
