@@ -1,4 +1,4 @@
-"""The workers that are known. There is no server: a worker is a process, perhaps of this machine."""
+"""The workers that are known. There is no server: a worker is a process, here or elsewhere."""
 
 from __future__ import annotations
 
