@@ -24,7 +24,12 @@ class Workers(Reading):
         lock_key: int | None = None,  # noqa: ARG002
         horizon: int = 0,
     ) -> Program[WorkerRow]:
-        """There are no locks here that a worker could hold."""
+        """There are no locks here that a worker could hold. In a transaction, so that the watch
+        knows the commit as our own.
+        """
+        return together(self._register(worker_id, horizon))
+
+    def _register(self, worker_id: str, horizon: int) -> Program[WorkerRow]:
         rows: list[Row] = yield self.statement(
             "workers.register", worker=worker_id, now=self.now(), horizon=horizon, process=self.processes.this_one()
         )
