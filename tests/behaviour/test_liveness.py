@@ -107,8 +107,9 @@ async def test_many_jobs_of_a_killed_worker(known: Setting) -> None:
             handlers = Handlers[Any]()
 
             @handlers.handles(Step)
-            async def step(attempt: Attempt[Step]) -> None:
+            async def step(attempt: Attempt[Step]) -> int:
                 ran.append(attempt.job.number)
+                return 0
 
             async with Worker(client, handlers, concurrency=50):
                 await eventually(lambda: len(ran) == 600)

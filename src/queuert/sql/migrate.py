@@ -47,7 +47,8 @@ class Migration(msgspec.Struct, frozen=True):
 def load_migrations(package: str, replacements: Mapping[str, str]) -> tuple[Migration, ...]:
     """The migrations of a package, files named `0001_what.sql` and so on, in their order.
 
-    A statement ends with a semicolon at the end of a line, outside of `$body$`. A line `-- oldest: 1` is in each file.
+    A statement ends with a semicolon at the end of a line, outside of `$body$`. A line
+    `-- oldest: 1` is in each file.
     """
     found: list[Migration] = []
     for stem, source in sql_files(package):

@@ -26,7 +26,7 @@ GRACE = 1.0
 """Seconds for a worker to get its lock back: to reconnect, or to register without it."""
 CHECK_INTERVAL = 0.25
 """Seconds between two checks that the lock is still held. They send nothing while it is."""
-SEEN_INTERVAL = 5.0
+SEEN_INTERVAL = 30.0
 """Seconds between two registrations, at least."""
 PATIENCE = 2.0
 """Seconds that taking the lock may need."""

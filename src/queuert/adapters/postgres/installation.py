@@ -29,8 +29,8 @@ ADVISORY_SPACE = 0x71756575
 """The first half of the keys of our advisory locks ("queu"); the second is made from a name."""
 
 WORKER_SPACE = 0x71756577
-"""The same for the locks that workers hold ("quew"). They are held for as long as a worker runs, so no
-name of the others may ever have the same key."""
+"""The same for the locks that workers hold ("quew"). They are held for as long as a worker runs. So
+none of the other locks may ever have the same key."""
 
 STEADY = " ".join(
     f"SET {setting}"

@@ -32,7 +32,7 @@ def _exists(pid: int) -> bool:
     except ProcessLookupError:
         return False
     except OSError:
-        return True  # it exists, but belongs to somebody else
+        return True  # it exists, but belongs to another user
     return True
 
 

@@ -122,7 +122,7 @@ async def several_hundred_in_one_call(store: Store) -> None:
 
 @case
 async def jobs_of_dead_workers(store: Store) -> None:
-    """Jobs of dead workers are reaped although their leases run, up to the limit. Others are kept."""
+    """Jobs of dead workers are reaped although their leases run. Other jobs are kept."""
     await store.create(*(new_job() for _ in range(4)))
     ids = [
         (await store.claim(request(queue("task"), limit=1, worker=worker))).jobs[0].job.id

@@ -1,4 +1,4 @@
-"""register_worker, forget_worker, clean_workers, list_workers, dead_workers: which workers there are."""
+"""register_worker and the other operations on workers: which there are, and which are dead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def claim_as(store: Store, worker_id: str, *, lease: float = 60) -> Claime
 
 @driver_case
 async def a_new_worker(store: Store) -> None:
-    """A worker that registers is known. Nothing may have begun yet, and no lock of it is missing."""
+    """A worker that registers is known. None of its handlers has begun, and it has no lock."""
     row = await store.register("one")
     equal(row.id, "one", "id")
     equal(row.registered_at, row.seen_at, "the times")
@@ -91,7 +91,7 @@ async def a_worker_that_ends_with_jobs(store: Store) -> None:
 
 @driver_case
 async def old_workers_are_cleaned(store: Store) -> None:
-    """Workers that have not been seen for long are deleted, if no job is running under their name."""
+    """Workers that were not seen for long are deleted, unless jobs are running under their name."""
     for name in ("busy", "idle", "new"):
         await store.register(name)
     await claim_as(store, "busy")

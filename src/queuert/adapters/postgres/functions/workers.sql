@@ -2,7 +2,7 @@
 -- server releases it when the connection ends.
 
 -- The keys of the locks that workers hold in this database.
-CREATE OR REPLACE FUNCTION {worker_locks}() RETURNS bigint[] LANGUAGE sql AS $body$
+CREATE OR REPLACE FUNCTION {worker_locks}() RETURNS bigint[] LANGUAGE sql {steady} AS $body$
     SELECT coalesce(array_agg(l.objid::bigint), '{}') FROM pg_locks AS l
     WHERE l.locktype = 'advisory' AND l.classid = {worker_space} AND l.objsubid = 2 AND l.granted
         AND l.database = (SELECT d.oid FROM pg_database AS d WHERE d.datname = current_database())
@@ -14,7 +14,7 @@ $body$;
 -- from its row, so that others do not act on it.
 --
 -- Locks: rows of `worker`, in the order of their ids; locked ones are skipped. Writes only if a lock
--- has disappeared or come back. Scans `worker`, and `running` only if somebody is dead.
+-- has disappeared or come back. Scans `worker`, and `running` only if there is a dead one.
 CREATE OR REPLACE FUNCTION {dead_workers}(p_worker text, p_types text[], p_grace double precision) RETURNS SETOF text
 LANGUAGE plpgsql {steady} AS $body$
 DECLARE

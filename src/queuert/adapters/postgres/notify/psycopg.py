@@ -98,7 +98,7 @@ class Reader:
             try:
                 await self._answered.wait()
             except asyncio.CancelledError:
-                self._lost.set()  # an answer to nobody would be taken for the next one
+                self._lost.set()  # else its answer would be taken for the next one
                 raise
             return self._answer == b"t"
 

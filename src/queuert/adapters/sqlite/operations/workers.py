@@ -1,4 +1,4 @@
-"""The workers that are known. There is no server: a worker is a process, perhaps of this machine."""
+"""The workers that are known. There is no server: a worker is a process, here or elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,12 @@ class Workers(Reading):
         lock_key: int | None = None,  # noqa: ARG002
         horizon: int = 0,
     ) -> Program[WorkerRow]:
-        """There are no locks here that a worker could hold."""
+        """There are no locks here that a worker could hold. In a transaction, so that the watch
+        knows the commit as our own.
+        """
+        return together(self._register(worker_id, horizon))
+
+    def _register(self, worker_id: str, horizon: int) -> Program[WorkerRow]:
         database = yield from self._path()
         rows: list[Row] = yield self.statement(
             "workers.register",
@@ -44,6 +49,9 @@ class Workers(Reading):
     def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
         if self.horizons.move((yield from self._path()), worker_id, horizon):
             return True
+        return (yield from together(self._move(worker_id, horizon)))
+
+    def _move(self, worker_id: str, horizon: int) -> Program[bool]:
         rows: list[Row] = yield self.statement("workers.move", worker=worker_id, horizon=horizon)
         return bool(rows)
 

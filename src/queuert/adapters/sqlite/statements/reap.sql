@@ -20,7 +20,7 @@ LIMIT :limit;
 -- read: ended_or_dead
 SELECT job.id, job.leased_by
 FROM json_each(:types) AS asked
-CROSS JOIN {prefix}job AS job ON job.status = 'running' AND job.type_name = asked.value
+CROSS JOIN {prefix}job AS job INDEXED BY {prefix}job_running ON job.status = 'running' AND job.type_name = asked.value
 WHERE (job.leased_until <= :now OR job.leased_by IN (SELECT value FROM json_each(:dead)))
     AND job.id NOT IN (SELECT value FROM json_each(:ignored))
 ORDER BY job.leased_until, job.id

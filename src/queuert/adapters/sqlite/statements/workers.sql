@@ -45,7 +45,7 @@ SELECT id, process FROM {prefix}worker WHERE id <> :worker AND process IS NOT NU
 -- read: with_jobs
 SELECT DISTINCT job.leased_by
 FROM json_each(:types) AS asked
-CROSS JOIN {prefix}job AS job ON job.status = 'running' AND job.type_name = asked.value
+CROSS JOIN {prefix}job AS job INDEXED BY {prefix}job_running ON job.status = 'running' AND job.type_name = asked.value
 WHERE job.leased_by IN (SELECT value FROM json_each(:workers))
 ORDER BY job.leased_by;
 
