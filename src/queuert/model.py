@@ -228,9 +228,10 @@ class QueueLimit(msgspec.Struct, frozen=True):
 class ClaimRequest(msgspec.Struct, frozen=True):
     """Up to `limit` jobs for `worker`. `cluster_cap` counts every running job in the database.
 
-    `at_once`: so many of the jobs, the first ones, may begin as soon as they are claimed. The others
-    get ordinals in their order, `first_ordinal` plus their position in the claim. They begin when
-    the worker's horizon has reached them (see `StateOperations.move_horizon`). None: all may begin.
+    `at_once`: so many of the jobs, the first ones, may begin as soon as they are claimed. The
+    others get ordinals in their order, `first_ordinal` plus their position in the claim. They begin
+    when the worker's horizon has reached them (see `StateOperations.move_horizon`). None: all may
+    begin.
     """
 
     worker: str

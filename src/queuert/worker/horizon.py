@@ -28,8 +28,8 @@ LEAST = 8
 """Jobs that a move covers at least."""
 MOST = 40
 MOST_PER_SLOT = 10
-"""Jobs that a move covers at most: `MOST`, and so many more for each slot above ten. A worker that is
-killed costs no more bystanders an attempt."""
+"""Jobs that a move covers at most: `MOST`, and so many more for each slot above ten. A worker that
+is killed costs no more bystanders an attempt."""
 RETRY_AFTER = 0.1
 """Seconds, after a move that failed."""
 

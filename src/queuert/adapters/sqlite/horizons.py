@@ -3,7 +3,7 @@
 SQLite has one writer at a time. In a table, each move of a horizon would wait for the settlements
 and claims before it, and for the disk. The file is mapped into memory, so a move takes a
 microsecond. What a process has written is there when it is killed. It may be lost if the machine
-crashes, so the file names the boot: after another boot it says nothing.
+crashes, so the file names the boot: after another boot it is not believed.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Horizons:
         try:
             _path(database, worker_id).unlink(missing_ok=True)
         except OSError:
-            return  # it says nothing without the worker's row
+            return  # without the worker's row it has no meaning
 
     @cached_property
     def _boot(self) -> str:

@@ -11,8 +11,7 @@ GONE = b'{"code":"GONE"}'
 
 
 async def abandoned(store: Store, number: int, *, at_once: int = 0, worker: str = WORKER) -> list[Claimed]:
-    """New jobs, claimed in one claim by a worker that is gone. The first one has the ordinal 1 if it
-    has one."""
+    """New jobs, claimed in one claim by a worker that is gone. The ordinals count from 1."""
     await store.create(*(new_job() for _ in range(number)))
     claim = request(queue("task", lease=0), limit=number, worker=worker, at_once=at_once)
     return (await store.claim(claim)).jobs
@@ -122,7 +121,7 @@ async def before_any_move(store: Store) -> None:
 
 @case
 async def an_unknown_worker_may_have_begun_everything(store: Store) -> None:
-    """If the worker is not known, all attempts count. The horizon of another worker is no answer."""
+    """If the worker is not known, all attempts count, whatever the horizon of another worker is."""
     await store.register("another")
     equal(await counted(store, await abandoned(store, 2)), [True, True], "the attempt counts")
 

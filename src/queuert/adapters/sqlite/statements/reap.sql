@@ -29,6 +29,12 @@ LIMIT :limit;
 -- `horizons` holds [worker, horizon] of those that are known. A job above the horizon of its worker has
 -- not begun: it is put back as it was before the claim. By primary key.
 -- write: put_back
+WITH held AS MATERIALIZED (
+    SELECT job.id, coalesce(job.ordinal > json_extract(known.value, '$[1]'), 0) AS unbegun
+    FROM json_each(:ids) AS asked
+    CROSS JOIN {prefix}job AS job ON job.id = asked.value
+    LEFT JOIN json_each(:horizons) AS known ON json_extract(known.value, '$[0]') = job.leased_by
+)
 UPDATE {prefix}job SET
     status = 'pending',
     ready = scheduled_at <= :now,
@@ -38,12 +44,7 @@ UPDATE {prefix}job SET
     attempt = attempt - held.unbegun,
     last_attempt_at = CASE WHEN held.unbegun THEN earlier_attempt_at ELSE last_attempt_at END,
     last_error = CASE WHEN held.unbegun THEN last_error ELSE :error END
-FROM (
-    SELECT job.rowid AS place, coalesce(job.ordinal > json_extract(worker.value, '$[1]'), 0) AS unbegun
-    FROM json_each(:ids) AS asked
-    CROSS JOIN {prefix}job AS job ON job.id = asked.value
-    LEFT JOIN json_each(:horizons) AS worker ON json_extract(worker.value, '$[0]') = job.leased_by
-) AS held
-WHERE {prefix}job.rowid = held.place AND status = 'running'
+FROM held
+WHERE {prefix}job.id = held.id AND +{prefix}job.status = 'running'
     AND (leased_until <= :now OR leased_by IN (SELECT value FROM json_each(:dead)))
 RETURNING {returned_columns};
