@@ -121,8 +121,8 @@ MUTATIONS = [
     Mutation(
         "a worker reaps its own jobs",
         "worker/run.py",
-        "list(self._attempts.claims), 1, _LEASE_EXPIRED",
-        "[], 1, _LEASE_EXPIRED",
+        "list(self._attempts.claims), REAPED_AT_ONCE, _LEASE_EXPIRED",
+        "[], REAPED_AT_ONCE, _LEASE_EXPIRED",
         ("tests/behaviour/test_reaper.py",),
     ),
     Mutation(

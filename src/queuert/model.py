@@ -226,12 +226,20 @@ class QueueLimit(msgspec.Struct, frozen=True):
 
 
 class ClaimRequest(msgspec.Struct, frozen=True):
-    """Up to `limit` jobs for `worker`. `cluster_cap` counts every running job in the database."""
+    """Up to `limit` jobs for `worker`. `cluster_cap` counts every running job in the database.
+
+    `at_once`: so many of the jobs, the first ones, may begin as soon as they are claimed. The
+    others get ordinals in their order, `first_ordinal` plus their position in the claim. They begin
+    when the worker's horizon has reached them (see `StateOperations.move_horizon`). None: all may
+    begin.
+    """
 
     worker: str
     limit: int
     queues: tuple[QueueLimit, ...]
     cluster_cap: int | None = None
+    at_once: int | None = None
+    first_ordinal: int = 1
 
 
 class BlockerRow(msgspec.Struct, gc=False, frozen=True):
@@ -247,12 +255,14 @@ class BlockerRow(msgspec.Struct, gc=False, frozen=True):
 class Claimed(msgspec.Struct, gc=False, frozen=True):
     """A job that is now running for this worker.
 
-    `expired`: its deadline had passed by the database's clock.
+    `expired`: its deadline had passed by the database's clock. `ordinal`: its place among the
+    worker's claims; None if it may begin at once.
     """
 
     job: JobRow
     expired: bool = False
     blockers: tuple[BlockerRow, ...] = ()
+    ordinal: int | None = None
 
 
 class ClaimResult(msgspec.Struct, frozen=True):
@@ -275,13 +285,34 @@ class Lease(msgspec.Struct, gc=False, frozen=True):
     duration: float
 
 
+class WorkerRow(msgspec.Struct, frozen=True):
+    """A worker, as the others know it. Times are by the database's clock."""
+
+    id: str
+    registered_at: datetime
+    seen_at: datetime
+    """When it last registered."""
+    horizon: int = 0
+    """Handlers of jobs up to this ordinal may have begun."""
+    server_started: datetime | None = None
+    """When the database server had started that the row was last written on. None without one."""
+    lock_key: int | None = None
+    """The advisory lock that its listening connection holds. None: only leases tell that it is
+    gone."""
+    silent_since: datetime | None = None
+    """When that lock was first seen missing."""
+    process: str | None = None
+    """Which process it is, as JSON, where there is no server. None if unknown."""
+
+
 class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     """How a job goes on.
 
     `status` "completed" takes an `output` or a `continuation`; "failed" and "expired" take an
     `error`; "cancelled" takes nothing; "pending" puts the job back: with an `error` and a
-    `schedule` after a failed attempt, or with `give_back` (untouched: its attempt number is handed
-    back, its schedule kept). With a `token` it applies only to the claim that carries it; with None
+    `schedule` after a failed attempt, or with `give_back` (untouched, because its handler did not
+    begin: the attempt is not counted, and its schedule and `last_attempt_at` are as before the
+    claim). With a `token` it applies only to the claim that carries it; with None
     to any job that has not ended.
     """
 

@@ -43,11 +43,18 @@ def test_every_statement_fits_the_schema_and_says_whether_it_writes(sqlite: Sqli
 
 
 # What may be scanned: lists of parameters and what was made of them in passing. Tables never.
-PASSING = re.compile(r"SCAN (asked|lease|taken|item|freed|completed|doomed|edge|json_each|walk|\(subquery-\d+\))\b")
+PASSING = re.compile(
+    r"SCAN (asked|lease|taken|item|freed|completed|doomed|edge|held|known|json_each|walk|\(subquery-\d+\))\b"
+)
 
-# A scan of a whole index is right where that index holds just what is wanted.
+# A scan of a whole index is right where that index holds just what is wanted. There are few workers.
 WHOLE_INDEXES = {
     "claim.running": {"SCAN queuert_job USING INDEX queuert_job_running"},
+    "workers.database": {"SCAN pragma_database_list VIRTUAL TABLE INDEX 0:"},
+    "workers.clean": {"SCAN queuert_worker", "SCAN queuert_job USING INDEX queuert_job_running"},
+    "workers.forget": {"SCAN queuert_job USING INDEX queuert_job_running"},
+    "workers.list": {"SCAN queuert_worker"},
+    "workers.processes": {"SCAN queuert_worker"},
     "stats.counts": {
         "SCAN queuert_job USING INDEX queuert_job_running",
         "SCAN queuert_job USING INDEX queuert_job_ready",
@@ -64,6 +71,8 @@ SERVED_BY = {
     "settle.unblock": "SEARCH edge USING COVERING INDEX queuert_blocker_chain (chain_id=?)",
     "renew.extend": "SEARCH queuert_job USING INDEX sqlite_autoindex_queuert_job_1 (id=?)",
     "reap.ended": "SEARCH head USING INDEX queuert_job_running (type_name=? AND leased_until<?)",
+    "reap.ended_or_dead": "SEARCH job USING INDEX queuert_job_running (type_name=?)",
+    "workers.with_jobs": "SEARCH job USING INDEX queuert_job_running (type_name=?)",
     "reap.put_back": "SEARCH queuert_job USING INDEX sqlite_autoindex_queuert_job_1 (id=?)",
     "read.chains": "SEARCH last USING COVERING INDEX queuert_job_chain (chain_id=?)",
     "read.blockers": "SEARCH edge USING PRIMARY KEY (job_id=?)",

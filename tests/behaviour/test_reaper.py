@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Gate, Step, die_holding, done, eventually, job, running, start
 from tests.behaviour.watching import Points, watched
@@ -50,6 +51,33 @@ async def test_many_jobs_of_a_dead_worker(setting: Setting) -> None:
         async with Worker(client, handlers, concurrency=2, lease=0.2, poll_interval=setting.poll_interval):
             await eventually(lambda: done(client, 12))
         assert sorted(seen) == list(range(12))
+
+
+async def test_thousands_of_leases_are_taken_back_in_a_few_statements(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Claims come in between: the first jobs run before the last ones are taken back."""
+    handlers, points = Handlers[Any](), Points()
+    ran: list[int] = []
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        ran.append(attempt.number)
+        return 5
+
+    async with watched(setting.connect([Step]), points) as client:
+        for _ in range(4):
+            await start(client, 1000)
+        assert len(await die_holding(client, 4000)) == 4000
+        points.calls.clear()
+        async with Worker(client, handlers, concurrency=100, poll_interval=30):
+            await eventually(lambda: len(ran) == 4000)
+        assert ran == [2] * 4000
+        names = [name for name, _ in points.calls if name in ("reap", "claim")]
+        assert names.count("reap") <= 10, names
+        last = len(names) - 1 - names[::-1].index("reap")
+        assert "claim" in names[names.index("reap") : last], names
+    assert sum("was taken back" in record.getMessage() for record in caplog.records) == 4000
 
 
 async def test_a_lease_that_has_not_ended_is_left_alone(setting: Setting) -> None:

@@ -45,8 +45,11 @@ async def crowd(stack: AsyncExitStack, setting: Setting, handlers: Handlers[Any]
 
 
 def asking(everybody: list[Points], before: list[Counter[str]]) -> int:
-    """How many of them have asked the database anything since."""
-    return sum(points.counts != counts for points, counts in zip(everybody, before, strict=True))
+    """How many of them have asked the database for jobs since. All of them look for dead workers."""
+    return sum(
+        any(points.counts[name] != counts[name] for name in ("claim", "next_available_in"))
+        for points, counts in zip(everybody, before, strict=True)
+    )
 
 
 async def test_a_few_jobs_do_not_wake_a_crowd(setting: Setting) -> None:

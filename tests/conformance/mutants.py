@@ -147,13 +147,35 @@ class NeverLosesALease(MemoryOperations):
 
 
 class ReapsIgnoredJobs(MemoryOperations):
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
-        return (yield from super().reap(types, (), limit, error))
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
+        return (yield from super().reap(types, (), limit, error, dead))
 
 
 class ReapsWithoutALimit(MemoryOperations):
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
-        return (yield from super().reap(types, ignored, limit + 1000, error))
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
+        return (yield from super().reap(types, ignored, limit + 1000, error, dead))
+
+
+class CountsWhatNeverBegan(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        result = yield from super().claim(replace(request, at_once=None))
+        at_once = len(result.jobs) if request.at_once is None else request.at_once
+        jobs = [
+            replace(each, ordinal=request.first_ordinal + place if place >= at_once else None)
+            for place, each in enumerate(result.jobs)
+        ]
+        return replace(result, jobs=jobs)
+
+
+class MovesTheHorizonBack(MemoryOperations):
+    def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
+        yield from super().forget_worker(worker_id)
+        yield from super().register_worker(worker_id, horizon=horizon)
+        return True
 
 
 class AlwaysCascades(MemoryOperations):

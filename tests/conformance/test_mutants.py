@@ -53,6 +53,8 @@ def assert_only_failure(report: Report, case: str) -> None:
         (mutants.NeverLosesALease, "renew.lost_claims_are_named"),
         (mutants.ReapsIgnoredJobs, "reap.ignored_jobs_are_kept"),
         (mutants.ReapsWithoutALimit, "reap.oldest_leases_first"),
+        (mutants.CountsWhatNeverBegan, "horizon.above_the_horizon_nothing_began"),
+        (mutants.MovesTheHorizonBack, "horizon.the_horizon_moves_forward"),
         (mutants.AlwaysCascades, "delete_cascade.without_it_blockers_stay"),
         (mutants.DeletesWhatOthersNeed, "delete.a_chain_that_is_waited_for_stays"),
         (mutants.PagesFromTheStart, "listing.pages_follow_each_other"),

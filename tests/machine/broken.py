@@ -135,8 +135,10 @@ class NeverCascades(MemoryOperations):
 
 
 class ReapsIgnoredJobs(MemoryOperations):
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
-        return super().reap(types, (), limit, error)
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
+        return super().reap(types, (), limit, error, dead)
 
 
 class RetriesWithOldAttempts(MemoryOperations):

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol, TypeVar, get_args
 
 from hypothesis import strategies as st
-from tests.machine.world import NO_TOKEN, Clock, Ids, Step
+from tests.machine.world import NO_TOKEN, Clock, Ids, Register, Step
 
 from queuert.model import (
     NOW,
@@ -38,6 +38,7 @@ T = TypeVar("T")
 TYPES = ("a", "b", "c")
 SPANS = (0.0, 1.0, 10.0, 60.0, 0.000001, 9.999999, 10.000001, 0.5, 3600.0, 1.0000005, 1e-7)
 PRIORITIES = (100, 0, 101, -5, 2**31 - 1, -(2**31))
+ORDINALS = (1, 2, 3, 5, 10)
 KEYS = ("k", "l", "Schlüssel ☂ \U0001f5dd")
 ERRORS = (b'{"code":"BOOM"}', b'{"code":"L\xc3\xb6wenbrand"}', b"null")
 JSON = (b"{}", b"null", b'{"n":1}', b'"\xe2\x98\x82 \\u0001"', b"[1.5,true]")
@@ -146,6 +147,7 @@ class Draws:
             (12 if has("running") else 1, lambda: self.change("settle", self.settlements())),
             (3 if known.claims else 0, lambda: self.change("renew", self.leases())),
             (6 if known.ended else 1, self.reap),
+            (0 if known.depth else 2, self.horizon),  # never inside a transaction
             (2 if has("pending") else 0, lambda: self.change("trigger", self.job_ids())),
             (3 if has("failed") else 0, lambda: self.change("retry", self.failed_ids())),
             (2, lambda: self.change("delete_chains", self.chain_ids(), cascade=self.one_in(2))),
@@ -289,7 +291,16 @@ class Draws:
             self.among([10, 3, 2, 1, 1, 10, 0]),
             tuple(self.draw(st.permutations(queues))) if self.one_in(3) else tuple(queues),
             self.among([3, 2, 1, 2, 3, 0]) if self.one_in(5) else None,
+            self.among([0, 0, 1, 2]) if self.one_in(2) else None,
+            self.among(ORDINALS),
         )
+
+    def horizon(self) -> Action:
+        """A worker registers, or moves its horizon."""
+        worker, horizon = self.among(["w1", "w2"]), self.among(ORDINALS)
+        if self.one_in(2):
+            return Action("write", (Register(worker, self.either(0, horizon)),))
+        return self.change("move_horizon", worker, horizon)
 
     def queue(self, number: int, members: tuple[str, ...]) -> QueueLimit:
         asked = [name for name in members if not self.one_in(5)]
@@ -336,7 +347,8 @@ class Draws:
 
     def reap(self) -> Action:
         ignored = self.some(self.known.ended, 2) if self.one_in(2) else self.either([], self.job_ids())
-        return self.change("reap", self.types(), ignored, self.among([10, 2, 1, 10, 0]), self.draw(errors))
+        dead = [self.among(["w1", "w2"])] if self.one_in(4) else []
+        return self.change("reap", self.types(), ignored, self.among([10, 2, 1, 10, 0]), self.draw(errors), dead)
 
     def leases(self) -> list[Lease]:
         return [Lease(*self.held(), self.draw(spans)) for _ in range(self.draw(st.integers(1, 3)))]

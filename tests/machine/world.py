@@ -74,6 +74,17 @@ class Step:
         return f"{self.operation}({', '.join(given)})"
 
 
+class Register(Step):
+    """A worker registers. Only its horizon is compared: the rest of its row is about the server."""
+
+    def __init__(self, worker: str, horizon: int) -> None:
+        super().__init__("register_worker", (worker,), {"horizon": horizon})
+
+    def program(self, operations: StateOperations, own: Callable[[Any], Any]) -> Program[Any]:
+        row = yield from super().program(operations, own)
+        return row.horizon
+
+
 class Everything(Step):
     """All that can be seen, read in one go: first what is stored, then what depends on the time."""
 

@@ -32,6 +32,8 @@ class BoundedNotify:
         self.listen = adapter.listen
         self.consume_wake_hint = adapter.consume_wake_hint
         self.close = adapter.close
+        self.hold: Callable[[int], Awaitable[int | None]] | None = getattr(adapter, "hold", None)
+        self.release: Callable[[int], Awaitable[None]] | None = getattr(adapter, "release", None)
         self._silent_until = 0.0
 
     async def publish(self, topic: Topic, values: Sequence[str]) -> None:

@@ -37,6 +37,16 @@ class NotifyAdapter(Protocol):
 
     An adapter whose coroutines never suspend may set `immediate = True`. A sync client then runs
     them in the calling thread, and publishing needs no time limit.
+
+    Optional members, for a channel that belongs to the database of the jobs. By the lock, other
+    workers notice that a worker is gone (see `StateOperations.dead_workers`):
+
+    - `async def hold(self, key: int) -> int | None`: try to hold the lock with this key on the
+      listening connection, and never wait for it. Returns the id of the session that holds it:
+      another one after a reconnection, which has lost the lock and took it again. None if the lock
+      is not held, for example because the connection goes through a pooler. If the lock is held
+      already, nothing is sent.
+    - `async def release(self, key: int) -> None`: release the lock, if it is held.
     """
 
     async def publish(self, topic: Topic, values: Sequence[str]) -> None:
@@ -89,6 +99,7 @@ class NotifyProvider(Protocol):
     - `max_payload`: the longest message in bytes (default: 7,500).
     - `name`: what error messages call the broker (default: the name of the class).
     - `provide_wake_hints` and `consume_wake_hint`, as in `NotifyAdapter`.
+    - `hold` and `release`, as in `NotifyAdapter`.
     """
 
     async def publish(self, channel: str, messages: Sequence[str]) -> None:

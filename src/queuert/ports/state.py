@@ -30,6 +30,7 @@ from queuert.model import (
     Settled,
     Settlement,
     TypeStats,
+    WorkerRow,
 )
 from queuert.ports.program import Program
 from queuert.ports.provider import AsyncProvider, SyncProvider
@@ -79,6 +80,9 @@ class StateOperations(Protocol):
         A claim skips locked rows and does not wait. Only claims under the same cap wait for each
         other, so that the cap is exact. The cost depends only on the number of jobs claimed. Jobs
         past their deadline are claimed too and marked `expired`. The worker settles them.
+
+        Jobs that do not begin at once get ordinals (see `ClaimRequest`). They are stored with the
+        claim.
         """
         ...
 
@@ -112,13 +116,72 @@ class StateOperations(Protocol):
         """
         ...
 
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
         """Put back running jobs whose lease has expired, oldest lease first, with `error` as their
         last error.
 
-        Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Returns the
-        new rows.
+        A job whose handler cannot have begun is put back untouched, as by `give_back`: its ordinal
+        is above the horizon of its worker, and the server has not been restarted since that worker
+        registered. Without an ordinal, or if the worker is not known, the attempt counts.
+
+        Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Jobs of the
+        `dead` workers are put back, too, although their leases run. Returns the new rows.
         """
+        ...
+
+    def dead_workers(self, worker_id: str, types: Sequence[str], *, grace: float) -> Program[list[str]]:
+        """The ids of other workers that are known to be dead and still have running jobs of these
+        types, sorted.
+
+        A worker is known to be dead only if its row tells how to find out. If it holds a lock, the
+        lock must have been missing for `grace` seconds, counted from the first call that noticed,
+        on the same run of the database server. If it is a process of this machine, that process
+        must have ended. In all other cases, only the end of its leases tells that it is gone.
+
+        A worker that finds its own lock missing is no longer listed by that lock. Rows of workers
+        may be changed; locked ones are skipped.
+        """
+        ...
+
+    def register_worker(self, worker_id: str, *, lock_key: int | None = None, horizon: int = 0) -> Program[WorkerRow]:
+        """Store that a worker is here, or that it is still here, and return its row.
+
+        `lock_key` is the lock that the worker holds by its notify adapter (see
+        `NotifyAdapter.hold`). It is stored only if this database sees that it is held. `horizon` is
+        the one that the worker knows: a server that crashed may have lost it. A worker that is not
+        known yet gets a new row. Otherwise `registered_at` is kept, and the horizon is never
+        lowered. Nothing but that row is locked.
+        """
+        ...
+
+    def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
+        """Store that handlers of this worker's jobs up to this ordinal may begin. It never moves
+        back. False if the worker is not known: it has to register again.
+
+        It is called often, by itself and never inside a transaction, and must be cheap. It need not
+        survive a crash of the server: then `reap` counts all attempts. It must survive the crash of
+        any other process. Nothing but the worker's row is locked.
+        """
+        ...
+
+    def forget_worker(self, worker_id: str) -> Program[bool]:
+        """A worker ends. True if its row is gone.
+
+        While jobs are still running under its name, its row is kept, without the lock: only the
+        end of their leases tells that it is gone.
+        """
+        ...
+
+    def clean_workers(self, *, unseen_for: float) -> Program[list[str]]:
+        """Delete the rows of workers that have not registered for this many seconds and under whose
+        name no job is running. Returns their ids, sorted. Locked rows are skipped.
+        """
+        ...
+
+    def list_workers(self) -> Program[list[WorkerRow]]:
+        """All known workers, sorted by id."""
         ...
 
     def next_available_in(self, types: Sequence[str]) -> Program[float | None]:

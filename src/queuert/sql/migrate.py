@@ -12,7 +12,7 @@ library below that is refused: during a rolling deploy, older processes can rest
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -47,7 +47,8 @@ class Migration(msgspec.Struct, frozen=True):
 def load_migrations(package: str, replacements: Mapping[str, str]) -> tuple[Migration, ...]:
     """The migrations of a package, files named `0001_what.sql` and so on, in their order.
 
-    A statement ends with a semicolon at the end of a line. A line `-- oldest: 1` is in each file.
+    A statement ends with a semicolon at the end of a line, outside of `$body$`. A line
+    `-- oldest: 1` is in each file.
     """
     found: list[Migration] = []
     for stem, source in sql_files(package):
@@ -55,9 +56,19 @@ def load_migrations(package: str, replacements: Mapping[str, str]) -> tuple[Migr
         if oldest is None:
             raise LookupError(f"{stem}.sql has no line '-- oldest: …'")
         script = strip_comments(substitute(source, replacements, f"{stem}.sql"))
-        statements = tuple(part.strip() for part in script.split(";\n") if part.strip())
-        found.append(Migration(int(stem.partition("_")[0]), int(oldest[1]), statements))
+        found.append(Migration(int(stem.partition("_")[0]), int(oldest[1]), tuple(_statements(script))))
     return tuple(found)
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for part in script.split(";\n"):
+        statement += part
+        if statement.count("$body$") % 2:
+            statement += ";\n"
+        elif statement.strip():
+            yield statement.strip()
+            statement = ""
 
 
 def created(statements: Iterable[str]) -> list[tuple[str, str]]:

@@ -1,6 +1,6 @@
 """The jobs that a worker has claimed, until they are settled.
 
-Follow a job: `begin` starts its task → `_handler_ended` → `_conclude` asks for a verdict → the
+Follow a job: `_begin` starts its task → `_handler_ended` → `_conclude` asks for a verdict → the
 settler (or the attempt's own transaction) settles it → `_release`.
 """
 
@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import deque
-from collections.abc import Coroutine, Hashable
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any
 
 from queuert.client.base import sessions_of
@@ -21,6 +20,7 @@ from queuert.worker.attempt_transaction import AttemptTransaction
 from queuert.worker.claim import Claim
 from queuert.worker.ending import checked, end_attempt
 from queuert.worker.execution import Execution
+from queuert.worker.horizon import ClaimedAhead
 from queuert.worker.listener import AttemptListener
 from queuert.worker.next_turn import NextTurn
 from queuert.worker.options import WorkerOptions
@@ -41,6 +41,7 @@ class Attempts:
         next_turn: NextTurn,
         listener: AttemptListener,
     ) -> None:
+        self._worker_id = worker_id
         self._sessions = sessions_of(client)
         self._options = options
         self._next_turn = next_turn
@@ -52,7 +53,12 @@ class Attempts:
         self._own_tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._closed = False
-        self._waiting: deque[Claim] = deque()
+        self._ahead = ClaimedAhead(
+            options.policy.ordinals, options.concurrency, self._store_horizon, self.spawn, self._start_waiting
+        )
+        self._waiting = self._ahead.claims
+        self.when_unknown: Callable[[], None] = lambda: None
+        """Called when the database no longer knows this worker."""
         self.claims: dict[str, Claim] = {}
         """By job id."""
         self.busy_slots = 0
@@ -87,11 +93,21 @@ class Attempts:
     @property
     def waiting_since(self) -> float | None:
         """When the first of them was claimed."""
-        return self._waiting[0].claimed_at if self._waiting else None
+        return self._ahead.since
+
+    @property
+    def at_once(self) -> int:
+        """How many jobs of the next claim may begin as soon as they are claimed."""
+        return self._ahead.at_once(self._options.concurrency - self.busy_slots)
 
     # One job
 
-    def begin(self, claimed: Claimed, claimed_at: float, *, stopping: bool) -> None:
+    def begin_all(self, jobs: Sequence[Claimed], claimed_at: float, *, stopping: bool) -> None:
+        for claimed in jobs:
+            self._begin(claimed, claimed_at, stopping=stopping)
+        self._ahead.look_ahead()
+
+    def _begin(self, claimed: Claimed, claimed_at: float, *, stopping: bool) -> None:
         row = claimed.job
         plan = self._options.plans[row.type_name]
         claim = Claim(claimed, plan, claimed_at)
@@ -106,11 +122,11 @@ class Attempts:
             self._settler.add(claim, self._verdicts.expired(claim))
         elif plan.max_attempts is not None and row.attempt > plan.max_attempts:
             self._settler.add(claim, self._verdicts.exhausted(claim))
-        elif self.busy_slots < self._options.concurrency:
+        elif self.busy_slots < self._options.concurrency and not self._waiting and self._ahead.covers(claim):
             self._start(claim)
         else:
             claim.waiting = True
-            self._waiting.append(claim)
+            self._ahead.add(claim)
 
     def _start(self, claim: Claim) -> None:
         plan = claim.plan
@@ -127,19 +143,24 @@ class Attempts:
         task.add_done_callback(lambda task: self._handler_ended(claim, task))
 
     def _start_waiting(self) -> None:
-        while self._waiting and self.busy_slots < self._options.concurrency:
-            claim = self._waiting.popleft()
+        while self.busy_slots < self._options.concurrency and (claim := self._ahead.next()) is not None:
             claim.waiting = False
-            # Probably no longer ours. The token decides when it is settled.
-            if claim.signal.aborted or time.monotonic() >= claim.lease_end:
+            # The token decides when it is settled.
+            if claim.is_lost:
                 self._settler.add(claim, self._verdicts.given_back(claim))
             else:
                 self._start(claim)
+        self._ahead.look_ahead()
+
+    async def _store_horizon(self, horizon: int) -> bool:
+        known = await self._sessions.run(self._sessions.engine.state.move_horizon(self._worker_id, horizon))
+        if not known:
+            self.when_unknown()
+        return known
 
     def give_back_waiting(self) -> None:
         """Give back the jobs that were claimed ahead, for other workers."""
-        while self._waiting:
-            claim = self._waiting.popleft()
+        for claim in self._ahead.give_up():
             claim.waiting = False
             self._settler.add(claim, self._verdicts.given_back(claim))
 

@@ -70,5 +70,10 @@ class Claim:
         """Its handler runs, or is still to start."""
         return self.running or self.waiting
 
+    @property
+    def is_lost(self) -> bool:
+        """It is probably no longer ours."""
+        return self.signal.aborted or time.monotonic() >= self.lease_end
+
     def mark_suspended(self) -> None:
         self.suspended = True

@@ -18,6 +18,7 @@ from queuert.model import (
 )
 from queuert.worker.claim import Claim
 from queuert.worker.handlers import HandlerPlan
+from queuert.worker.horizon import Ordinals
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class ClaimPolicy:
         self._max_batch = max_claim_batch
         self._max_claims = max_claim_per_worker
         self._cluster_cap = cluster_cap
+        self.ordinals = Ordinals()
         self._queues = _served(plans, jobs, queues)
         self.types: tuple[str, ...] = tuple(plan.name for _, plans, _ in self._queues for plan in plans)
         self.limited = cluster_cap is not None or any(

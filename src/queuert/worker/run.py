@@ -11,6 +11,8 @@ import time
 from collections.abc import Coroutine
 from typing import Any, Generic, TypeVar
 
+from msgspec.structs import replace
+
 from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
 from queuert.model import Claimed, ClaimRequest
@@ -25,6 +27,7 @@ from queuert.worker.next_turn import NextTurn
 from queuert.worker.observed import listener_for
 from queuert.worker.options import WorkerOptions
 from queuert.worker.prefetch import STALE
+from queuert.worker.presence import Presence
 from queuert.worker.wake import Wake
 from queuert.worker.watchdog import Watchdog
 
@@ -38,6 +41,10 @@ cost as if for many."""
 CLEAN_UP = (1.0, 5.0)
 """Seconds, at least and at most, for cancelled handlers to come to their end when the worker
 stops."""
+REAPED_AT_ONCE = 500
+"""Jobs that one turn takes back: a small statement, so that claims come in between."""
+FORGET_TIMEOUT = 2.0
+"""Seconds to tell the database that the worker has stopped."""
 _LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the job stopped renewing its lease")
 
 
@@ -58,8 +65,11 @@ class WorkerRun(Generic[Conn]):
         self._reap_at = 0.0
         self._recovery = Recovery(options.recovery_backoff)
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, options.renew_interval)
+        notify = adapters_of(client)[1]
+        self._presence = Presence(worker_id, self._sessions, notify, self._policy, options.renew_interval)
+        self._attempts.when_unknown = self._presence.register_soon
         self._wake = Wake(
-            adapters_of(client)[1],
+            notify,
             self._policy.types,
             self._keeper.maybe_lost,
             options.coalesce_notifies,
@@ -73,6 +83,7 @@ class WorkerRun(Generic[Conn]):
         self._quiet = asyncio.Event()
         """Nothing is held, and the last claim found nothing."""
         self._keeper_task: asyncio.Task[None] | None = None
+        self._presence_task: asyncio.Task[None] | None = None
         self._main_task: asyncio.Task[None] | None = None
 
     # Life
@@ -81,6 +92,7 @@ class WorkerRun(Generic[Conn]):
         self._migrated = migrated
         self._main_task = asyncio.create_task(self._main(), name=f"queuert-worker {self._worker_id}")
         self._keeper_task = asyncio.create_task(self._keeper.run(), name=f"queuert-leases {self._worker_id}")
+        self._presence_task = asyncio.create_task(self._presence.run(), name=f"queuert-presence {self._worker_id}")
         self._watchdog.start()
         logger.info("worker %s started", self._worker_id, extra={"worker_id": self._worker_id})
         self._observer.worker_started(
@@ -133,10 +145,12 @@ class WorkerRun(Generic[Conn]):
         self._closed = True
         self._quiet.set()
         await self._attempts.close()
-        left = [task for task in (self._main_task, self._keeper_task) if task is not None]
+        tasks = (self._main_task, self._keeper_task, self._presence_task)
+        left = [task for task in tasks if task is not None]
         for task in left:
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
+        await self._within(FORGET_TIMEOUT, self._presence.end())
         await self._wake.dispose()
         if self._main_task is not None:
             self._watchdog.stop()
@@ -197,6 +211,9 @@ class WorkerRun(Generic[Conn]):
         if not self._migrated:
             await self._sessions.ensure_schema()
             self._migrated = True
+        if not self._presence.registered:
+            await self._wake.listen()  # the connection that listens holds the lock
+            await self._presence.register()
         if self._is_stale():
             self._prefetch.stalled()
             self._attempts.give_back_waiting()
@@ -229,7 +246,7 @@ class WorkerRun(Generic[Conn]):
 
     async def _wait(self) -> None:
         next_turn, now = self._next_turn, time.monotonic()
-        until = min(self._poll_at, self._reap_at)
+        until = min(self._poll_at, self._reap_at, self._presence.look_at)
         if next_turn.due_at is not None:
             until = min(until, next_turn.due_at)
         waiting_since = self._attempts.waiting_since
@@ -266,6 +283,10 @@ class WorkerRun(Generic[Conn]):
         request = self._request()
         if request is None:
             return
+        # What begins only later has an ordinal: it loses no attempt if this worker dies before.
+        request = replace(
+            request, at_once=self._attempts.at_once, first_ordinal=self._policy.ordinals.take(request.limit)
+        )
         # Before the claim: what is announced while it is under way must not be forgotten.
         self._next_turn.wants_claim = False
         try:
@@ -281,32 +302,41 @@ class WorkerRun(Generic[Conn]):
             self._next_turn.claim_in(result.next_in)
         if result.jobs:
             self._quiet.clear()
-        for claimed in result.jobs:
-            self._attempts.begin(claimed, claimed_at, stopping=self._stopping.is_set())
+        self._attempts.begin_all(result.jobs, claimed_at, stopping=self._stopping.is_set())
         if any(_lost_its_worker(claimed) for claimed in result.jobs):
-            # One of them may be what killed that worker. What is held ahead when this one dies
-            # loses an attempt, too, without ever having run: so hold nothing.
+            # One of them may be what killed that worker. What is held ahead when this one dies has
+            # to be reaped, and what the horizon covers loses an attempt without ever having run. So
+            # hold nothing.
             self._prefetch.stalled()
             self._attempts.give_back_waiting()
 
     async def _reap(self) -> None:
-        now = time.monotonic()
-        if now < self._reap_at:
+        now, dead = time.monotonic(), await self._presence.find_dead()
+        if now < self._reap_at and not dead:
             return
         hooks = Hooks()
         reaped = await self._sessions.run(
-            self._engine.state.reap(self._policy.types, list(self._attempts.claims), 1, _LEASE_EXPIRED)
+            self._engine.state.reap(
+                self._policy.types, list(self._attempts.claims), REAPED_AT_ONCE, _LEASE_EXPIRED, dead
+            )
         )
-        if not reaped:
+        if len(reaped) < REAPED_AT_ONCE:
             self._reap_at = now + self._options.reap_interval
+        elif dead:
+            self._presence.look_again()
+        if not reaped:
             return
-        # There may be more: the next turn looks again.
+        for worker_id in dead:
+            logger.warning("worker %s is gone: its jobs are taken back", worker_id,
+                           extra={"worker_id": self._worker_id, "dead_worker_id": worker_id})  # fmt: skip
+        # They can be claimed. There may be more: then the next turn takes those back.
         self._next_turn.wants_claim = True
         notifications = self._engine.notifications(hooks)
         if self._engine.observers is not None:
             self._engine.observations(hooks).reaped(reaped, self._worker_id)
         for row in reaped:
-            logger.warning("job %s (%s) was taken back: its lease had ended", row.id, row.type_name,
+            logger.warning("job %s (%s) was taken back: its lease had ended, or its worker is gone",
+                           row.id, row.type_name,
                            extra={"job_id": row.id, "job_type": row.type_name, "chain_id": row.chain_id,
                                   "attempt_number": row.attempt, "worker_id": self._worker_id})  # fmt: skip
             notifications.add("job_scheduled", row.type_name)

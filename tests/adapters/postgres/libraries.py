@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +22,7 @@ from queuert.adapters.postgres.installation import (
     migrations_for,
 )
 from queuert.adapters.postgres.operations import PostgresOperations, migrating
+from queuert.adapters.postgres.rows import job_of
 from queuert.conformance.state.build import (
     completed,
     continued,
@@ -33,7 +35,7 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.model import Claimed, ClaimRequest, ClaimResult, Lease
+from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 from queuert.ports.program import Program, answered
 from queuert.ports.provider import run
 from queuert.sql.migrate import Migration
@@ -46,6 +48,9 @@ OTHER_CLOCK = f"({DATABASE_CLOCK})"
 
 KNOWN = migrations_for(Installation("public", "queuert_"))[-1].version
 """The schema version of this library."""
+
+SINCE_6 = [each.version for each in migrations_for(Installation("public", "queuert_")) if each.version > 6]
+"""What a database of version 6 needs."""
 
 needs_roles = pytest.mark.skipif(
     "'QUEUERT_TEST_POSTGRES_URL' in __import__('os').environ", reason="needs a server without passwords"
@@ -75,6 +80,16 @@ class Version6(PostgresOperations):
             if row[18] is not None:
                 row[18] = json.dumps([[blocker[name] for name in names] for blocker in json.loads(row[18])])
         return answered(program, rows)
+
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
+        """Only leases counted then."""
+        assert not dead
+        rows = yield self.statement(
+            "claim.reap", types=list(types), ignored=list(ignored), limit=limit, error=error.decode()
+        )
+        return [job_of(row) for row in rows]
 
     def installed_version(self) -> Program[int | None]:
         """What it looked at when it started: more than 6 was refused."""

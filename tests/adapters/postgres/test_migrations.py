@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import psycopg
@@ -15,7 +16,7 @@ from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
 from queuert.adapters.postgres.installation import Installation, migrations_for, statements_for
-from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.adapters.postgres.operations import PostgresOperations, migrating
 from queuert.conformance.state.build import completed, new_job, queue, request
 from queuert.errors import SchemaTooNew, StorageError
 from queuert.model import STATUSES, ChainFilter, JobFilter, PageRequest
@@ -49,6 +50,28 @@ def migrate(url: str) -> list[int]:
         return run(state.provider, None, state.operations.migrate())
     finally:
         state.close()
+
+
+def test_a_table_that_is_in_use_holds_up_only_the_migration(
+    database_url: str, watch: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler has a transaction open. Everybody else works on while the migration tries to get the table."""
+    with monkeypatch.context() as before:
+        before.setattr(migrating, "migrations_for", lambda here: migrations_for(here)[:2])
+        assert migrate(database_url) == VERSIONS[:2]
+    watch("INSERT INTO queuert_running VALUES (gen_random_uuid(), 1, 'a', 'w', now(), now())")
+    with psycopg.connect(database_url) as handler, ThreadPoolExecutor() as threads:
+        handler.execute("SELECT FROM queuert_running FOR UPDATE")
+        migrating_now = threads.submit(migrate, database_url)
+        for number in range(5):
+            while not watch.others("wait_event_type = 'Lock' AND query LIKE 'DO %'"):
+                assert not migrating_now.done()
+            watch(f"UPDATE queuert_running SET token = {number} WHERE false")
+        assert not migrating_now.done()
+        handler.rollback()
+        assert migrating_now.result(60) == VERSIONS[2:]
+    assert watch("SELECT ordinal FROM queuert_running") == [None]
+    assert watch("SELECT current_setting('lock_timeout')") == ["0"]
 
 
 def test_several_processes_at_once(database_url: str, watch: Watcher) -> None:

@@ -78,6 +78,12 @@ class BroadcastNotify:
     async def consume_wake_hint(self, type_name: str) -> bool:
         return await self._session().provider.consume_wake_hint(type_name)
 
+    async def hold(self, key: int) -> int | None:
+        return await self._session().provider.hold(key)
+
+    async def release(self, key: int) -> None:
+        await self._session().provider.release(key)
+
     async def close(self) -> None:
         is_first, self._closed = not self._closed, True
         session, self._current = self._current, None

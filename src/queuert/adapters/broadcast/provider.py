@@ -49,6 +49,16 @@ class CompleteProvider:
     async def consume_wake_hint(self, type_name: str) -> bool:
         return not self._has_hints or await self._translated(self._provider.consume_wake_hint(type_name))
 
+    async def hold(self, key: int) -> int | None:
+        if not hasattr(self._provider, "hold"):
+            return None
+        session: int | None = await self._translated(self._provider.hold(key))
+        return session
+
+    async def release(self, key: int) -> None:
+        if hasattr(self._provider, "release"):
+            await self._translated(self._provider.release(key))
+
     async def close(self) -> None:
         if hasattr(self._provider, "close"):
             await self._provider.close()

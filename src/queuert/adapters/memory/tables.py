@@ -1,4 +1,4 @@
-"""The data: three tables of immutable records, and one index.
+"""The data: four tables of immutable records, and one index.
 
 A `Tables` object is one version of the data. A command that changes something works on a copy of
 its own. The copy becomes the next version if the command succeeds. So a finished version never
@@ -12,9 +12,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import NamedTuple
 
 from queuert.errors import InvalidArgument
-from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, When
+from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, When, WorkerRow
+
+
+class Held(NamedTuple):
+    """A claim."""
+
+    ordinal: int | None
+    """The job's place among the worker's claims."""
+    last_attempt_at: datetime | None
+    """As it was before the claim."""
 
 
 @dataclass(slots=True)
@@ -38,13 +48,34 @@ class Tables:
     tokens: Iterator[int] = field(default_factory=lambda: count(1))
     """Shared by all versions: a token never repeats, not even after a rollback."""
 
+    workers: dict[str, WorkerRow] = field(default_factory=dict[str, WorkerRow])
+    """Worker id → worker."""
+
+    held: dict[str, Held] = field(default_factory=dict[str, "Held"])
+    """Job id → what else is known of its claim. Only running jobs."""
+
+    horizons: dict[str, int] = field(default_factory=dict[str, int])
+    """Worker id → its horizon, if it was moved. Shared by all versions, and never rolled back."""
+
     def at(self, now: datetime) -> Tables:
         """The same version, to be read at another time."""
-        return Tables(now, self.jobs, self.blockers, self.keys, self.pending, self.tokens)
+        return Tables(
+            now, self.jobs, self.blockers, self.keys, self.pending, self.tokens, self.workers, self.held, self.horizons
+        )
 
     def copy(self, now: datetime) -> Tables:
         """The next version, before anything is changed in it."""
-        return Tables(now, self.jobs.copy(), self.blockers.copy(), self.keys.copy(), self.pending.copy(), self.tokens)
+        return Tables(
+            now,
+            self.jobs.copy(),
+            self.blockers.copy(),
+            self.keys.copy(),
+            self.pending.copy(),
+            self.tokens,
+            self.workers.copy(),
+            self.held.copy(),
+            self.horizons,
+        )
 
     # Jobs
 
@@ -54,10 +85,13 @@ class Tables:
         self.jobs[row.id] = row
         if row.status == "pending":
             insort(self.pending, (row.priority, row.scheduled_at, row.id))
+        if row.status != "running":
+            self.held.pop(row.id, None)
 
     def remove(self, job_id: str) -> None:
         """Delete a job, and the list of its blockers."""
         self._remove_from_index(job_id)
+        self.held.pop(job_id, None)
         self.blockers.pop(job_id, None)
         del self.jobs[job_id]
 
@@ -97,6 +131,9 @@ class Tables:
         return sorted(
             job_id for job_id, blockers in self.blockers.items() if any(each.chain_id == chain_id for each in blockers)
         )
+
+    def horizon(self, worker: WorkerRow) -> int:
+        return max(worker.horizon, self.horizons.get(worker.id, 0))
 
     # Moments
 

@@ -28,6 +28,10 @@ _LONGEST = 63
 ADVISORY_SPACE = 0x71756575
 """The first half of the keys of our advisory locks ("queu"); the second is made from a name."""
 
+WORKER_SPACE = 0x71756577
+"""The same for the locks that workers hold ("quew"). They are held for as long as a worker runs. So
+none of the other locks may ever have the same key."""
+
 STEADY = " ".join(
     f"SET {setting}"
     for setting in (
@@ -92,6 +96,7 @@ class Installation(msgspec.Struct, frozen=True):
             "schema_text": _literal(f'"{self.schema}"'),
             "clock": self.clock,
             "lock_space": str(ADVISORY_SPACE),
+            "worker_space": str(WORKER_SPACE),
             "lock_name": _literal(f"{self.schema}/{self.prefix}/")[1:-1],
             "ready_key": _literal(self.name("ready_pkey")),
             "steady": STEADY,

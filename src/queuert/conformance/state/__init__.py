@@ -21,6 +21,7 @@ from queuert.conformance.state import (
     delete,
     delete_cascade,
     fencing,
+    horizon,
     isolation,
     listing,
     listing_chains,
@@ -39,6 +40,7 @@ from queuert.conformance.state import (
     unblock,
     unblock_chains,
     values,
+    workers,
 )
 from queuert.conformance.state.harness import StateHarness
 from queuert.conformance.state.store import STATE, open_store
@@ -47,7 +49,7 @@ _ = (
     values, create, read, blockers, unblock, unblock_chains, dedup, dedup_writes, claim, claim_order,
     claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap,
     next_available, trigger_retry, delete, delete_cascade, listing, listing_chains, stats, transactions, isolation,
-    concurrency, concurrency_blockers, migrations,
+    concurrency, concurrency_blockers, migrations, workers, horizon,
 )  # fmt: skip
 
 

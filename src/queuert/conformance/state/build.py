@@ -111,10 +111,15 @@ def queue(
 
 
 def request(
-    *queues: QueueLimit, limit: int = 100, worker: str = WORKER, cluster_cap: int | None = None
+    *queues: QueueLimit,
+    limit: int = 100,
+    worker: str = WORKER,
+    cluster_cap: int | None = None,
+    at_once: int | None = None,
+    first_ordinal: int = 1,
 ) -> ClaimRequest:
     """A claim of these queues. Without queues, a claim of the plain task type."""
-    return ClaimRequest(worker, limit, queues or (queue(TASK),), cluster_cap)
+    return ClaimRequest(worker, limit, queues or (queue(TASK),), cluster_cap, at_once, first_ordinal)
 
 
 def _settlement(claim: Claimed | str, status: Status, **fields: Any) -> Settlement:

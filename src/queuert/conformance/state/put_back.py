@@ -79,9 +79,19 @@ async def giving_back(store: Store) -> None:
     equal(settled.applied, [True], "applied")
     row = await store.job(first.job.id)
     equal((row.status, row.attempt, row.scheduled_at), ("pending", 1, PAST), "the job")
+    equal(row.last_attempt_at, first.job.last_attempt_at, "last_attempt_at")
     same_json(row.last_error, ERROR, "last_error")
     no_claim(row)
     equal((await store.claim_one()).job.attempt, 2, "attempt of the next claim")
+
+
+@case
+async def giving_back_the_first_claim(store: Store) -> None:
+    """A job given back after its first claim is as it was before: it was never attempted."""
+    chain_id = await store.start()
+    before = await store.job(chain_id)
+    await store.settle(given_back(await store.claim_one()))
+    equal(await store.job(chain_id), before, "the job")
 
 
 @case

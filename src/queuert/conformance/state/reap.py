@@ -121,6 +121,21 @@ async def several_hundred_in_one_call(store: Store) -> None:
 
 
 @case
+async def jobs_of_dead_workers(store: Store) -> None:
+    """Jobs of dead workers are reaped although their leases run. Other jobs are kept."""
+    await store.create(*(new_job() for _ in range(4)))
+    ids = [
+        (await store.claim(request(queue("task"), limit=1, worker=worker))).jobs[0].job.id
+        for worker in ("gone", "alive", "gone", "gone")
+    ]
+    equal(await store.reap("other", dead=["gone"]), [], "reaped of another type")
+    reaped = await store.reap("task", dead=["gone", "missing"], ignored=[ids[2]], limit=2)
+    equal(sorted(row.id for row in reaped), sorted([ids[0], ids[3]]), "reaped")
+    equal([(row.status, row.attempt, row.leased_by) for row in reaped], [("pending", 1, None)] * 2, "their rows")
+    equal(await store.statuses(ids[1], ids[2]), ["running", "running"], "the others")
+
+
+@case
 async def empty_call(store: Store) -> None:
     """Without types, nothing is reaped."""
     await abandoned(store, 1)

@@ -31,6 +31,7 @@ from queuert.model import (
     Settlement,
     Status,
     TypeStats,
+    WorkerRow,
 )
 
 T = TypeVar("T")
@@ -114,9 +115,28 @@ class Store:
         ignored: Sequence[str] = (),
         limit: int = 100,
         error: bytes = b'{"code":"LEASE_EXPIRED"}',
+        dead: Sequence[str] = (),
         tx: Any = None,
     ) -> list[JobRow]:
-        return await self.driver.run(self.operations.reap(types, ignored, limit, error), tx)
+        return await self.driver.run(self.operations.reap(types, ignored, limit, error, dead), tx)
+
+    async def register(self, worker_id: str, *, tx: Any = None, **fields: int) -> WorkerRow:
+        return await self.driver.run(self.operations.register_worker(worker_id, **fields), tx)
+
+    async def move_horizon(self, worker_id: str, horizon: int) -> bool:
+        return await self.driver.run(self.operations.move_horizon(worker_id, horizon))
+
+    async def forget(self, worker_id: str) -> bool:
+        return await self.driver.run(self.operations.forget_worker(worker_id))
+
+    async def clean_workers(self, unseen_for: float) -> list[str]:
+        return await self.driver.run(self.operations.clean_workers(unseen_for=unseen_for))
+
+    async def dead_workers(self, worker_id: str, *types: str, grace: float = 0) -> list[str]:
+        return await self.driver.run(self.operations.dead_workers(worker_id, types, grace=grace))
+
+    async def workers(self) -> list[WorkerRow]:
+        return await self.driver.run(self.operations.list_workers())
 
     async def next_available_in(self, *types: str, tx: Any = None) -> float | None:
         return await self.driver.run(self.operations.next_available_in(types), tx)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from queuert.adapters.memory.command import read, write
-from queuert.adapters.memory.tables import Tables
+from queuert.adapters.memory.tables import Held, Tables
 from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
 from queuert.ports.program import Program
 
@@ -31,6 +31,7 @@ class Claiming:
                 break
             if len(taken) >= request.limit:
                 return ClaimResult(_claimed(tables, taken), more=True)
+            tables.held[row.id] = Held(_ordinal(request, len(taken)), row.last_attempt_at)
             taken.append(row.id)
             tables.put(
                 replace(
@@ -70,25 +71,48 @@ class Claiming:
 
     @write
     def reap(
-        self, tables: Tables, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes
+        self,
+        tables: Tables,
+        types: Sequence[str],
+        ignored: Sequence[str],
+        limit: int,
+        error: bytes,
+        dead: Sequence[str] = (),
     ) -> list[JobRow]:
         wanted, left_alone = set(types), set(ignored)
         ended = sorted(
             (row.leased_until, row.id)
             for row in tables.jobs.values()
             if row.leased_until is not None
-            and row.leased_until <= tables.now
+            and (row.leased_until <= tables.now or row.leased_by in dead)
             and row.type_name in wanted
             and row.id not in left_alone
         )
         reaped: list[JobRow] = []
         for _, job_id in ended[:limit]:
-            row = replace(
-                tables.jobs[job_id], status="pending", last_error=error, leased_by=None, leased_until=None, token=None
-            )
+            row = tables.jobs[job_id]
+            row = replace(row, last_error=error) if _may_have_begun(tables, row) else untouched(tables, row)
+            row = replace(row, status="pending", leased_by=None, leased_until=None, token=None)
             tables.put(row)
             reaped.append(row)
         return reaped
+
+
+def untouched(tables: Tables, row: JobRow) -> JobRow:
+    """A running job as if it had not been claimed: its handler did not begin."""
+    return replace(row, attempt=row.attempt - 1, last_attempt_at=tables.held[row.id].last_attempt_at)
+
+
+def _may_have_begun(tables: Tables, row: JobRow) -> bool:
+    ordinal, worker = tables.held[row.id].ordinal, tables.workers.get(row.leased_by or "")
+    return ordinal is None or worker is None or ordinal <= tables.horizon(worker)
+
+
+def _ordinal(request: ClaimRequest, position: int) -> int | None:
+    """The ordinal of a job at this position of a claim."""
+    if request.at_once is None or position < request.at_once:
+        return None
+    return request.first_ordinal + position
 
 
 @dataclass(slots=True)
@@ -141,7 +165,7 @@ def _claimed(tables: Tables, ids: Sequence[str]) -> list[Claimed]:
     for job_id in ids:
         row = tables.jobs[job_id]
         expired = row.deadline is not None and row.deadline <= tables.now
-        claimed.append(Claimed(row, expired, tuple(tables.blocker_rows(job_id))))
+        claimed.append(Claimed(row, expired, tuple(tables.blocker_rows(job_id)), tables.held[job_id].ordinal))
     return claimed
 
 

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from msgspec.structs import replace
 
 from queuert.adapters.memory.command import write
+from queuert.adapters.memory.operations.claiming import untouched
 from queuert.adapters.memory.operations.creating import create_job
 from queuert.adapters.memory.tables import Tables
 from queuert.errors import InvalidArgument
@@ -72,17 +73,17 @@ def _settle(tables: Tables, settlement: Settlement) -> bool:
             return False
     elif row is None or row.token != settlement.token:
         return False
+    if settlement.give_back:
+        row = untouched(tables, row)
     row = replace(row, status=settlement.status, leased_by=None, leased_until=None, token=None)
     tables.put(_put_back(tables, row, settlement) if settlement.status == "pending" else _end(tables, row, settlement))
     return True
 
 
 def _put_back(tables: Tables, row: JobRow, settlement: Settlement) -> JobRow:
-    """With `give_back` the attempt does not count and the schedule stays; else the attempt
-    failed.
-    """
+    """With `give_back` the schedule stays; else the attempt failed."""
     if settlement.give_back:
-        return replace(row, attempt=row.attempt - 1)
+        return row
     error = row.last_error if settlement.error is None else settlement.error
     return replace(row, scheduled_at=tables.moment(settlement.schedule), last_error=error)
 

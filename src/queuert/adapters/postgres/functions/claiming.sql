@@ -52,17 +52,18 @@ END $body$;
 -- the columns that differ from job to job; the caller knows the rest. `chain_id` is null for the
 -- first job of a chain. Times that every job has are numbers: drivers take ten times as long to
 -- read a timestamp. `p_queues[i]` is the position of the queue of the type `p_types[i]`. Members
--- are pairs of queue and type.
+-- are pairs of queue and type. Jobs after the first `p_at_once` get ordinals: the first job of the
+-- claim would have `p_ordinal`.
 --
 -- Locks: an advisory lock for each cap, which is waited for; then rows of `later` and `ready`,
 -- where locked ones are skipped. Rows are found along the primary keys of these two tables.
 CREATE OR REPLACE FUNCTION {claim}(
     p_worker text, p_limit integer, p_types text[], p_queues integer[], p_limits integer[], p_leases double precision[],
     p_queue_names text[], p_queue_priorities integer[], p_queue_caps integer[], p_member_queues integer[],
-    p_member_types text[], p_cluster_cap integer, p_positions text
+    p_member_types text[], p_cluster_cap integer, p_positions text, p_at_once integer, p_ordinal bigint
 ) RETURNS TABLE (
     id text, type_name text, chain_id text, chain_type text, chain_index integer, input text, priority integer,
-    created_at double precision, scheduled_at double precision, attempt integer, token bigint, last_error text, deadline timestamptz,
+    created_at double precision, scheduled_at double precision, attempt integer, token bigint, ordinal bigint, last_error text, deadline timestamptz,
     dedup_key text, blockers_left integer, trace_context text, chain_trace_context text, expired boolean, blockers text,
     more boolean, next_in double precision, claimed_at timestamptz
 ) LANGUAGE plpgsql {steady} AS $body$
@@ -306,15 +307,17 @@ BEGIN
         -- right.
         DELETE FROM {ready} WHERE ctid = ANY (v_taken);
         v_tokens := ARRAY(SELECT nextval({token_text}) FROM unnest(v_found));
-        INSERT INTO {running} (job_id, token, type_name, worker, leased_until, started_at)
-        SELECT f.id, f.token, p_types[f.kind], p_worker, v_now + make_interval(secs => p_leases[f.kind]), v_now
-        FROM unnest(v_found, v_types, v_tokens) AS f (id, kind, token);
+        INSERT INTO {running} (job_id, token, type_name, worker, leased_until, started_at, ordinal)
+        SELECT f.id, f.token, p_types[f.kind], p_worker, v_now + make_interval(secs => p_leases[f.kind]), v_now,
+            CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END
+        FROM unnest(v_found, v_types, v_tokens) WITH ORDINALITY AS f (id, kind, token, n);
     END IF;
     IF v_resumed AND NOT v_more THEN
         -- Claim the rest from the beginning; if nothing is left to claim, only for its first row.
         RETURN QUERY SELECT * FROM {claim}(
             p_worker, p_limit - cardinality(v_found), p_types, p_queues, v_left, p_leases, p_queue_names, p_queue_priorities,
-            p_queue_caps, p_member_queues, p_member_types, p_cluster_cap, NULL
+            p_queue_caps, p_member_queues, p_member_types, p_cluster_cap, NULL, p_at_once - cardinality(v_found),
+            p_ordinal + cardinality(v_found)
         );
     ELSE
         IF NOT v_more THEN
@@ -327,7 +330,7 @@ BEGIN
         -- Many pages were read for few entries, so most entries are dead. Live entries need far
         -- fewer pages than this limit.
         RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
-            NULL::double precision, NULL::integer, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
+            NULL::double precision, NULL::integer, NULL::bigint, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
             CASE WHEN v_resumed OR v_pages > v_number * (20 + p_limit / 20)
                 THEN {scan_positions}(p_types, v_from_priority, v_from_time, v_from_id, v_since, v_until, v_moved_all, v_now) END,
             v_more, extract(epoch FROM v_next - v_now)::double precision, v_now;
@@ -337,14 +340,15 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT j.id::text, j.type_name, CASE WHEN j.chain_index > 0 THEN j.chain_id::text END, j.chain_type, j.chain_index, j.input::text,
-        j.priority, date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), j.attempt + 1, f.token, j.last_error::text, j.deadline, j.dedup_key,
+        j.priority, date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), j.attempt + 1, f.token,
+        CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END, j.last_error::text, j.deadline, j.dedup_key,
         nullif(j.blockers_left, 0), j.trace_context, j.chain_trace_context, j.deadline IS NOT NULL AND j.deadline <= v_now,
         CASE WHEN j.blocker_count > 0 THEN (
             SELECT json_agg(json_build_array(b.chain_id, b.chain_type, b.status, b.output, b.trace_context) ORDER BY b.place)::text
             FROM {blockers_of}(j.id) AS b
         ) END,
         NULL::boolean, NULL::double precision, NULL::timestamptz
-    FROM unnest(v_found, v_types, v_tokens) AS f (id, kind, token) JOIN {job} AS j ON j.id = f.id
+    FROM unnest(v_found, v_types, v_tokens) WITH ORDINALITY AS f (id, kind, token, n) JOIN {job} AS j ON j.id = f.id
     -- Sorted again: a job that was left out at first, because of a locked one, was found after
     -- others.
     ORDER BY p_queue_priorities[p_queues[f.kind]], j.priority, j.scheduled_at, j.id;
@@ -385,10 +389,12 @@ BEGIN
     RETURN FOUND;
 END $body$;
 
--- Put back jobs whose lease has expired, oldest first; returns their ids. Scans `running`. Locked
+-- Put back jobs whose lease has expired, or whose worker is dead, oldest first; returns their ids. A
+-- job above the horizon of its worker has not begun: its attempt does not count, unless the server
+-- has been restarted and may have lost where the horizon was. Scans `running`. Locked
 -- rows are skipped, also locked rows of `job`: a transaction that adds a dependent to one job must
 -- not block the reaping of all others.
-CREATE OR REPLACE FUNCTION {reap}(p_types text[], p_ignored text[], p_limit integer, p_error text) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION {reap}(p_types text[], p_ignored text[], p_limit integer, p_error text, p_dead text[]) RETURNS SETOF text
 LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz := {clock};
@@ -397,7 +403,7 @@ DECLARE
 BEGIN
     FOR v_id IN
         SELECT r.job_id FROM {running} AS r
-        WHERE r.leased_until <= v_now AND r.type_name = ANY (p_types) AND r.job_id <> ALL (p_ignored::uuid[])
+        WHERE (r.leased_until <= v_now OR r.worker = ANY (p_dead)) AND r.type_name = ANY (p_types) AND r.job_id <> ALL (p_ignored::uuid[])
         ORDER BY r.leased_until, r.job_id FOR UPDATE SKIP LOCKED
     LOOP
         PERFORM FROM {job} WHERE id = v_id FOR NO KEY UPDATE SKIP LOCKED;
@@ -409,7 +415,11 @@ BEGIN
         RETURN;
     END IF;
     UPDATE {job} AS j SET attempt = j.attempt + 1, last_attempt_at = r.started_at, last_error = p_error::json
-    FROM {running} AS r WHERE r.job_id = ANY (v_ids) AND j.id = ANY (v_ids) AND j.id = r.job_id;
+    FROM {running} AS r WHERE r.job_id = ANY (v_ids) AND j.id = ANY (v_ids) AND j.id = r.job_id
+        AND NOT EXISTS (
+            SELECT FROM {worker} AS w
+            WHERE w.id = r.worker AND w.horizon < r.ordinal AND w.server_started = pg_postmaster_start_time()
+        );
     DELETE FROM {running} WHERE job_id = ANY (v_ids);
     PERFORM {enqueue}(v_ids, v_now);
     RETURN QUERY SELECT id::text FROM unnest(v_ids) AS id;

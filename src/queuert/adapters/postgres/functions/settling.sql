@@ -244,7 +244,7 @@ BEGIN
             completed_at = CASE WHEN x.status <> 'pending' THEN v_now END,
             completed_by = CASE WHEN x.status <> 'pending' THEN x.worker END,
             attempt = j.attempt + (x.started_at IS NOT NULL AND NOT x.give_back)::integer,
-            last_attempt_at = coalesce(x.started_at, j.last_attempt_at),
+            last_attempt_at = CASE WHEN x.give_back THEN j.last_attempt_at ELSE coalesce(x.started_at, j.last_attempt_at) END,
             last_error = coalesce(x.error::json, j.last_error),
             scheduled_at = CASE WHEN x.status = 'pending' AND NOT x.give_back
                 THEN coalesce(x.at_time, v_now + make_interval(secs => coalesce(x.after_time, 0)))

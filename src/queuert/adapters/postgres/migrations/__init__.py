@@ -10,5 +10,5 @@ During a rolling deploy, processes of older versions work with the newer tables.
   with the new columns at the end, and it uses tables only, never functions.
 - `-- oldest: N` in each file is the oldest version whose library still works with these tables. A
   library below it gets `SchemaTooNew`. Raise it only where the rules above cannot be kept.
-- A statement ends with a semicolon at the end of a line.
+- A statement ends with a semicolon at the end of a line, outside of `$body$`.
 """

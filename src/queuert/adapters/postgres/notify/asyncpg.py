@@ -12,6 +12,7 @@ import asyncpg
 from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.drivers.asyncpg import DriverError, translated
 from queuert.adapters.postgres.drivers.asyncpg_pools import Connection
+from queuert.adapters.postgres.notify.locks import SessionLocks
 from queuert.adapters.postgres.notify.provider import APPLICATION, PostgresChannels, Storage
 from queuert.ports.notify import NotifyProvider, OnMessage
 
@@ -21,6 +22,8 @@ CLOSE_TIMEOUT = 2.0
 
 class AsyncpgChannels(PostgresChannels):
     _connection: asyncpg.Connection[Any]
+    _one_at_a_time: asyncio.Lock
+    """asyncpg refuses a query while another one is under way."""
 
     @staticmethod
     def storage(source: Any, *, prepare: bool) -> Storage:
@@ -41,15 +44,22 @@ class AsyncpgChannels(PostgresChannels):
                 for channel in channels:
                     await connection.add_listener(channel, receive)
                 self._connection = connection
+                self._one_at_a_time = asyncio.Lock()
+                self._locks = SessionLocks(connection.get_server_pid(), self._ask)
                 ready()
                 await lost.wait()
             finally:
+                self._locks = None
                 await finish(_close(connection))
         except DriverError as error:
             raise translated(error, inside=False) from error
 
     async def ping(self) -> None:
-        await self._connection.execute("SELECT 1")
+        await self._ask("SELECT true")
+
+    async def _ask(self, query: str) -> bool:
+        async with self._one_at_a_time:
+            return bool(await self._connection.fetchval(query))
 
 
 async def _close(connection: asyncpg.Connection[Any]) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.notify.channels import publish
+from queuert.adapters.postgres.notify.locks import SessionLocks
 from queuert.ports.notify import OnMessage
 from queuert.ports.provider import AsyncProvider, SyncProvider
 
@@ -37,6 +38,8 @@ class PostgresChannels(ABC):
         self._storage: Any = storage
         self._is_async = inspect.iscoroutinefunction(storage.execute)
         self._owned = owned
+        self._locks: SessionLocks | None = None
+        """Of the current connection."""
 
     async def publish(self, channel: str, messages: Sequence[str]) -> None:
         statement = publish(channel, messages)
@@ -55,6 +58,15 @@ class PostgresChannels(ABC):
 
     @abstractmethod
     async def ping(self) -> None: ...
+
+    async def hold(self, key: int) -> int | None:
+        locks = self._locks
+        session = None if locks is None else await locks.hold(key)
+        return session if locks is self._locks else None
+
+    async def release(self, key: int) -> None:
+        if self._locks is not None:
+            await self._locks.release(key)
 
     async def close(self) -> None:
         if self._owned:

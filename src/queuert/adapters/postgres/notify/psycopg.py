@@ -17,6 +17,7 @@ from psycopg.pq import PGnotify
 from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, query, translated
 from queuert.adapters.postgres.notify.channels import listen
+from queuert.adapters.postgres.notify.locks import SessionLocks
 from queuert.adapters.postgres.notify.provider import APPLICATION, PostgresChannels, Storage
 from queuert.ports.notify import NotifyProvider, OnMessage
 
@@ -38,15 +39,17 @@ class PsycopgChannels(PostgresChannels):
                 connection.add_notify_handler(lambda message: on_message(message.channel, message.payload))
                 await connection.execute(query(listen(channels)))
                 self._reader = Reader(connection, on_message)
+                self._locks = SessionLocks(connection.info.backend_pid, self._reader.ask)
                 ready()
                 await self._reader.until_lost()
             finally:
+                self._locks = None
                 await finish(connection.close())
         except psycopg.Error as error:
             raise translated(error, inside=False) from error
 
     async def ping(self) -> None:
-        await self._reader.ping()
+        await self._reader.ask("SELECT true")
 
 
 async def _connect(url: str) -> AsyncConnection[Any]:
@@ -68,6 +71,8 @@ class Reader:
         self._on_message = on_message
         self._lost = asyncio.Event()
         self._answered = asyncio.Event()
+        self._answer: bytes | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     async def until_lost(self) -> None:
         loop, socket = asyncio.get_running_loop(), self._connection.pgconn.socket
@@ -77,23 +82,44 @@ class Reader:
             await self._lost.wait()
         finally:
             loop.remove_reader(socket)
+            self._answered.set()  # no answer will come
 
-    async def ping(self) -> None:
-        """Check that the server answers. psycopg's own calls would read the socket themselves, and
-        wait too long for a silent server.
+    async def ask(self, query: str) -> bool:
+        """Whether the server answers with true. psycopg's own calls would read the socket
+        themselves, and wait too long for a silent server.
         """
-        self._answered.clear()
-        send_ping(self._connection)
-        await self._answered.wait()
+        async with self._one_at_a_time:
+            if self._lost.is_set():
+                return False
+            self._answer = None
+            self._answered.clear()
+            self._connection.pgconn.send_query(query.encode())
+            self._connection.pgconn.flush()
+            try:
+                await self._answered.wait()
+            except asyncio.CancelledError:
+                self._lost.set()  # else its answer would be taken for the next one
+                raise
+            return self._answer == b"t"
 
     def _read(self) -> None:
         try:
             for message in read_messages(self._connection):
                 self._on_message(message.relname.decode(), message.extra)
-            if has_answered(self._connection):
+            if self._has_answered():
                 self._answered.set()
         except psycopg.OperationalError:
             self._lost.set()
+
+    def _has_answered(self) -> bool:
+        pgconn = self._connection.pgconn
+        while not pgconn.is_busy():
+            result = pgconn.get_result()
+            if result is None:
+                return True
+            if result.ntuples:
+                self._answer = result.get_value(0, 0)
+        return False
 
 
 def read_messages(connection: AnyConnection) -> Iterator[PGnotify]:
@@ -101,23 +127,6 @@ def read_messages(connection: AnyConnection) -> Iterator[PGnotify]:
     connection.pgconn.consume_input()
     while message := connection.pgconn.notifies():
         yield message
-
-
-def send_ping(connection: AnyConnection) -> None:
-    """Send a query that does nothing.
-
-    After reading, `has_answered` tells whether the server has answered it.
-    """
-    connection.pgconn.send_query(b"SELECT 1")
-    connection.pgconn.flush()
-
-
-def has_answered(connection: AnyConnection) -> bool:
-    pgconn = connection.pgconn
-    while not pgconn.is_busy():
-        if pgconn.get_result() is None:
-            return True
-    return False
 
 
 if TYPE_CHECKING:

@@ -41,6 +41,8 @@ class Claiming(Store):
             member_types=[name for _, name in members],
             cluster_cap=request.cluster_cap,
             positions=msgspec.json.encode(known).decode() if known else None,
+            at_once=request.at_once,
+            first_ordinal=request.first_ordinal,
         )
         positions, more, next_in, claimed_at = rows[0][-4:]
         self._remember(types, positions)
@@ -77,11 +79,18 @@ class Claiming(Store):
         rows: list[Row] = yield self.statement("claim.hold", id=job_id, token=token, lock=lock)
         return bool(rows)
 
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
         if not types or limit <= 0:
             return []
         rows: list[Row] = yield self.statement(
-            "claim.reap", types=list(types), ignored=list(ignored), limit=limit, error=error.decode()
+            "claim.reap",
+            types=list(types),
+            ignored=list(ignored),
+            limit=limit,
+            error=error.decode(),
+            dead=list(dead),
         )
         return [job_of(row) for row in rows]
 
@@ -98,8 +107,8 @@ def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, dateti
     """A claimed job, from the columns that differ from job to job."""
     (
         job_id, type_name, chain_id, chain_type, chain_index, input_, priority, created_at, scheduled_at, attempt,
-        token, last_error, deadline, dedup_key, blockers_left, trace_context, chain_trace_context, expired, blockers,
-        _, _, _,
+        token, ordinal, last_error, deadline, dedup_key, blockers_left, trace_context, chain_trace_context, expired,
+        blockers, _, _, _,
     ) = row  # fmt: skip
     job = JobRow(
         job_id, type_name, chain_id or job_id, chain_type, chain_index, input_.encode(), None, "running", priority,
@@ -107,4 +116,4 @@ def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, dateti
         leased[type_name], token, deadline and utc(deadline), dedup_key, blockers_left or 0, trace_context,
         chain_trace_context,
     )  # fmt: skip
-    return Claimed(job, expired, tuple(map(blocker_of, _blockers.decode(blockers))) if blockers else ())
+    return Claimed(job, expired, tuple(map(blocker_of, _blockers.decode(blockers))) if blockers else (), ordinal)

@@ -5,7 +5,7 @@
 SELECT * FROM {claim}(
     :worker::text, :limit::integer, :types::text[], :queues::integer[], :limits::integer[], :leases::double precision[],
     :queue_names::text[], :queue_priorities::integer[], :queue_caps::integer[], :member_queues::integer[],
-    :member_types::text[], :cluster_cap::integer, :positions::text
+    :member_types::text[], :cluster_cap::integer, :positions::text, :at_once::integer, :first_ordinal::bigint
 );
 
 -- write: renew
@@ -15,4 +15,6 @@ SELECT id FROM {renew}(:ids::text[], :tokens::bigint[], :durations::double preci
 SELECT true WHERE {hold}(:id::text, :token::bigint, :lock::boolean);
 
 -- write: reap
-SELECT * FROM {read_jobs}(ARRAY(SELECT {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text)));
+SELECT * FROM {read_jobs}(ARRAY(
+    SELECT {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text, :dead::text[])
+));

@@ -10,8 +10,8 @@ import msgspec
 
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
-from queuert.adapters.sqlite.operations.reading import Reading
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, job_of, moment
+from queuert.adapters.sqlite.operations.workers import Workers
 from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
 from queuert.ports.program import Program
 
@@ -21,7 +21,7 @@ they become ready over the next claims, longest due first. Until then priorities
 jobs that are ready."""
 
 
-class Claiming(Reading):
+class Claiming(Workers):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         if not any(queue.types for queue in request.queues):
             return ClaimResult([], more=False)
@@ -46,12 +46,20 @@ class Claiming(Reading):
             now=now,
             worker=request.worker,
             first_token=last[0][0] - len(taken) + 1,
+            at_once=request.at_once,
+            first_ordinal=request.first_ordinal,
         )
         jobs = sorted((job_of(row) for row in rows), key=lambda job: job.token or 0)
         blockers = yield from self.job_blockers([job.id for job in jobs])
+        at_once = len(jobs) if request.at_once is None else request.at_once
         return [
-            Claimed(job, job.deadline is not None and job.deadline <= moment(now), tuple(its_blockers))
-            for job, its_blockers in zip(jobs, blockers, strict=True)
+            Claimed(
+                job,
+                job.deadline is not None and job.deadline <= moment(now),
+                tuple(its_blockers),
+                request.first_ordinal + place if place >= at_once else None,
+            )
+            for place, (job, its_blockers) in enumerate(zip(jobs, blockers, strict=True))
         ]
 
     def _running(self, request: ClaimRequest) -> Program[dict[str, int]]:
@@ -99,17 +107,30 @@ class Claiming(Reading):
         rows: list[Row] = yield self.statement("renew.hold", id=job_id, token=token)
         return bool(rows)
 
-    def reap(self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes) -> Program[list[JobRow]]:
+    def reap(
+        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+    ) -> Program[list[JobRow]]:
         if not types or limit <= 0:
             return []
         now = self.now()
-        rows: list[Row] = yield self.statement(
-            "reap.ended", types=array(list(set(types))), ignored=array(ignored), limit=limit, now=now
+        wanted = {"types": array(list(set(types))), "ignored": array(ignored), "limit": limit, "now": now}
+        rows: list[Row] = yield (
+            self.statement("reap.ended_or_dead", **wanted, dead=array(dead))
+            if dead
+            else self.statement("reap.ended", **wanted)
         )
         if not rows:
             return []
-        ids = [row[0] for row in rows]
-        jobs = yield from self._by_id("reap.put_back", ids, job_of, now=now, error=error.decode())
+        horizons = yield from self.known_horizons({row[1] for row in rows})
+        jobs = yield from self._by_id(
+            "reap.put_back",
+            [row[0] for row in rows],
+            job_of,
+            now=now,
+            error=error.decode(),
+            dead=array(dead),
+            horizons=array(horizons),
+        )
         return [job for job in jobs if job is not None]
 
 

@@ -54,16 +54,19 @@ LIMIT 1;
 -- write: tokens
 UPDATE {prefix}token SET last = max(last + 1, :nanoseconds) + :number - 1 RETURNING last;
 
--- `taken` holds [rowid, end of the lease]; the position in it makes the token.
+-- `taken` holds [rowid, end of the lease]; the position in it makes the token and, from `at_once` on,
+-- the ordinal.
 -- write: take
 UPDATE {prefix}job SET
     status = 'running',
     ready = NULL,
     attempt = attempt + 1,
+    earlier_attempt_at = last_attempt_at,
     last_attempt_at = :now,
     leased_by = :worker,
     leased_until = json_extract(taken.value, '$[1]'),
-    token = :first_token + taken.key
+    token = :first_token + taken.key,
+    ordinal = CASE WHEN taken.key >= :at_once THEN :first_ordinal + taken.key END
 FROM json_each(:taken) AS taken
 WHERE {prefix}job.rowid = json_extract(taken.value, '$[0]')
 RETURNING {returned_columns};

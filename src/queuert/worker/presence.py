@@ -1,0 +1,137 @@
+"""The worker's row: that it is here, and by which lock others can see that it is gone.
+
+On PostgreSQL the listening connection holds a lock. When that connection is lost, so is the lock.
+Then the row is written without it, until the lock is held again: only the end of leases tells that
+this worker is gone. So a worker that merely has to reconnect keeps its jobs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from queuert.client.sessions import Sessions
+from queuert.ports.notify import NotifyAdapter
+from queuert.worker.claiming import ClaimPolicy
+
+logger = logging.getLogger("queuert.worker")
+
+LOOK_INTERVAL = 0.4
+"""Seconds between two looks for dead workers."""
+GRACE = 1.0
+"""Seconds for a worker to get its lock back: to reconnect, or to register without it."""
+CHECK_INTERVAL = 0.25
+"""Seconds between two checks that the lock is still held. They send nothing while it is."""
+SEEN_INTERVAL = 30.0
+"""Seconds between two registrations, at least."""
+PATIENCE = 2.0
+"""Seconds that taking the lock may need."""
+CLEAN_INTERVAL = 600.0
+"""Seconds between two cleanings, and how long a worker must not have registered to be cleaned."""
+
+
+class Presence:
+    def __init__(
+        self, worker_id: str, sessions: Sessions[Any], notify: NotifyAdapter, policy: ClaimPolicy, interval: float
+    ) -> None:
+        self._worker_id = worker_id
+        self._sessions = sessions
+        self._state = sessions.engine.state
+        self._types = policy.types
+        self._ordinals = policy.ordinals
+        self._interval = max(interval, SEEN_INTERVAL)
+        self._hold: Callable[[int], Awaitable[int | None]] | None = getattr(notify, "hold", None)
+        self._release: Callable[[int], Awaitable[None]] | None = getattr(notify, "release", None)
+        self._key = secrets.randbits(31)
+        """Of the lock. Another one for each run, so that a connection which the server still
+        believes in does not hold the lock of a later run."""
+        self.registered = False
+        self._session: int | None = None
+        """Of the connection that holds the lock, as registered."""
+        self._seen_at = 0.0
+        self._look_at = 0.0
+        self._clean_at = 0.0
+        self._failing = False
+
+    async def register(self) -> None:
+        """Before the first claim, and again whenever something has changed."""
+        await self._register(await self._held_by())
+        self.registered = True
+
+    def register_soon(self) -> None:
+        """The row is gone."""
+        self._seen_at = 0.0
+
+    async def run(self) -> None:
+        """Keep the row up to date, until it is cancelled."""
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL)
+            if not self.registered:
+                continue
+            try:
+                await self._check()
+                self._failing = False
+            except Exception:
+                if not self._failing:  # a database that is unavailable is reported often enough
+                    logger.warning("worker %s could not register, it keeps trying", self._worker_id, exc_info=True,
+                                   extra={"worker_id": self._worker_id})  # fmt: skip
+                self._failing = True
+
+    async def find_dead(self) -> list[str]:
+        """Other workers that are known to be dead and still have jobs of ours. Empty, and nothing
+        is asked, until it is time to look.
+        """
+        now = time.monotonic()
+        if now < self._look_at:
+            return []
+        self._look_at = now + LOOK_INTERVAL
+        return await self._sessions.run(self._state.dead_workers(self._worker_id, self._types, grace=GRACE))
+
+    def look_again(self) -> None:
+        """Do not wait: there are more jobs than could be taken back at once."""
+        self._look_at = 0.0
+
+    @property
+    def look_at(self) -> float:
+        """When to look for dead workers again."""
+        return self._look_at
+
+    async def end(self) -> None:
+        """The row first: a lock that is missing must not be looked for."""
+        if not self.registered:
+            return
+        try:
+            await self._sessions.run(self._state.forget_worker(self._worker_id))
+            if self._release is not None:
+                await self._release(self._key)
+        except Exception:
+            logger.debug("worker %s could not be forgotten", self._worker_id, exc_info=True)
+
+    async def _check(self) -> None:
+        now, session = time.monotonic(), await self._held_by()
+        if session != self._session or now >= self._seen_at + self._interval:
+            await self._register(session)
+        if now >= self._clean_at:
+            self._clean_at = now + CLEAN_INTERVAL
+            await self._sessions.run(self._state.clean_workers(unseen_for=CLEAN_INTERVAL))
+
+    async def _register(self, session: int | None) -> None:
+        self._seen_at = time.monotonic()
+        key = None if session is None else self._key
+        horizon = self._ordinals.horizon
+        await self._sessions.run(self._state.register_worker(self._worker_id, lock_key=key, horizon=horizon))
+        self._session = session
+
+    async def _held_by(self) -> int | None:
+        if self._hold is None:
+            return None
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await self._hold(self._key)
+        except Exception as error:
+            logger.debug("the lock of worker %s is not held: %r", self._worker_id, error)
+            return None

@@ -1,0 +1,295 @@
+"""Jobs of a worker that is known to be dead are taken back long before their lease ends, and no others."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.adapters.postgres.drivers import Watcher
+from tests.adapters.postgres.ears import LISTENER
+from tests.behaviour.children import child
+from tests.behaviour.conftest import Setting
+from tests.behaviour.steps import Gate, Step, eventually, job, running, start
+from tests.behaviour.watching import Points, watched
+from tests.conformance.postgres_harness import database
+from tests.support.pgbouncer import binary, pgbouncer
+from tests.support.postgres import PostgresServer
+
+import queuert
+from queuert import Attempt, Backoff, Client, Handlers, StorageUnavailable, Worker
+from queuert.adapters.broadcast.pauses import Pauses
+from queuert.adapters.postgres.notify.asyncpg import AsyncpgChannels
+from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
+from queuert.model import WorkerRow
+from queuert.worker.presence import GRACE, LOOK_INTERVAL
+
+LEASE = 60
+LOOKS = int(3 * GRACE / LOOK_INTERVAL)
+"""How often a worker looks for dead ones in three times the grace."""
+
+
+def numbering() -> Handlers[Any]:
+    """Each job answers with the number of its attempt."""
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        return attempt.number
+
+    return handlers
+
+
+def waiting(gate: Gate) -> Handlers[Any]:
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        await gate()
+        return attempt.number
+
+    return handlers
+
+
+async def workers(client: Client[Any]) -> dict[str, WorkerRow]:
+    rows = await client._run((client._engine.state.list_workers(), None))
+    return {row.id: row for row in rows}
+
+
+async def looks(points: Points, number: int = LOOKS) -> None:
+    """Until the worker has looked for dead ones so many times more."""
+    before = points.counts["dead_workers.done"]
+    await eventually(lambda: points.counts["dead_workers.done"] >= before + number)
+
+
+@pytest.fixture(params=["sqlite", "psycopg", "asyncpg"])
+def known(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
+    """Where the death of another process can be known."""
+    state = "postgres" if request.param == "psycopg" else request.param
+    return Setting(state, "sqlite" if state == "sqlite" else "postgres", tmp_path)
+
+
+@pytest.fixture(params=["psycopg", "asyncpg"])
+def scheme(request: pytest.FixtureRequest) -> str:
+    return "postgresql+asyncpg" if request.param == "asyncpg" else "postgresql"
+
+
+async def test_a_killed_worker_loses_its_job_long_before_the_lease_ends(known: Setting) -> None:
+    async with known.connect([Step]) as client:
+        (chain,) = await start(client)
+        async with child("held_worker", known.url) as dead:
+            assert await dead.says() == "at work"
+            async with Worker(client, numbering()):
+                dead.send(signal.SIGKILL)
+                killed_at = time.monotonic()
+                assert await client.wait(chain, timeout=LEASE / 3) == 2
+                assert time.monotonic() - killed_at < LEASE / 3
+        record = await job(client, chain)
+        assert record.last_error is not None
+        assert record.last_error["code"] == "LEASE_EXPIRED"
+
+
+async def test_many_jobs_of_a_killed_worker(known: Setting) -> None:
+    """More than are taken back at once."""
+    async with known.connect([Step]) as client:
+        await start(client, 600)
+        async with child("held_worker", known.url) as dead:
+            assert await dead.says() == "at work"
+            await eventually(lambda: _holds(client, 600))
+            dead.send(signal.SIGKILL)
+            await dead.exit_code()
+            ran: list[int] = []
+            handlers = Handlers[Any]()
+
+            @handlers.handles(Step)
+            async def step(attempt: Attempt[Step]) -> int:
+                ran.append(attempt.job.number)
+                return 0
+
+            async with Worker(client, handlers, concurrency=50):
+                await eventually(lambda: len(ran) == 600)
+            assert sorted(ran) == list(range(600))
+
+
+async def _holds(client: Client[Any], number: int) -> bool:
+    return len(await running(client)) >= number
+
+
+async def test_a_stopped_process_keeps_its_job(known: Setting) -> None:
+    points = Points()
+    async with watched(known.connect([Step]), points) as client:
+        (chain,) = await start(client)
+        async with child("held_worker", known.url) as stopped:
+            assert await stopped.says() == "at work"
+            stopped.send(signal.SIGSTOP)
+            async with Worker(client, numbering()):
+                await looks(points)
+                assert await running(client) == [chain.id]
+                stopped.send(signal.SIGCONT)
+                stopped.tell()
+                assert await client.wait(chain, timeout=30) == 1
+
+
+async def test_a_worker_that_stops_is_forgotten(setting: Setting) -> None:
+    gate = Gate()
+    async with setting.connect([Step]) as client:
+        async with Worker(client, waiting(gate), poll_interval=setting.poll_interval) as worker:
+            (chain,) = await start(client)
+            await gate.arrival()
+            row = (await workers(client))[worker.id]
+            assert (row.lock_key is not None) == (setting.state == "postgres" and setting.notify == "postgres")
+            assert (row.process is not None) == (setting.state == "sqlite")
+            gate.open()
+            assert await client.wait(chain, timeout=30) == 1
+        assert await workers(client) == {}
+
+
+async def test_a_worker_that_stops_with_a_job_keeps_it_until_the_lease_ends(known: Setting) -> None:
+    """Its handler may still be at work: the process is there."""
+    gate, points = Gate(), Points()
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        while not gate.is_open:
+            try:
+                await gate()
+            except asyncio.CancelledError:
+                continue
+        return attempt.number
+
+    async with known.connect([Step]) as client, watched(known.connect([Step]), points) as other:
+        worker = Worker(client, handlers, shutdown_timeout=0.05)
+        await worker.start()
+        (chain,) = await start(client)
+        await gate.arrival()
+        assert not await worker.stop()
+        assert (await workers(client))[worker.id].lock_key is None
+        async with Worker(other, numbering()):
+            await looks(points)
+            assert await running(client) == [chain.id]
+        gate.open()
+
+
+async def test_without_a_channel_the_lease_decides(scheme: str, tmp_path: Path) -> None:
+    setting = Setting("asyncpg" if "asyncpg" in scheme else "postgres", None, tmp_path)
+    async with setting.connect([Step]) as client, Worker(client, numbering(), poll_interval=0.05) as worker:
+        await eventually(lambda: _is_known(client, worker))
+        assert (await workers(client))[worker.id].lock_key is None
+
+
+async def _is_known(client: Client[Any], worker: Worker) -> bool:
+    return worker.id in await workers(client)
+
+
+@asynccontextmanager
+async def cut_off(scheme: str, points: Points) -> AsyncGenerator[tuple[Client[Any], Gate, Watcher, Worker]]:
+    """A worker with a job, another one that would take it, and somebody who can cut their listening connections."""
+    setting, gate = Setting("asyncpg" if "asyncpg" in scheme else "postgres", "postgres", Path()), Gate()
+    watch = Watcher(database())
+    try:
+        async with (
+            setting.connect([Step]) as client,
+            watched(setting.connect([Step]), points) as other,
+            Worker(client, waiting(gate)) as worker,
+        ):
+            await start(client)
+            await gate.arrival()
+            async with Worker(other, numbering()):
+                yield client, gate, watch, worker
+    finally:
+        watch.close()
+
+
+async def cuts(scheme: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each cut comes when the worker has its lock again."""
+    monkeypatch.setattr(Pauses, "STEADY", 0.0)
+    points = Points()
+    async with cut_off(scheme, points) as (client, gate, watch, worker):
+
+        async def is_back() -> bool:
+            row = (await workers(client))[worker.id]
+            return row.lock_key is not None and row.silent_since is None and len(watch.others(LISTENER)) == 2
+
+        for _ in range(number):
+            await eventually(is_back)
+            assert watch.terminate_others(LISTENER) == 2
+        await looks(points)
+        (running_job,) = await running(client)
+        gate.open()
+        assert await client.wait(running_job, timeout=30) == 1
+
+
+async def test_a_cut_listening_connection_costs_no_job(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await cuts(scheme, 20, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+async def test_two_hundred_cuts_cost_no_job(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await cuts(scheme, 200, monkeypatch)
+
+
+async def refused(*_: Any) -> None:
+    raise StorageUnavailable("no more connections")
+
+
+async def test_a_listening_connection_that_does_not_come_back(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker cannot listen any more, but it is alive, and says so by its row."""
+    points = Points()
+    async with cut_off(scheme, points) as (client, gate, watch, worker):
+
+        async def has_lock() -> bool:
+            return (await workers(client))[worker.id].lock_key is not None
+
+        async def has_none() -> bool:
+            return not await has_lock()
+
+        await eventually(has_lock)
+        for channels in (PsycopgChannels, AsyncpgChannels):
+            monkeypatch.setattr(channels, "subscribe", refused)
+        watch.terminate_others(LISTENER)
+        await eventually(has_none)
+        await looks(points)
+        (running_job,) = await running(client)
+        gate.open()
+        assert await client.wait(running_job, timeout=30) == 1
+
+
+async def test_nobody_is_dead_after_a_restart_of_the_server(scheme: str, own_server: PostgresServer) -> None:
+    gate, points = Gate(), Points()
+    url = own_server.url.replace("postgresql:", f"{scheme}:")
+    soon: Any = {"recovery_backoff": Backoff(initial=0.05, maximum=0.2)}
+    connect: Callable[[], Client[Any]] = lambda: queuert.connect(url, jobs=[Step], poll_interval=0.05)  # noqa: E731
+    async with connect() as client, watched(connect(), points) as other, Worker(client, waiting(gate), **soon):
+        await start(client)
+        await gate.arrival()
+        async with Worker(other, numbering(), **soon):
+            await looks(points, 2)
+            await asyncio.to_thread(own_server.restart, immediate=True)
+            await looks(points)
+            (running_job,) = await running(client)
+            gate.open()
+            assert await client.wait(running_job, timeout=30) == 1
+
+
+@pytest.mark.skipif(binary() is None, reason="pgbouncer is not installed: apt-get install pgbouncer")
+async def test_through_a_pooler_the_lease_decides(scheme: str, tmp_path: Path) -> None:
+    """A session lock would stay on a connection that others get. Listening itself does not work there, either."""
+    Setting("postgres", None, tmp_path)
+    url = pgbouncer().through(database()).replace("postgresql:", f"{scheme}:")
+    async with (
+        queuert.connect(url, jobs=[Step], poll_interval=0.05, prepare=False) as client,
+        Worker(client, numbering(), poll_interval=0.05) as worker,
+    ):
+        (chain,) = await start(client)
+        assert await client.wait(chain, timeout=30) == 1
+        assert (await workers(client))[worker.id].lock_key is None
+    watch = Watcher(database())
+    assert watch("SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND classid = 1903519095") == []
+    watch.close()
