@@ -24,7 +24,7 @@ from queuert.worker.execution import Execution
 from queuert.worker.listener import AttemptListener
 from queuert.worker.next_turn import NextTurn
 from queuert.worker.options import WorkerOptions
-from queuert.worker.outcome import Outcome, Raised, Settled
+from queuert.worker.outcome import EndedInside, Outcome, Raised, Settled
 from queuert.worker.prefetch import Prefetch
 from queuert.worker.settling import Settler
 from queuert.worker.verdict import Verdicts
@@ -104,8 +104,8 @@ class Attempts:
             self._settler.add(claim, self._verdicts.given_back(claim))
         elif claimed.expired:
             self._settler.add(claim, self._verdicts.expired(claim))
-        elif plan.max_attempts is not None and row.attempt > plan.max_attempts:
-            self._settler.add(claim, self._verdicts.exhausted(claim))
+        elif (over := self._verdicts.before_running(claim)) is not None:
+            self._settler.add(claim, over)
         elif self.busy_slots < self._options.concurrency:
             self._start(claim)
         else:
@@ -192,6 +192,12 @@ class Attempts:
         """Decide the result of a job whose handler has ended and has no transaction open."""
         if isinstance(outcome, Settled):
             self._on_settled(claim, outcome.settlement, took_effect=True)
+            self._next_turn.claim_soon()
+            return
+        if isinstance(outcome, EndedInside):
+            logger.info("job %s (%s) was ended by its own handler, in its transaction: what the handler returned is "
+                        "ignored", claim.row.id, claim.row.type_name, extra=self._verdicts.extra(claim))  # fmt: skip
+            self._release(claim)
             self._next_turn.claim_soon()
             return
         settlement = self._verdicts.on(claim, outcome)

@@ -132,7 +132,7 @@ def waited(claim: Claim) -> float | None:
     slot was free.
     """
     row = claim.row
-    if row.last_attempt_at is None or (claim.claimed.blockers and row.attempt == 1):
+    if row.last_attempt_at is None or (claim.claimed.blockers and not claim.claimed.ran_before):
         return None  # when its last blocker completed is not recorded
     due = max(row.scheduled_at, row.created_at)
     return max(0.0, (row.last_attempt_at - due).total_seconds()) + time.monotonic() - claim.claimed_at

@@ -137,7 +137,7 @@ class Phases(Generic[Conn]):
         if transaction is not None:
             await self._to_the_end(transaction.roll_back(error))
 
-    def _to_the_end(self, end: Awaitable[None]) -> Awaitable[None]:
+    def _to_the_end(self, end: Awaitable[object]) -> Awaitable[object]:
         """What happens to the handler must not interrupt a commit or a rollback."""
         raise NotImplementedError
 
@@ -174,7 +174,7 @@ class PhasesInTask(Phases[Conn]):
             self._sessions.leave(self._inside.pop())
         return super().hand_over()
 
-    def _to_the_end(self, end: Awaitable[None]) -> Awaitable[None]:
+    def _to_the_end(self, end: Awaitable[object]) -> Awaitable[object]:
         return asyncio.shield(end)
 
 
@@ -183,7 +183,7 @@ class PhasesInThread(Phases[Conn]):
 
     _transaction_type = TransactionInThread
 
-    def _to_the_end(self, end: Awaitable[None]) -> Awaitable[None]:
+    def _to_the_end(self, end: Awaitable[object]) -> Awaitable[object]:
         return end
 
     @async_context

@@ -32,6 +32,9 @@ class Tables:
     keys: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """Chain type and deduplication key → the latest chain that was started under it."""
 
+    earlier_runs: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """Job id → `last_attempt_at` before its last claim. Only jobs that had one."""
+
     pending: list[tuple[int, datetime, str]] = field(default_factory=list[tuple[int, datetime, str]])
     """The index: priority, scheduled time and id of each pending job, in the order of claims."""
 
@@ -40,11 +43,19 @@ class Tables:
 
     def at(self, now: datetime) -> Tables:
         """The same version, to be read at another time."""
-        return Tables(now, self.jobs, self.blockers, self.keys, self.pending, self.tokens)
+        return Tables(now, self.jobs, self.blockers, self.keys, self.earlier_runs, self.pending, self.tokens)
 
     def copy(self, now: datetime) -> Tables:
         """The next version, before anything is changed in it."""
-        return Tables(now, self.jobs.copy(), self.blockers.copy(), self.keys.copy(), self.pending.copy(), self.tokens)
+        return Tables(
+            now,
+            self.jobs.copy(),
+            self.blockers.copy(),
+            self.keys.copy(),
+            self.earlier_runs.copy(),
+            self.pending.copy(),
+            self.tokens,
+        )
 
     # Jobs
 
@@ -59,6 +70,7 @@ class Tables:
         """Delete a job, and the list of its blockers."""
         self._remove_from_index(job_id)
         self.blockers.pop(job_id, None)
+        self.earlier_runs.pop(job_id, None)
         del self.jobs[job_id]
 
     def _remove_from_index(self, job_id: str) -> None:

@@ -32,6 +32,8 @@ class Claiming:
             if len(taken) >= request.limit:
                 return ClaimResult(_claimed(tables, taken), more=True)
             taken.append(row.id)
+            if row.last_attempt_at is not None:
+                tables.earlier_runs[row.id] = row.last_attempt_at
             tables.put(
                 replace(
                     row,
@@ -141,7 +143,7 @@ def _claimed(tables: Tables, ids: Sequence[str]) -> list[Claimed]:
     for job_id in ids:
         row = tables.jobs[job_id]
         expired = row.deadline is not None and row.deadline <= tables.now
-        claimed.append(Claimed(row, expired, tuple(tables.blocker_rows(job_id))))
+        claimed.append(Claimed(row, expired, tuple(tables.blocker_rows(job_id)), job_id in tables.earlier_runs))
     return claimed
 
 

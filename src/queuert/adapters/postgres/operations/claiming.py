@@ -98,8 +98,8 @@ def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, dateti
     """A claimed job, from the columns that differ from job to job."""
     (
         job_id, type_name, chain_id, chain_type, chain_index, input_, priority, created_at, scheduled_at, attempt,
-        token, last_error, deadline, dedup_key, blockers_left, trace_context, chain_trace_context, expired, blockers,
-        _, _, _,
+        token, last_error, deadline, dedup_key, blockers_left, trace_context, chain_trace_context, expired, ran_before,
+        blockers, _, _, _,
     ) = row  # fmt: skip
     job = JobRow(
         job_id, type_name, chain_id or job_id, chain_type, chain_index, input_.encode(), None, "running", priority,
@@ -107,4 +107,5 @@ def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, dateti
         leased[type_name], token, deadline and utc(deadline), dedup_key, blockers_left or 0, trace_context,
         chain_trace_context,
     )  # fmt: skip
-    return Claimed(job, expired, tuple(map(blocker_of, _blockers.decode(blockers))) if blockers else ())
+    its_blockers = tuple(map(blocker_of, _blockers.decode(blockers))) if blockers else ()
+    return Claimed(job, expired, its_blockers, bool(ran_before))

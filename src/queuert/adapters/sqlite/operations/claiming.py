@@ -47,11 +47,11 @@ class Claiming(Reading):
             worker=request.worker,
             first_token=last[0][0] - len(taken) + 1,
         )
-        jobs = sorted((job_of(row) for row in rows), key=lambda job: job.token or 0)
-        blockers = yield from self.job_blockers([job.id for job in jobs])
+        jobs = sorted(((job_of(row[:-1]), row[-1] is not None) for row in rows), key=lambda each: each[0].token or 0)
+        blockers = yield from self.job_blockers([job.id for job, _ in jobs])
         return [
-            Claimed(job, job.deadline is not None and job.deadline <= moment(now), tuple(its_blockers))
-            for job, its_blockers in zip(jobs, blockers, strict=True)
+            Claimed(job, job.deadline is not None and job.deadline <= moment(now), tuple(its_blockers), ran_before)
+            for (job, ran_before), its_blockers in zip(jobs, blockers, strict=True)
         ]
 
     def _running(self, request: ClaimRequest) -> Program[dict[str, int]]:
