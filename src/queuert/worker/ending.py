@@ -7,6 +7,7 @@ from typing import Any
 
 from queuert.client.sessions import Sessions
 from queuert.errors import TransactionMisused
+from queuert.model import Settlement
 from queuert.worker import failure
 from queuert.worker.attempt_transaction import AttemptTransaction
 from queuert.worker.claim import Claim
@@ -58,12 +59,12 @@ async def end_attempt(
 async def _commit(
     claim: Claim, value: Any, transaction: AttemptTransaction[Any], verdicts: Verdicts
 ) -> Settled | EndedInside | Raised:
+    settlement: Settlement | None = None
+    unfit: Raised | None = None
     try:
         settlement = verdicts.completed(claim, value)
     except Exception as error:
-        unfit, settlement = Raised(error, failure.SERIALIZATION_ERROR), None
-    else:
-        unfit = None
+        unfit = Raised(error, failure.SERIALIZATION_ERROR)
     try:
         if unfit is not None and not await transaction.has_ended_inside():
             return unfit
