@@ -100,7 +100,7 @@ def test_it_works_where_there_are_no_signals(setting: Setting, platform: str, ca
     async def main() -> int:
         loop = asyncio.get_running_loop()
         if platform == "no add_signal_handler":
-            loop.add_signal_handler = _not_implemented  # type: ignore[method-assign]
+            loop.add_signal_handler = _not_implemented  # type: ignore[assignment,method-assign]
         handlers, gate = waiting()
         gate.open()
         async with setting.connect([Step]) as client:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeAlias, cast
 
@@ -22,6 +22,7 @@ from queuert.errors import (
     InvalidArgument,
     StorageBusy,
     StorageUnavailable,
+    TransactionClosed,
     TransactionMisused,
     TransactionNested,
     TransactionRequired,
@@ -175,6 +176,18 @@ class Sessions(Generic[Conn]):
         finally:
             self.leave(holder)
         await self.flush(tx.hooks)
+
+    def abandon(self, tx: Transaction[Conn]) -> bool:
+        """End a transaction of our own by force, from any thread.
+
+        False if the provider cannot do that (see `queuert.ports.provider.Abandoning`).
+        """
+        try:
+            connection = tx.connection
+        except TransactionClosed:
+            return True
+        abandon: Callable[[Conn], bool] | None = getattr(self._owner, "abandon", None)
+        return abandon is not None and abandon(connection)
 
     @async_context
     async def after_commit(self, connection: Conn) -> AsyncIterator[OpenTransaction[Conn]]:

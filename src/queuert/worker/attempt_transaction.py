@@ -52,6 +52,13 @@ class AttemptTransaction(Generic[Conn]):
         """Whether the job was ended or deleted in this transaction."""
         raise NotImplementedError
 
+    async def abandon(self) -> bool:
+        """The handler has not ended in time: undo the transaction without it.
+
+        False if the driver cannot do that.
+        """
+        raise NotImplementedError
+
     async def roll_back(self, error: BaseException | None = None) -> None:
         """Undo it. If code inside has ended it before, `error` gets a note about that."""
         raise NotImplementedError
@@ -59,11 +66,16 @@ class AttemptTransaction(Generic[Conn]):
     @async_context
     async def _block(self) -> AsyncIterator[OpenTransaction[Conn]]:
         job_id, token, state = self._claim.row.id, self._claim.token, self._sessions.engine.state
+        self._refuse_if_overdue()
         async with self._sessions.transaction(state.hold(job_id, token, lock=self._lock)) as tx:
             if not tx.first:
                 (row,) = await self._sessions.run(state.get_jobs([job_id]), tx.connection)
                 raise OwnershipLost(job_id, lost_reason(row, token) or "taken_by_another_worker")
             yield tx
+
+    def _refuse_if_overdue(self) -> None:
+        if self._claim.overdue:
+            raise OwnershipLost(self._claim.row.id, "timeout")
 
     async def _settle(self, tx: OpenTransaction[Conn], settlement: Settlement) -> bool:
         row = self._claim.row
@@ -120,6 +132,13 @@ class TransactionInTask(AttemptTransaction[Conn]):
             for note in self._notes:
                 error.add_note(note)
 
+    async def abandon(self) -> bool:
+        if self._opened.done() and not self._opened.cancelled() and self._opened.exception() is None:
+            # Before the rollback: the handler may be using the connection, and may keep it.
+            self._sessions.abandon(self._opened.result())
+        await self.roll_back()
+        return True
+
     async def _run(self) -> bool:
         applied = True
         try:
@@ -147,6 +166,12 @@ class TransactionInThread(AttemptTransaction[Conn]):
         if self._open is None:
             block = self._block()
             self._open = block, await block.__aenter__()
+            try:
+                # Once more, in case `abandon` came too early to see the transaction.
+                self._refuse_if_overdue()
+            except OwnershipLost as error:
+                await self.roll_back(error)
+                raise
         return self._open[1]
 
     async def commit(self, settlement: Settlement | None = None) -> bool:
@@ -154,6 +179,7 @@ class TransactionInThread(AttemptTransaction[Conn]):
         if self._open is not None:
             block, tx = self._open
             try:
+                self._refuse_if_overdue()
                 if settlement is not None:
                     applied = await self._settle(tx, settlement)
             except BaseException as error:
@@ -174,6 +200,11 @@ class TransactionInThread(AttemptTransaction[Conn]):
             # Another error here would only hide the one that caused the rollback.
             with suppress(BaseException):
                 await block.__aexit__(type(error), error, error.__traceback__)
+
+    async def abandon(self) -> bool:
+        """The thread itself ends the block, when its handler ends."""
+        opened = self._open
+        return opened is None or self._sessions.abandon(opened[1])
 
 
 class _RollBack(BaseException):

@@ -10,16 +10,17 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Coroutine, Hashable
+from collections.abc import Collection, Coroutine, Hashable
 from typing import Any
 
 from queuert.client.base import sessions_of
 from queuert.client.client import Client
+from queuert.errors import TransactionMisused
 from queuert.model import Claimed, Settlement
 from queuert.worker.abort import AbortReason
 from queuert.worker.attempt_transaction import AttemptTransaction
 from queuert.worker.claim import Claim
-from queuert.worker.ending import checked, end_attempt
+from queuert.worker.ending import LEFT_OPEN, checked, end_attempt
 from queuert.worker.execution import Execution
 from queuert.worker.listener import AttemptListener
 from queuert.worker.next_turn import NextTurn
@@ -48,6 +49,13 @@ class Attempts:
         self._verdicts = Verdicts(self._sessions.engine, worker_id)
         self._execution = Execution(client, self._verdicts, listener)
         self._settler = Settler(self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff)
+        # Apart from the others: the server may take a while to notice that a connection was cut off,
+        # and until then it keeps the lock of the job.
+        self._settler_of_overdue = Settler(
+            self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff
+        )
+        self._overdue: set[Claim] = set()
+        """Their handlers run although their time is over. Their jobs are settled without them."""
         self._type_by_task: dict[asyncio.Task[Any], str] = {}
         self._own_tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -66,13 +74,25 @@ class Attempts:
             time.monotonic(),
         )
         self.all_ended = asyncio.Event()
-        """No handler is running."""
+        """No handler is running, except overdue ones."""
         self.all_ended.set()
 
     @property
     def unsettled(self) -> int:
-        """How many have ended and wait to be settled."""
-        return len(self.claims) - self.active
+        """How many have ended, or are overdue, and wait to be settled."""
+        return len(self.claims) - self.running - len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """How many handlers are running whose results count."""
+        return self.busy_slots - len(self._overdue)
+
+    @property
+    def occupying(self) -> Collection[Claim]:
+        """All that count against limits: also overdue ones whose jobs are settled."""
+        if not self._overdue:
+            return self.claims.values()
+        return {*self.claims.values(), *self._overdue}
 
     @property
     def active(self) -> int:
@@ -115,16 +135,74 @@ class Attempts:
     def _start(self, claim: Claim) -> None:
         plan = claim.plan
         if not self.busy_slots:
-            self.all_ended.clear()
             self.prefetch.busy(time.monotonic())
+        if self.all_ended.is_set():
+            self.all_ended.clear()
         self.busy_slots += 1
         claim.running = True
         task = self._loop.create_task(self._execution.run(claim))
         claim.task = task
         self._type_by_task[task] = plan.name
         if plan.timeout is not None:
-            claim.timer = self._loop.call_later(plan.timeout, self.abort, claim, "timeout")
+            claim.timer = self._loop.call_later(plan.timeout, self._time_is_over, claim)
         task.add_done_callback(lambda task: self._handler_ended(claim, task))
+
+    def _time_is_over(self, claim: Claim) -> None:
+        self.abort(claim, "timeout")
+        claim.timer = self._loop.call_later(claim.plan.timeout_grace, self._take_from_handler, claim)
+
+    def _take_from_handler(self, claim: Claim) -> None:
+        """The handler goes on, although its time and the grace are over: settle its job without
+        it.
+        """
+        if claim.running and not self._closed:
+            claim.overdue = True
+            self.spawn(self._settle_overdue(claim))
+
+    async def _settle_overdue(self, claim: Claim) -> None:
+        # First: its transaction has locked the job.
+        if claim.phases is not None and not await claim.phases.abandon():
+            claim.overdue = False
+            logger.error("job %s (%s) did not end %g s after its timeout, and its transaction cannot be taken from it "
+                         "with this driver: the worker waits for its end", claim.row.id, claim.row.type_name,
+                         claim.plan.timeout_grace, extra=self._verdicts.extra(claim))  # fmt: skip
+            return
+        if claim.running:  # else it has ended meanwhile
+            self._count_overdue(claim)
+        self._settler_of_overdue.add(claim, self._verdicts.overdue(claim))
+
+    def _count_overdue(self, claim: Claim) -> None:
+        self._overdue.add(claim)
+        if not self.running:
+            self.all_ended.set()
+        logger.warning(
+            "job %s (%s) did not end %g s after its timeout: it is settled as TIMEOUT, and its result will be dropped. "
+            "Its slot stays busy until its handler ends: %d of %d slots are lost in this way",
+            claim.row.id, claim.row.type_name, claim.plan.timeout_grace, len(self._overdue), self._options.concurrency,
+            extra=self._verdicts.extra(claim),
+        )  # fmt: skip
+        if len(self._overdue) == self._options.concurrency:
+            logger.error(
+                "all %d slots are occupied by handlers that do not end: this worker runs nothing until one of them ends",
+                self._options.concurrency, extra={"worker_id": self._verdicts.worker_id},
+            )  # fmt: skip
+
+    def _ended_overdue(self, claim: Claim, task: asyncio.Task[Outcome], transaction: Any) -> None:
+        """The handler of a job that was settled without it has ended, at last."""
+        self._overdue.discard(claim)
+        took = time.monotonic() - claim.claimed_at
+        logger.warning("the handler of job %s (%s) has ended after %.1f s: its result is dropped, and its slot is free "
+                       "again", claim.row.id, claim.row.type_name, took,
+                       extra={**self._verdicts.extra(claim), "duration": took})  # fmt: skip
+        if not task.cancelled():
+            task.exception()
+        self.spawn(self._roll_back_overdue(transaction, task))
+        self._next_turn.claim_soon()
+
+    async def _roll_back_overdue(self, transaction: AttemptTransaction[Any] | None, task: Hashable) -> None:
+        await self._sessions.roll_back_left_open(task, TransactionMisused(LEFT_OPEN))
+        if transaction is not None:
+            await transaction.roll_back()
 
     def _start_waiting(self) -> None:
         while self._waiting and self.busy_slots < self._options.concurrency:
@@ -153,12 +231,16 @@ class Attempts:
         if claim.timer is not None:
             claim.timer.cancel()
         if not self.busy_slots:
-            self.all_ended.set()
             self.prefetch.idle(time.monotonic())
+        if not self.running:
+            self.all_ended.set()
         self._listener.handler_ended(claim)
         # A handler in a thread has already ended its own transaction there.
         phases = claim.phases if claim.plan.is_async else None
         transaction = None if phases is None else phases.hand_over()
+        if claim.overdue:
+            self._ended_overdue(claim, task, transaction)
+            return
         if self._closed:
             self._drop(claim, transaction)
             return
@@ -260,10 +342,11 @@ class Attempts:
             await asyncio.wait(tasks)
 
     async def everything_settled(self) -> None:
-        while self._own_tasks or self._settler.busy:
+        while self._own_tasks or self._settler.busy or self._settler_of_overdue.busy:
             if self._own_tasks:
                 await asyncio.wait(self._own_tasks)
             await self._settler.finish()
+            await self._settler_of_overdue.finish()
 
     def abort_running(self, reason: AbortReason) -> None:
         for claim in list(self.claims.values()):
@@ -274,6 +357,7 @@ class Attempts:
         """From now on, the results of handlers that are still running have no effect."""
         self._closed = True
         await self._settler.give_up()
+        await self._settler_of_overdue.give_up()
         left = list(self._own_tasks)
         for task in left:
             task.cancel()

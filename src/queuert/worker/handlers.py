@@ -26,6 +26,7 @@ R = TypeVar("R")
 N = TypeVar("N")
 
 DEFAULT_LEASE = 60.0
+DEFAULT_GRACE = 10.0
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ class SharedSettings:
     renew_interval: Duration | None = None
     backoff: Backoff | None = None
     max_attempts: int | None = None
+    timeout_grace: Duration | None = None
 
     def __post_init__(self) -> None:
         check_positive(self.max_attempts, "max_attempts")
@@ -84,6 +86,8 @@ class Handlers(Generic[Conn]):
             of the lease).
         backoff: How long to wait after a failed attempt (default: the worker's).
         max_attempts: The number of attempts after which a job fails (default: the worker's).
+        timeout_grace: How long a handler may go on after its `timeout`, as a timedelta or in
+            seconds (default: the worker's).
     """
 
     def __init__(
@@ -94,8 +98,9 @@ class Handlers(Generic[Conn]):
         renew_interval: Duration | None = None,
         backoff: Backoff | None = None,
         max_attempts: int | None = None,
+        timeout_grace: Duration | None = None,
     ) -> None:
-        settings = SharedSettings(lease, renew_interval, backoff, max_attempts)
+        settings = SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace)
         self._registry = HandlerRegistry(MiddlewareStack(middleware), settings)
 
     def handles(
@@ -109,6 +114,7 @@ class Handlers(Generic[Conn]):
         max_attempts: int | None = None,
         give_up_on: Sequence[ErrorKind] = (),
         timeout: Duration | None = None,
+        timeout_grace: Duration | None = None,
         concurrency: int | None = None,
     ) -> _Handles[J, Conn]:
         """Register the decorated function as the handler of a job type.
@@ -131,7 +137,10 @@ class Handlers(Generic[Conn]):
                 error codes, for example `(HTTPNotFound, "CARD_DECLINED")`. The codes of the library
                 are allowed too (default: none).
             timeout: How long one attempt may take, as a timedelta or in seconds (default: no
-                limit). The job is then retried.
+                limit). Then the handler is told to stop, and the job is retried.
+            timeout_grace: How long the handler may go on after that, as a timedelta or in seconds
+                (default: that of the registry, then of the worker: 10). Then the job is retried
+                without it: its result has no effect, and its slot stays busy until it ends.
             concurrency: How many jobs of this type one worker runs at once (default: no limit but
                 the worker's).
         """
@@ -147,7 +156,7 @@ class Handlers(Generic[Conn]):
                     function=function,
                     is_async=_check_function(name_of(job_type), function),
                     queue=queue,
-                    settings=SharedSettings(lease, renew_interval, backoff, max_attempts),
+                    settings=SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace),
                     give_up_on=check_give_up_on(give_up_on, name_of(job_type)),
                     timeout=None if timeout is None else seconds(timeout, "timeout", minimum=0.001),
                     concurrency=check_positive(concurrency, "concurrency"),
@@ -203,6 +212,7 @@ class HandlerPlan:
     max_attempts: int | None
     give_up_on: GiveUpOn
     timeout: float | None
+    timeout_grace: float
     concurrency: int | None
     middleware: MiddlewareStack
 
@@ -257,6 +267,10 @@ def _plan(handler: Handler, registry: HandlerRegistry, jobs: Registry, defaults:
         max_attempts=next((level.max_attempts for level in levels if level.max_attempts is not None), None),
         give_up_on=handler.give_up_on,
         timeout=handler.timeout,
+        timeout_grace=seconds(
+            next((level.timeout_grace for level in levels if level.timeout_grace is not None), DEFAULT_GRACE),
+            "timeout_grace",
+        ),
         concurrency=handler.concurrency,
         middleware=registry.middleware,
     )

@@ -98,6 +98,13 @@ class Phases(Generic[Conn]):
         transaction, self._transaction = self._transaction, None
         return transaction
 
+    async def abandon(self) -> bool:
+        """Undo the open transaction without the handler, which has not ended in time.
+
+        False if the driver cannot do that.
+        """
+        return self._transaction is None or await self._transaction.abandon()
+
     def _begin(self, phase: Phase, mode: Mode | None) -> None:
         if self._current is not None:
             raise PhaseError(f"{phase}() cannot be opened inside {self._current}()")
@@ -173,6 +180,10 @@ class PhasesInTask(Phases[Conn]):
         while self._inside:
             self._sessions.leave(self._inside.pop())
         return super().hand_over()
+
+    async def abandon(self) -> bool:
+        transaction = self.hand_over()
+        return transaction is None or await transaction.abandon()
 
     def _to_the_end(self, end: Awaitable[object]) -> Awaitable[object]:
         return asyncio.shield(end)

@@ -192,13 +192,13 @@ class WorkerRun(Generic[Conn]):
 
     async def _handlers_ended(self, timeout: float) -> bool:
         """Whether all handlers ended in time, and before a second signal."""
-        if self._attempts.busy_slots:
+        if self._attempts.running:
             second_signal = asyncio.ensure_future(self._hurry.wait())
             ended = asyncio.ensure_future(self._attempts.all_ended.wait())
             await asyncio.wait((second_signal, ended), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             second_signal.cancel()
             ended.cancel()
-        return not self._attempts.busy_slots
+        return not self._attempts.running
 
     async def _within(self, timeout: float, work: Coroutine[Any, Any, None]) -> bool:
         """Whether this came to its end in time."""
@@ -308,7 +308,7 @@ class WorkerRun(Generic[Conn]):
             return None
         # What is claimed ahead will soon be a result, too.
         ahead = min(prefetch.ahead, max(0, MAX_UNSETTLED - attempts.unsettled))
-        return self._policy.request(attempts.claims.values(), attempts.active, ahead)
+        return self._policy.request(attempts.occupying, attempts.active, ahead)
 
     def _is_stale(self) -> bool:
         """Whether jobs that were claimed ahead have waited for too long: the handlers are slower

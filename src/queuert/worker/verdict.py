@@ -123,6 +123,14 @@ class Verdicts:
             error = _in_place_of(error, f"the attempt took longer than {claim.plan.timeout:g} s")
         return self.failed(claim, error, failure.TIMEOUT)
 
+    def overdue(self, claim: Claim) -> Settlement:
+        """The handler has not ended, although its time is over."""
+        plan = claim.plan
+        message = (
+            f"the attempt took longer than {plan.timeout:g} s, and did not end within {plan.timeout_grace:g} s more"
+        )
+        return self.failed(claim, TimeoutError(message), failure.TIMEOUT)
+
     def _rescheduled(self, claim: Claim, request: Reschedule) -> Settlement:
         """Without a cause it is a wish, not a failure: the run costs no attempt."""
         schedule = _asked_for(request)

@@ -17,7 +17,7 @@ from queuert.model import Duration, seconds
 from queuert.worker.backoff import RECOVERY_BACKOFF, Backoff, check_backoff
 from queuert.worker.claiming import ClaimPolicy, Queue, check_cap
 from queuert.worker.ended import Ended
-from queuert.worker.handlers import Handlers, SharedSettings, resolve
+from queuert.worker.handlers import DEFAULT_GRACE, Handlers, SharedSettings, resolve
 from queuert.worker.middleware import Middleware
 from queuert.worker.options import WorkerOptions
 from queuert.worker.run import WorkerRun
@@ -60,6 +60,8 @@ class Worker:
             300 s).
         max_attempts: The number of attempts after which a job fails, unless its handler or registry
             has another number (default: no limit).
+        timeout_grace: How long a handler may go on after its `timeout`. Then its job is settled
+            without it (default: 10 s).
         recovery_backoff: How long to wait after an error of the worker itself, for example when the
             database is unavailable (default: 0.5 s, doubled each time, up to 30 s, with jitter).
         recovery_max_attempts: After how many such errors in a row the worker gives up. Then
@@ -95,6 +97,7 @@ class Worker:
         renew_interval: Duration | None = None,
         backoff: Backoff | None = None,
         max_attempts: int | None = None,
+        timeout_grace: Duration = DEFAULT_GRACE,
         recovery_backoff: Backoff = RECOVERY_BACKOFF,
         recovery_max_attempts: int = 0,
         shutdown_timeout: Duration = 30.0,
@@ -124,7 +127,10 @@ class Worker:
         check_backoff(recovery_backoff, "recovery_backoff")
         jobs = sessions_of(client).engine.jobs
         plans = resolve(
-            registries, jobs, SharedSettings(lease, renew_interval, backoff, max_attempts), required_middleware
+            registries,
+            jobs,
+            SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace),
+            required_middleware,
         )
         if not plans:
             raise InvalidArgument("a worker needs at least one handler: register it with @handlers.handles(…)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from django.db import close_old_connections, connections, reset_queries, transaction
 from django.db.utils import Error as DjangoDatabaseError
@@ -96,6 +96,9 @@ class DjangoProvider:
 
     def in_transaction(self, connection: DjangoConnection) -> bool:
         return connection.in_atomic_block
+
+    def abandon(self, connection: DjangoConnection) -> bool:
+        return self._kind.abandon(cast(Wrapper, connection))
 
     def close(self) -> None:
         """Does nothing: Django opens and closes the connections."""
