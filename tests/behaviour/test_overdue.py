@@ -161,6 +161,61 @@ async def _again(setting: Setting, chain: Any) -> str:
         return result
 
 
+@pytest.mark.drivers
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "def"])
+async def test_a_connection_that_the_handler_kept_is_of_no_use(setting: Setting, deaf: Deaf, plain: bool) -> None:
+    """Outside of a transaction, or in that of another job, what it writes late would be committed."""
+    if setting.state == "memory":
+        pytest.skip("its connections have no SQL")
+    handlers, refused = Handlers[Any](), list[bool]()
+    statement = f"UPDATE queuert_{'job' if setting.state == 'sqlite' else 'key'} SET chain_type = 'late'"
+    if plain:
+
+        @handlers.handles(Try, max_attempts=1, **TIMES)
+        def in_thread(attempt: SyncAttempt[Try]) -> str:
+            with attempt.complete() as tx:
+                connection = tx.connection
+                deaf.wait_in_thread()
+                try:
+                    connection.execute(statement)
+                except Exception:
+                    refused.append(True)
+                else:
+                    refused.append(False)
+            return "late"
+    else:
+
+        @handlers.handles(Try, max_attempts=1, **TIMES)
+        async def handler(attempt: Attempt[Try]) -> str:
+            async with attempt.complete() as tx:
+                connection = tx.connection
+                await deaf.wait()
+                try:
+                    result = connection.execute(statement)
+                    if asyncio.iscoroutine(result):
+                        await result
+                except Exception:
+                    refused.append(True)
+                else:
+                    refused.append(False)
+            return "late"
+
+    async with working(setting, [Try], handlers, poll_interval=0.05) as client:
+        chain = await begin(client, Try(), dedup="a key")
+        assert (await failure(client, chain))["code"] == "TIMEOUT"
+        async with client.transaction() as tx:  # another transaction, perhaps on a connection of the same pool
+            deaf.leave.set()
+            await eventually(lambda: refused)
+            await write(client, tx, "on time")
+        assert refused == [True]
+        assert await ledger(client) == ["on time"]
+        record = await job(client, chain)
+        assert (record.job_type, record.chain_id) == ("try", chain.id)
+        found = await client.get_chain(chain)
+        assert found is not None
+        assert found.status == "failed"
+
+
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "def"])
 async def test_another_worker_takes_the_job(setting: Setting, deaf: Deaf, plain: bool) -> None:
     handlers = handlers_for(deaf, "in complete", plain=plain)

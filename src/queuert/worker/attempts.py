@@ -183,7 +183,8 @@ class Attempts:
         )  # fmt: skip
         if len(self._overdue) == self._options.concurrency:
             logger.error(
-                "all %d slots are occupied by handlers that do not end: this worker runs nothing until one of them ends",
+                "all %d slots are occupied by handlers that do not end: this worker runs nothing until one of them "
+                "ends",
                 self._options.concurrency, extra={"worker_id": self._verdicts.worker_id},
             )  # fmt: skip
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from queuert.conformance.report import Report
 from queuert.conformance.runner import DEFAULT_TIMEOUT, Factory, run_suite
 from queuert.conformance.state import (
+    abandoning,
     blockers,
     claim,
     claim_caps,
@@ -47,7 +48,7 @@ _ = (
     values, create, read, blockers, unblock, unblock_chains, dedup, dedup_writes, claim, claim_order,
     claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap,
     next_available, trigger_retry, delete, delete_cascade, listing, listing_chains, stats, transactions, isolation,
-    concurrency, concurrency_blockers, migrations,
+    concurrency, concurrency_blockers, migrations, abandoning,
 )  # fmt: skip
 
 
