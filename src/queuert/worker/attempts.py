@@ -49,8 +49,8 @@ class Attempts:
         self._verdicts = Verdicts(self._sessions.engine, worker_id)
         self._execution = Execution(client, self._verdicts, listener)
         self._settler = Settler(self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff)
-        # Apart from the others: the server may take a while to notice that a connection was cut off,
-        # and until then it keeps the lock of the job.
+        # Apart from the others: the server may take a while to notice that a connection was cut
+        # off, and until then it keeps the lock of the job.
         self._settler_of_overdue = Settler(
             self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff
         )

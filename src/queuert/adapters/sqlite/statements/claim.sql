@@ -60,11 +60,11 @@ UPDATE {prefix}job SET
     status = 'running',
     ready = NULL,
     attempt = attempt + 1,
-    previous_attempt_at = last_attempt_at,
+    earlier_attempt_at = last_attempt_at,
     last_attempt_at = :now,
     leased_by = :worker,
     leased_until = json_extract(taken.value, '$[1]'),
     token = :first_token + taken.key
 FROM json_each(:taken) AS taken
 WHERE {prefix}job.rowid = json_extract(taken.value, '$[0]')
-RETURNING {returned_columns}, previous_attempt_at;
+RETURNING {returned_columns}, earlier_attempt_at;

@@ -24,7 +24,7 @@ UPDATE {prefix}job SET
         THEN coalesce(item.scheduled_at, {prefix}job.scheduled_at) <= :now END,
     scheduled_at = coalesce(item.scheduled_at, {prefix}job.scheduled_at),
     attempt = attempt - item.uncounted,
-    last_attempt_at = CASE WHEN item.give_back THEN previous_attempt_at ELSE last_attempt_at END,
+    last_attempt_at = CASE WHEN item.give_back THEN earlier_attempt_at ELSE last_attempt_at END,
     completed_at = CASE WHEN item.status <> 'pending' THEN :now END,
     completed_by = item.completed_by,
     continued_to = item.continued_to,
