@@ -26,6 +26,7 @@ from queuert.worker.listener import AttemptListener
 from queuert.worker.next_turn import NextTurn
 from queuert.worker.options import WorkerOptions
 from queuert.worker.outcome import EndedInside, Outcome, Raised, Settled
+from queuert.worker.overdue import Overdue
 from queuert.worker.prefetch import Prefetch
 from queuert.worker.settling import Settler
 from queuert.worker.verdict import Verdicts
@@ -49,13 +50,11 @@ class Attempts:
         self._verdicts = Verdicts(self._sessions.engine, worker_id)
         self._execution = Execution(client, self._verdicts, listener)
         self._settler = Settler(self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff)
-        # Apart from the others: the server may take a while to notice that a connection was cut
-        # off, and until then it keeps the lock of the job.
-        self._settler_of_overdue = Settler(
-            self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff
+        self._overdue = Overdue(
+            Settler(self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff),
+            self._verdicts,
+            options.concurrency,
         )
-        self._overdue: set[Claim] = set()
-        """Their handlers run although their time is over. Their jobs are settled without them."""
         self._type_by_task: dict[asyncio.Task[Any], str] = {}
         self._own_tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -85,14 +84,13 @@ class Attempts:
     @property
     def running(self) -> int:
         """How many handlers are running whose results count."""
-        return self.busy_slots - len(self._overdue)
+        return self.busy_slots - len(self._overdue.claims)
 
     @property
     def occupying(self) -> Collection[Claim]:
         """All that count against limits: also overdue ones whose jobs are settled."""
-        if not self._overdue:
-            return self.claims.values()
-        return {*self.claims.values(), *self._overdue}
+        overdue = self._overdue.claims
+        return {*self.claims.values(), *overdue} if overdue else self.claims.values()
 
     @property
     def active(self) -> int:
@@ -152,51 +150,19 @@ class Attempts:
         claim.timer = self._loop.call_later(claim.plan.timeout_grace, self._take_from_handler, claim)
 
     def _take_from_handler(self, claim: Claim) -> None:
-        """The handler goes on, although its time and the grace are over: settle its job without
-        it.
-        """
+        """The handler goes on, although its time and the grace are over."""
         if claim.running and not self._closed:
-            claim.overdue = True
             self.spawn(self._settle_overdue(claim))
 
     async def _settle_overdue(self, claim: Claim) -> None:
-        # First: its transaction has locked the job.
-        if claim.phases is not None and not await claim.phases.abandon():
-            claim.overdue = False
-            logger.error("job %s (%s) did not end %g s after its timeout, and its transaction cannot be taken from it "
-                         "with this driver: the worker waits for its end", claim.row.id, claim.row.type_name,
-                         claim.plan.timeout_grace, extra=self._verdicts.extra(claim))  # fmt: skip
-            return
-        if claim.running:  # else it has ended meanwhile
-            self._count_overdue(claim)
-        self._settler_of_overdue.add(claim, self._verdicts.overdue(claim))
-
-    def _count_overdue(self, claim: Claim) -> None:
-        self._overdue.add(claim)
+        await self._overdue.settle(claim)
         if not self.running:
             self.all_ended.set()
-        logger.warning(
-            "job %s (%s) did not end %g s after its timeout: it is settled as TIMEOUT, and its result will be dropped. "
-            "Its slot stays busy until its handler ends: %d of %d slots are lost in this way",
-            claim.row.id, claim.row.type_name, claim.plan.timeout_grace, len(self._overdue), self._options.concurrency,
-            extra=self._verdicts.extra(claim),
-        )  # fmt: skip
-        if len(self._overdue) == self._options.concurrency:
-            logger.error(
-                "all %d slots are occupied by handlers that do not end: this worker runs nothing until one of them "
-                "ends",
-                self._options.concurrency, extra={"worker_id": self._verdicts.worker_id},
-            )  # fmt: skip
 
-    def _ended_overdue(self, claim: Claim, task: asyncio.Task[Outcome], transaction: Any) -> None:
-        """The handler of a job that was settled without it has ended, at last."""
-        self._overdue.discard(claim)
-        took = time.monotonic() - claim.claimed_at
-        logger.warning("the handler of job %s (%s) has ended after %.1f s: its result is dropped, and its slot is free "
-                       "again", claim.row.id, claim.row.type_name, took,
-                       extra={**self._verdicts.extra(claim), "duration": took})  # fmt: skip
-        if not task.cancelled():
-            task.exception()
+    def _ended_overdue(
+        self, claim: Claim, task: asyncio.Task[Outcome], transaction: AttemptTransaction[Any] | None
+    ) -> None:
+        self._overdue.ended(claim)
         self.spawn(self._roll_back_overdue(transaction, task))
         self._next_turn.claim_soon()
 
@@ -343,11 +309,11 @@ class Attempts:
             await asyncio.wait(tasks)
 
     async def everything_settled(self) -> None:
-        while self._own_tasks or self._settler.busy or self._settler_of_overdue.busy:
+        while self._own_tasks or self._settler.busy or self._overdue.settler.busy:
             if self._own_tasks:
                 await asyncio.wait(self._own_tasks)
             await self._settler.finish()
-            await self._settler_of_overdue.finish()
+            await self._overdue.settler.finish()
 
     def abort_running(self, reason: AbortReason) -> None:
         for claim in list(self.claims.values()):
@@ -358,7 +324,7 @@ class Attempts:
         """From now on, the results of handlers that are still running have no effect."""
         self._closed = True
         await self._settler.give_up()
-        await self._settler_of_overdue.give_up()
+        await self._overdue.settler.give_up()
         left = list(self._own_tasks)
         for task in left:
             task.cancel()
