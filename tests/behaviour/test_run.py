@@ -66,6 +66,42 @@ async def test_stop_ends_run_while_it_waits_for_the_database(setting: Setting) -
         assert await patiently(running) == 0
 
 
+async def test_a_run_that_begins_while_the_worker_stops(setting: Setting) -> None:
+    handlers, gate = waiting()
+    async with setting.connect([Step]) as client:
+        worker = Worker(client, handlers, poll_interval=setting.poll_interval)
+        await worker.start()
+        (first,) = await start(client)
+        await gate.arrival()
+        stopping = asyncio.create_task(worker.stop())
+        await asyncio.sleep(0)
+        running = asyncio.create_task(worker.run())
+        await asyncio.sleep(0)
+        gate.open()
+        assert await patiently(stopping)
+        assert await client.wait(first, timeout=PATIENCE) == 0
+        (second,) = await start(client)
+        assert await client.wait(second, timeout=PATIENCE) == 0
+        assert not running.done()
+        await worker.stop()
+        assert await patiently(running) == 0
+
+
+async def test_a_worker_that_is_started_again_at_once_goes_on(setting: Setting) -> None:
+    handlers, gate = waiting()
+    gate.open()
+    async with setting.connect([Step]) as client:
+        worker = Worker(client, handlers, poll_interval=setting.poll_interval)
+        running = asyncio.create_task(worker.run())
+        (chain,) = await start(client)
+        assert await client.wait(chain, timeout=PATIENCE) == 0
+        await worker.stop()
+        async with worker:
+            assert await patiently(running) == 0
+            (chain,) = await start(client)
+            assert await client.wait(chain, timeout=PATIENCE) == 0
+
+
 async def test_the_exit_code_tells_of_aborted_jobs_whoever_stops_it(setting: Setting) -> None:
     handlers, gate = waiting()
     async with setting.connect([Step]) as client:

@@ -131,7 +131,7 @@ class Client(BaseClient[Conn]):
 
     async def migrate(self) -> list[int]:
         """Create or update the tables. Returns the schema versions that were applied."""
-        return await self._run((self._engine.state.migrate(), None))
+        return await self._sessions.migrate()
 
     async def vacuum(self) -> None:
         """Return free space to the file system, as far as possible while the database is in use."""

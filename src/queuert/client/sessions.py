@@ -64,9 +64,14 @@ class Sessions(Generic[Conn]):
     async def ensure_schema(self) -> None:
         """Bring the schema up to date, unless the client was told to leave it alone."""
         if self._migrate:
-            self.check_open()
-            await run_async(self._provider, None, self.engine.state.migrate())
-            self._schema_due = False
+            await self.migrate()
+
+    async def migrate(self) -> list[int]:
+        """Bring the schema up to date. Returns the versions that were applied."""
+        self.check_open()
+        applied = await run_async(self._provider, None, self.engine.state.migrate())
+        self._schema_due = False
+        return applied
 
     async def enter_schema(self) -> None:
         """Bring the schema up to date if the database is there. If not, do it before its first
@@ -92,7 +97,7 @@ class Sessions(Generic[Conn]):
         """Drive a program, in the transaction of a connection or on a connection of our own."""
         self.check_open()
         if self._schema_due and connection is None:
-            await self.ensure_schema()
+            await self.migrate()
         return await run_async(self._provider, connection, program)
 
     # Which connection
@@ -159,7 +164,7 @@ class Sessions(Generic[Conn]):
     async def _transaction(self, itself: OpenBlock, first: Program[Any] | None) -> AsyncIterator[OpenTransaction[Conn]]:
         self.check_open()
         if self._schema_due:
-            await self.ensure_schema()
+            await self.migrate()
         holder = self._current()
         # One with a `first` is the worker's: its phase opens it, and user code cannot leave it.
         self.enter(holder, itself if first is None else ())

@@ -135,7 +135,7 @@ class SyncClient(BaseClient[Conn]):
 
     def migrate(self) -> list[int]:
         """Create or update the tables. Returns the schema versions that were applied."""
-        return self._run((self._engine.state.migrate(), None))
+        return run_blocking(self._sessions.migrate())
 
     def vacuum(self) -> None:
         """Return free space to the file system, as far as possible while the database is in use."""

@@ -293,6 +293,8 @@ class Worker:
                 self._run.hurry()
             told.set()
 
+        while self._stop_task is not None:  # else the end of the last run would end this one
+            await asyncio.wait({self._stop_task})
         self._runs.append(ended)
         try:
             with calling_on_signals(on_signal):
@@ -317,7 +319,8 @@ class Worker:
                 starting.cancel()
             # What it raised is in the result, too.
             await asyncio.gather(starting, return_exceptions=True)
-            await self.stop()
+            if not ended.done():  # this call was cancelled
+                await self.stop()
 
 
 def _check_name(name: Any) -> None:
