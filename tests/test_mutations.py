@@ -65,9 +65,37 @@ MUTATIONS = [
     Mutation(
         "max_attempts is ignored",
         "worker/verdict.py",
-        "last = plan.max_attempts is not None and row.attempt >= plan.max_attempts",
-        "last = False",
+        "last = gives_up or (plan.max_attempts is not None and row.attempt >= plan.max_attempts)",
+        "last = gives_up",
         ("tests/behaviour/test_retry.py",),
+    ),
+    Mutation(
+        "errors to give up on are retried",
+        "worker/verdict.py",
+        "gives_up = schedule is None and plan.give_up_on.includes(error, code)",
+        "gives_up = False",
+        ("tests/behaviour/test_giving_up.py",),
+    ),
+    Mutation(
+        "a run that asked for another time costs an attempt",
+        "worker/verdict.py",
+        'status="pending", uncounted=True, schedule=schedule',
+        'status="pending", schedule=schedule',
+        ("tests/behaviour/test_retry.py",),
+    ),
+    Mutation(
+        "the transaction of an overdue handler stays open",
+        "worker/overdue.py",
+        "if claim.phases is not None and not await claim.phases.abandon():",
+        "if claim.phases is None:",
+        ("tests/behaviour/test_overdue.py",),
+    ),
+    Mutation(
+        "a handler that ended its own chain is rolled back",
+        "worker/attempt_transaction.py",
+        "if not (settled.applied[0] or self._lock):",
+        "if not settled.applied[0]:",
+        ("tests/behaviour/test_own_chain.py",),
     ),
     Mutation(
         "the first retry waits as long as the second",
@@ -93,7 +121,7 @@ MUTATIONS = [
     Mutation(
         "a job that a shutdown stops is not released",
         "worker/verdict.py",
-        'return Settlement(job_id=claim.row.id, token=claim.token, status="pending")\n',
+        'return Settlement(job_id=claim.row.id, token=claim.token, status="pending", uncounted=True)\n',
         "return None\n",
         ("tests/behaviour/test_shutdown.py",),
     ),

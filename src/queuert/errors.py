@@ -404,33 +404,40 @@ class OwnershipLost(QueuertError):
 class JobError(Exception):
     """Raise it in a handler to fail the attempt with an error code of your own.
 
-    The job is retried as usual.
+    The job is retried as usual, unless you pass `retry=False`: then it fails at once, whatever
+    `max_attempts` is.
 
     It is not a `QueuertError`: a handler that catches those does not catch this one.
 
     Args:
         code: The code that is recorded for the attempt, for example "CARD_DECLINED".
         message: The message that is recorded with it (default: the code).
+        retry: Whether the job may run again (default: True).
 
     Attributes:
         code: The code.
+        retry: Whether the job may run again.
     """
 
-    def __init__(self, code: str, message: str = "") -> None:
+    def __init__(self, code: str, message: str = "", *, retry: bool = True) -> None:
         super().__init__(message or code)
         self.code = code
+        self.retry = retry
 
 
 class Reschedule(Exception):
     """Raise it in a handler to run the job again at a time of your own, not after the backoff.
 
-    The attempt counts. It is not a `QueuertError`: a handler that catches those does not catch this
-    one.
+    Without a cause, this run costs no attempt. With a cause (`cause=`, or `raise … from error`), it
+    is a failed attempt: the error is recorded, and after `max_attempts` the job fails.
+
+    It is not a `QueuertError`: a handler that catches those does not catch this one.
 
     Args:
         after: How long to wait, as a timedelta or in seconds. Give this or `at`.
         at: When to run again, as a datetime with a time zone.
-        cause: The exception to record as the attempt's error (default: none is recorded).
+        cause: The exception to record as the attempt's error (default: none, and the run costs no
+            attempt).
 
     Attributes:
         after: The delay, if one was given.

@@ -256,13 +256,15 @@ class Claimed(msgspec.Struct, gc=False, frozen=True):
     """A job that is now running for this worker.
 
     `expired`: its deadline had passed by the database's clock. `ordinal`: its place among the
-    worker's claims; None if it may begin at once.
+    worker's claims; None if it may begin at once. `ran_before`: it had a `last_attempt_at` before
+    this claim, so an earlier run has begun.
     """
 
     job: JobRow
     expired: bool = False
     blockers: tuple[BlockerRow, ...] = ()
     ordinal: int | None = None
+    ran_before: bool = False
 
 
 class ClaimResult(msgspec.Struct, frozen=True):
@@ -310,10 +312,11 @@ class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
 
     `status` "completed" takes an `output` or a `continuation`; "failed" and "expired" take an
     `error`; "cancelled" takes nothing; "pending" puts the job back: with an `error` and a
-    `schedule` after a failed attempt, or with `give_back` (untouched, because its handler did not
-    begin: the attempt is not counted, and its schedule and `last_attempt_at` are as before the
-    claim). With a `token` it applies only to the claim that carries it; with None
-    to any job that has not ended.
+    `schedule` after a failed attempt; with `uncounted` and a `schedule` after a run that began but
+    is no attempt (its attempt number is handed back); or with `give_back` if no run began (its
+    attempt number is handed back, its schedule and `last_attempt_at` are those from before the
+    claim). With a `token` it applies only to the claim that carries it; with None to any job that
+    has not ended.
     """
 
     job_id: str
@@ -323,6 +326,7 @@ class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     continuation: NewJob | None = None
     error: bytes | None = None
     schedule: When = NOW
+    uncounted: bool = False
     give_back: bool = False
     worker: str | None = None
 

@@ -12,7 +12,7 @@ from tests.behaviour.steps import job
 from tests.behaviour.working import begin, outcome, output, working
 from tests.support.worlds import World
 
-from queuert import Attempt, Backoff, Chain, ChainExpired, EntryJob, Handlers, Worker
+from queuert import Attempt, Chain, ChainExpired, EntryJob, Handlers, Reschedule, Worker
 
 
 class Perishable(EntryJob[str, "Perishable"], name="perishable"):
@@ -86,14 +86,14 @@ async def test_a_deadline_is_about_the_beginning_of_the_work_not_its_end(world: 
 
 
 async def test_a_retry_after_the_deadline_expires(world: World) -> None:
-    handlers, ran = Handlers[Any](backoff=Backoff(initial=0)), list[int]()
+    handlers, ran = Handlers[Any](), list[int]()
 
     @handlers.handles(Perishable)
     async def handler(attempt: Attempt[Perishable]) -> str:
         ran.append(attempt.number)
         if attempt.number == 2:
             world.pass_time(3600)
-        raise RuntimeError("and again")
+        raise Reschedule(after=0, cause=RuntimeError("and again"))
 
     async with world.client([Perishable]) as client, Worker(client, handlers):
         chain = await begin(client, Perishable(), deadline=60)

@@ -166,7 +166,8 @@ async def test_a_lease_that_ends_unrenewed_aborts_the_attempt(setting: Setting) 
         assert reasons == ["lease_lost"]
         error = (await job(client, chain)).last_error
         assert error is not None
-        assert error["type"] == "CancelledError"
+        assert (error["code"], error["type"]) == ("LEASE_EXPIRED", "TimeoutError")
+        assert "CancelledError" in error["traceback"]
 
 
 async def test_unsettled_results_are_renewed_and_not_reaped(setting: Setting) -> None:

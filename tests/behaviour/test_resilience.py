@@ -166,7 +166,8 @@ async def test_failures_do_not_make_a_busy_loop(setting: Setting, caplog: pytest
         return 0
 
     async with watched(setting.connect([Step]), points) as client:
-        worker = Worker(client, handlers, poll_interval=setting.poll_interval, recovery_backoff=Backoff(initial=3600))
+        hour = Backoff(initial=3600, maximum=3600)
+        worker = Worker(client, handlers, poll_interval=setting.poll_interval, recovery_backoff=hour)
         async with worker:
             await eventually(lambda: points.counts["next_available_in.done"])
             points.fail_times("claim", 1000)

@@ -50,19 +50,95 @@ async def test_max_attempts_then_failed_and_retry_brings_it_back(setting: Settin
         assert ran == [1, 2, 3, 1, 2]
 
 
-async def test_a_claim_beyond_max_attempts_is_failed_before_user_code(setting: Setting) -> None:
-    """Each claim counts, however its attempt ended: here by asking for another time."""
-    handlers, ran = Handlers[Any](), list[int]()
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "def"])
+async def test_reschedule_without_a_cause_costs_no_attempt(setting: Setting, plain: bool) -> None:
+    handlers, ran = Handlers[Any](), list[tuple[int, bool]]()
+
+    def work(attempt: Attempt[Try] | SyncAttempt[Try]) -> str:
+        ran.append((attempt.number, attempt.may_have_run))
+        if len(ran) < 5:
+            raise Reschedule(after=0)
+        raise ValueError("now it fails")
+
+    if plain:
+        handlers.handles(Try, max_attempts=1)(lambda attempt: work(attempt))
+    else:
+
+        @handlers.handles(Try, max_attempts=1)
+        async def handler(attempt: Attempt[Try]) -> str:
+            return work(attempt)
+
+    async with working(setting, [Try], handlers) as client:
+        chain = await begin(client, Try())
+        assert (await failure(client, chain))["message"] == "now it fails"
+        assert ran == [(1, False), (1, True), (1, True), (1, True), (1, True)]
+        assert (await job(client, chain)).attempt_number == 1
+
+
+@pytest.mark.parametrize("how", ["cause=", "from"])
+async def test_reschedule_with_a_cause_is_a_failed_attempt(setting: Setting, how: str) -> None:
+    handlers, ran = Handlers[Any](), list[tuple[int, Any]]()
+
+    @handlers.handles(Try, max_attempts=3)
+    async def handler(attempt: Attempt[Try]) -> str:
+        ran.append((attempt.number, attempt.last_error and attempt.last_error["message"]))
+        cause = JobError("RATE_LIMITED", f"slow down {attempt.number}")
+        if how == "from":
+            raise Reschedule(after=0) from cause
+        raise Reschedule(after=0, cause=cause)
+
+    async with working(setting, [Try], handlers) as client:
+        chain = await begin(client, Try())
+        error = await failure(client, chain)
+        assert (error["code"], error["message"]) == ("RATE_LIMITED", "slow down 3")
+        assert ran == [(1, None), (2, "slow down 1"), (3, "slow down 2")]
+        assert (await job(client, chain)).attempt_number == 3
+
+
+async def test_may_have_run_is_true_after_every_run_that_began(setting: Setting) -> None:
+    handlers, ran = Handlers[Any](), list[tuple[int, bool]]()
 
     @handlers.handles(Try, max_attempts=2)
     async def handler(attempt: Attempt[Try]) -> str:
-        ran.append(attempt.number)
-        raise Reschedule(after=0)
+        ran.append((attempt.number, attempt.may_have_run))
+        if len(ran) in (1, 2):
+            raise ValueError
+        return "done"
 
     async with working(setting, [Try], handlers) as client:
-        error = await failed(client, Try())
-        assert "2 attempts" in error["message"]
-        assert ran == [1, 2]
+        chain = await begin(client, Try())
+        await failure(client, chain)
+        async with client.transaction() as tx:
+            await client.retry(tx, chain)
+        assert await output(client, chain) == "done"
+        assert ran == [(1, False), (2, True), (1, True)]
+
+
+async def test_a_job_that_only_rescheduled_and_ran_out_has_lost_no_worker(setting: Setting) -> None:
+    """Earlier versions of the library have counted such runs."""
+    from tests.support.worlds import run
+
+    from queuert.model import ClaimRequest, QueueLimit, Settlement, TypeLimit
+
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Try, max_attempts=2)
+    async def handler(attempt: Attempt[Try]) -> str:
+        return "never"
+
+    async with setting.connect([Try]) as client:
+        chain = await begin(client, Try())
+        queue = QueueLimit("default", 0, (TypeLimit("try", 1, 60),), ("try",))
+        state = client._engine.state
+        for _ in range(2):
+            (claimed,) = (await run(client, state.claim(ClaimRequest("old-version", 1, (queue,))))).jobs
+            await run(client, state.settle([Settlement(job_id=chain.id, token=claimed.job.token, status="pending")]))
+        async with Worker(client, handlers, poll_interval=0.02):
+            error = await failure(client, chain)
+        assert (error["code"], error["message"]) == (
+            "ATTEMPTS_EXHAUSTED",
+            "all 2 attempts ended without a result",
+        )
 
 
 async def test_the_backoff_of_handler_registry_and_worker(setting: Setting) -> None:
@@ -119,7 +195,9 @@ async def test_reschedule_sets_the_time_and_records_its_cause(setting: Setting) 
             chain = await begin(client, Try(number=number))
             await eventually(lambda chain=chain: _is_put_back(client, chain))  # type: ignore[misc]
             records.append(await job(client, chain))
-        assert (records[0].scheduled_at, records[0].last_error, records[0].attempt_number) == (later, None, 1)
+        assert (records[0].scheduled_at, records[0].last_error) == (later, None)
+        assert [record.attempt_number for record in records] == [0, 1, 1]
+        assert all(record.last_attempt_at is not None for record in records)
         assert abs(records[1].scheduled_at - later) < timedelta(minutes=5)
         assert [
             record.last_error and (record.last_error["code"], record.last_error["message"]) for record in records
@@ -132,7 +210,7 @@ async def test_reschedule_sets_the_time_and_records_its_cause(setting: Setting) 
 
 async def _is_put_back(client: Any, chain: Any) -> bool:
     record = await job(client, chain)
-    return bool(record.status == "pending" and record.attempt_number == 1)
+    return bool(record.status == "pending" and record.last_attempt_at is not None)
 
 
 @pytest.mark.drivers
@@ -142,14 +220,14 @@ async def test_reschedule_undoes_what_complete_wrote(setting: Setting) -> None:
     @handlers.handles(Try)
     async def handler(attempt: Attempt[Try]) -> str:
         async with attempt.complete() as tx:
-            await write(attempt.client, tx, f"attempt {attempt.number}")
-            if attempt.number == 1:
+            await write(attempt.client, tx, f"again: {attempt.may_have_run}")
+            if not attempt.may_have_run:
                 raise Reschedule(after=0.01)
         return "done"
 
     async with working(setting, [Try], handlers) as client:
         assert await outcome(client, Try()) == "done"
-        assert await ledger(client) == ["attempt 2"]
+        assert await ledger(client) == ["again: True"]
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "def"])

@@ -55,7 +55,7 @@ async def test_a_second_signal_aborts_at_once(file: Setting, second: signal.Sign
         assert await worker.says() == "stopped: 1"
         assert await worker.exit_code() == 1
         record = await job(client, chain)
-        assert (record.status, record.attempt_number, record.leased_by) == ("pending", 1, None)
+        assert (record.status, record.attempt_number, record.leased_by) == ("pending", 0, None)
 
 
 async def test_a_handler_that_will_not_stop_cannot_keep_the_worker(file: Setting) -> None:

@@ -7,7 +7,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import AsyncExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -304,8 +304,12 @@ async def test_a_new_database_that_somebody_else_writes(connect: Connect, tmp_pa
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE mine (id INTEGER)")
         connection.commit()
-    with locked(path):
-        await refused(connect, path, StorageBusy, "jobs.db")
+    async with AsyncExitStack() as stack:
+        with locked(path):
+            client = await stack.enter_async_context(connect(url_of(path), jobs=[Greet], busy_timeout=0.05))
+            with pytest.raises(StorageBusy, match=r"jobs\.db"):
+                await start(client, Greet())
+        assert (await start(client, Greet())).status == "pending"
 
 
 def read_only_is_a_wish() -> bool:

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from tests.conformance.harnesses import MemoryHarness
 
 from queuert.adapters.memory import AsyncMemoryProvider, MemoryConnection, MemoryOperations, MemoryStore
+from queuert.adapters.memory.command import write
+from queuert.adapters.memory.tables import Tables
 from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.model import (
     NOW,
@@ -121,6 +123,35 @@ class DoesNotReportTheFreed(MemoryOperations):
 class CountsAttemptsGivenBack(MemoryOperations):
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         return (yield from super().settle([replace(each, give_back=False) for each in settlements]))
+
+
+class CountsUncountedRuns(MemoryOperations):
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        return (yield from super().settle([replace(each, uncounted=False) for each in settlements]))
+
+
+class GivesBackAsRun(MemoryOperations):
+    """A job that is given back keeps the time of the claim, as if its handler had begun."""
+
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        before = yield from super().get_jobs([each.job_id for each in settlements])
+        settled = yield from super().settle(settlements)
+        for each, row, applied in zip(settlements, before, settled.applied, strict=True):
+            if each.give_back and applied and row is not None:
+                yield from self._keep_the_time(row)
+        return settled
+
+    @write
+    def _keep_the_time(self, tables: Tables, row: JobRow) -> None:
+        tables.put(replace(tables.jobs[row.id], last_attempt_at=row.last_attempt_at))
+
+
+class ForgetsRetriedRuns(MemoryOperations):
+    """Tells of earlier runs by the number of the attempt."""
+
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        result = yield from super().claim(request)
+        return replace(result, jobs=[replace(each, ran_before=each.job.attempt > 1) for each in result.jobs])
 
 
 class NullIsNoOutput(MemoryOperations):

@@ -74,6 +74,17 @@ class KeepsAttemptsGivenBack(MemoryOperations):
             tables.put(replace(row, attempt=row.attempt + 1))
 
 
+class CountsUncountedRuns(MemoryOperations):
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        return (yield from super().settle([replace(each, uncounted=False) for each in settlements]))
+
+
+class ForgetsEarlierRuns(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        result = yield from super().claim(request)
+        return replace(result, jobs=[replace(claimed, ran_before=False) for claimed in result.jobs])
+
+
 class IgnoresQueueCaps(MemoryOperations):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         queues = tuple(replace(queue, max_concurrency=None) for queue in request.queues)
@@ -239,6 +250,8 @@ BROKEN: dict[str, Factory] = {
             SettlesWithAnyToken,
             RenewsWithAnyToken,
             NeverUnblocks,
+            CountsUncountedRuns,
+            ForgetsEarlierRuns,
             KeepsAttemptsGivenBack,
             IgnoresQueueCaps,
             IgnoresClusterCap,

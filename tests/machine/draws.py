@@ -343,6 +343,8 @@ class Draws:
             return Settlement(status="cancelled", **how)
         if what == 8:
             return Settlement(status="pending", give_back=True, **how)
+        if self.one_in(3):
+            return Settlement(status="pending", uncounted=True, schedule=self.when(), **how)
         return Settlement(status="pending", error=self.either(self.draw(errors), None), schedule=self.when(), **how)
 
     def reap(self) -> Action:

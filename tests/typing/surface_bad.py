@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queuert import Chain, Client, SyncClient
+from queuert import Chain, Client, Handlers, SyncClient
 from usage_ok import ChargeCard, FetchRate, Pg, ReserveStock, SendReceipt
 
 
@@ -48,6 +48,13 @@ async def wrong_iterations(client: Client[Pg]) -> None:
 async def wrong_changes(client: Client[Pg], tx: Any, chain: Chain[ReserveStock]) -> None:
     await client.cancel(tx, chain, chain)  # E: several are a list
     await client.cancel(tx, [chain], True)  # E: cascade is a keyword
+
+
+def wrong_errors_to_give_up_on(handlers: Handlers[Pg]) -> None:
+    handlers.handles(FetchRate, give_up_on=ValueError)  # E: not a tuple
+    handlers.handles(FetchRate, give_up_on=(ValueError("an instance"),))  # E: not a class
+    handlers.handles(FetchRate, give_up_on=(7,))  # E: neither a class nor a code
+    handlers.handles(FetchRate, give_up_on=(int,))  # E: not an exception
 
 
 def wrong_without_a_loop(client: SyncClient[Any]) -> None:

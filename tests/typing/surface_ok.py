@@ -1,11 +1,24 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, assert_type
 
-from queuert import BaseAttempt, Chain, Client, DriverMissing, EntryJob, JobRecord, Middleware, SyncClient
+from queuert import (
+    Attempt,
+    BaseAttempt,
+    Chain,
+    Client,
+    DriverMissing,
+    EntryJob,
+    Handlers,
+    JobError,
+    JobRecord,
+    Middleware,
+    SyncClient,
+)
 from usage_ok import ChargeCard, FetchRate, Pg, Receipt, ReserveStock
 
 
@@ -75,6 +88,19 @@ class Timed(Middleware):
     async def wrap_handler(self, attempt: BaseAttempt[Any], call_next: Callable[[], Awaitable[Any]]) -> Any:
         print(attempt.job_type, attempt.number, attempt.last_error)
         return await call_next()
+
+
+class NotFound(Exception):
+    pass
+
+
+giving_up = Handlers[Pg](max_attempts=5, timeout_grace=1)
+
+
+@giving_up.handles(FetchRate, give_up_on=(NotFound, "CARD_DECLINED", asyncio.CancelledError), timeout=5)
+async def give_up(attempt: Attempt[FetchRate, Pg]) -> Decimal:
+    assert_type(attempt.may_have_run, bool)
+    raise JobError("GONE", "no such rate", retry=False)
 
 
 def missing(error: DriverMissing) -> ImportError:

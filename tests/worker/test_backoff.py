@@ -29,8 +29,7 @@ def test_durations_may_be_timedeltas() -> None:
 @pytest.mark.parametrize("attempt", [1024, 1025, 10_000, 10**9])
 def test_it_never_overflows(attempt: int) -> None:
     assert Backoff().delay(attempt) == 300
-    assert Backoff(multiplier=10**300, maximum=7).delay(attempt) == 7
-    assert Backoff(initial=0).delay(attempt) == 0
+    assert Backoff(initial=1, multiplier=10**300, maximum=7).delay(attempt) == 7
     assert Backoff(initial=5, multiplier=1).delay(attempt) == 5
 
 
@@ -45,6 +44,11 @@ def test_jitter_only_shortens_and_spreads() -> None:
     "wrong",
     [
         {"initial": -1},
+        {"initial": 0},
+        {"initial": timedelta()},
+        {"initial": 300.1},
+        {"initial": 2, "maximum": 1},
+        {"maximum": 0},
         {"initial": float("nan")},
         {"initial": "1"},
         {"maximum": float("inf")},

@@ -24,7 +24,7 @@ from queuert import (
     UnknownJobType,
     Worker,
 )
-from queuert.worker.handlers import LeaseSettings, registry_of, resolve
+from queuert.worker.handlers import SharedSettings, registry_of, resolve
 
 
 class One(EntryJob[None], name="one"):
@@ -249,11 +249,11 @@ def test_settings_come_from_the_handler_then_the_registry_then_the_worker_then_t
     registry = Handlers[Any](lease=30, backoff=second)
     registry.handles(One, lease=timedelta(seconds=10), renew_interval=3, backoff=first, queue="fast")(handler)
     registry.handles(Two)(handler)
-    plans = resolve([registry], client._engine.jobs, LeaseSettings(lease=90, renew_interval=5))
+    plans = resolve([registry], client._engine.jobs, SharedSettings(lease=90, renew_interval=5))
     assert (plans["one"].lease, plans["one"].renew_interval, plans["one"].queue) == (10, 3, "fast")
     assert (plans["two"].lease, plans["two"].renew_interval, plans["two"].queue) == (30, 5, "slow")
     assert (plans["one"].backoff, plans["two"].backoff) == (first, second)
-    (plan,) = resolve([of(One)], client._engine.jobs, LeaseSettings()).values()
+    (plan,) = resolve([of(One)], client._engine.jobs, SharedSettings()).values()
     assert (plan.lease, plan.renew_interval, plan.backoff) == (60, 30, Backoff())
 
 

@@ -74,7 +74,8 @@ class Client(BaseClient[Conn]):
         validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
         poll_interval: How often `wait` reads the chain if no notification arrives, in seconds
             (default: 1).
-        migrate: Create or update the tables when the `with` block begins (default: True).
+        migrate: Create or update the tables when the `with` block begins (default: True). If the
+            database is unavailable then, this is done before its first use.
         observers: Objects that are told about events: see `Observer` (default: none).
     """
 
@@ -105,7 +106,7 @@ class Client(BaseClient[Conn]):
     async def __aenter__(self) -> Self:
         self._check_open()
         try:
-            await self._sessions.ensure_schema()
+            await self._sessions.enter_schema()
         except BaseException:
             await self.close()
             raise
@@ -130,7 +131,7 @@ class Client(BaseClient[Conn]):
 
     async def migrate(self) -> list[int]:
         """Create or update the tables. Returns the schema versions that were applied."""
-        return await self._run((self._engine.state.migrate(), None))
+        return await self._sessions.migrate()
 
     async def vacuum(self) -> None:
         """Return free space to the file system, as far as possible while the database is in use."""

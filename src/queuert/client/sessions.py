@@ -6,9 +6,10 @@ All of it is written once, as coroutines. A sync client runs them with `queuert.
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeAlias, cast
 
@@ -19,6 +20,9 @@ from queuert.contexts import async_context
 from queuert.errors import (
     ClientClosed,
     InvalidArgument,
+    StorageBusy,
+    StorageUnavailable,
+    TransactionClosed,
     TransactionMisused,
     TransactionNested,
     TransactionRequired,
@@ -27,6 +31,8 @@ from queuert.operations.engine import Engine
 from queuert.ports.program import Program, answered
 from queuert.ports.provider import AsyncProvider, BlockingProvider, Enlisting, SyncProvider, run_async
 from queuert.transaction import Enlisted, Hooks, OpenTransaction, Transaction
+
+logger = logging.getLogger("queuert.client")
 
 Conn = TypeVar("Conn", default=Any)
 T = TypeVar("T")
@@ -46,6 +52,8 @@ class Sessions(Generic[Conn]):
         self.hook_failures = 0
         self._provider = provider
         self._migrate = migrate
+        self._schema_due = False
+        """The database was unavailable when the client was entered."""
         self._flushes: set[asyncio.Task[None]] = set()
         self._open: dict[Hashable, OpenBlock] = {}
         """The transactions that tasks (or threads) have open."""
@@ -56,7 +64,24 @@ class Sessions(Generic[Conn]):
     async def ensure_schema(self) -> None:
         """Bring the schema up to date, unless the client was told to leave it alone."""
         if self._migrate:
-            await self.run(self.engine.state.migrate())
+            await self.migrate()
+
+    async def migrate(self) -> list[int]:
+        """Bring the schema up to date. Returns the versions that were applied."""
+        self.check_open()
+        applied = await run_async(self._provider, None, self.engine.state.migrate())
+        self._schema_due = False
+        return applied
+
+    async def enter_schema(self) -> None:
+        """Bring the schema up to date if the database is there. If not, do it before its first
+        use.
+        """
+        try:
+            await self.ensure_schema()
+        except (StorageUnavailable, StorageBusy, OSError) as error:
+            logger.warning("the database is unavailable, the tables are checked before its first use: %s", error)
+            self._schema_due = True
 
     async def close(self) -> None:
         """Refuse everything from here on, and wait for what is still to be announced."""
@@ -71,6 +96,8 @@ class Sessions(Generic[Conn]):
     async def run(self, program: Program[T], connection: Conn | None = None) -> T:
         """Drive a program, in the transaction of a connection or on a connection of our own."""
         self.check_open()
+        if self._schema_due and connection is None:
+            await self.migrate()
         return await run_async(self._provider, connection, program)
 
     # Which connection
@@ -136,6 +163,8 @@ class Sessions(Generic[Conn]):
     @async_context
     async def _transaction(self, itself: OpenBlock, first: Program[Any] | None) -> AsyncIterator[OpenTransaction[Conn]]:
         self.check_open()
+        if self._schema_due:
+            await self.migrate()
         holder = self._current()
         # One with a `first` is the worker's: its phase opens it, and user code cannot leave it.
         self.enter(holder, itself if first is None else ())
@@ -152,6 +181,18 @@ class Sessions(Generic[Conn]):
         finally:
             self.leave(holder)
         await self.flush(tx.hooks)
+
+    def abandon(self, tx: Transaction[Conn]) -> bool:
+        """End a transaction of our own by force, from any thread.
+
+        False if the provider cannot do that (see `queuert.ports.provider.Abandoning`).
+        """
+        try:
+            connection = tx.connection
+        except TransactionClosed:
+            return True
+        abandon: Callable[[Conn], bool] | None = getattr(self._owner, "abandon", None)
+        return abandon is not None and abandon(connection)
 
     @async_context
     async def after_commit(self, connection: Conn) -> AsyncIterator[OpenTransaction[Conn]]:

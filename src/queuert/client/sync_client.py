@@ -78,7 +78,8 @@ class SyncClient(BaseClient[Conn]):
         validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
         poll_interval: How often `wait` reads the chain if no notification arrives, in seconds
             (default: 1).
-        migrate: Create or update the tables when the `with` block begins (default: True).
+        migrate: Create or update the tables when the `with` block begins (default: True). If the
+            database is unavailable then, this is done before its first use.
         observers: Objects that are told about events: see `Observer` (default: none).
     """
 
@@ -109,7 +110,7 @@ class SyncClient(BaseClient[Conn]):
     def __enter__(self) -> Self:
         self._check_open()
         try:
-            run_blocking(self._sessions.ensure_schema())
+            run_blocking(self._sessions.enter_schema())
         except BaseException:
             self.close()
             raise
@@ -134,7 +135,7 @@ class SyncClient(BaseClient[Conn]):
 
     def migrate(self) -> list[int]:
         """Create or update the tables. Returns the schema versions that were applied."""
-        return self._run((self._engine.state.migrate(), None))
+        return run_blocking(self._sessions.migrate())
 
     def vacuum(self) -> None:
         """Return free space to the file system, as far as possible while the database is in use."""

@@ -58,10 +58,10 @@ class Observer:
     def worker_stopped(self, *, worker_id: str, job_types: Sequence[str], concurrency: int, clean: bool) -> None:
         """A worker has stopped. `clean`: every job was settled."""
 
-    def worker_error(self, *, worker_id: str, error_type: str, error_message: str, retry_in: float) -> None:
+    def worker_error(self, *, worker_id: str, error_type: str, error_message: str, retry_in: float | None) -> None:
         """A turn of the worker's main loop failed.
 
-        The next one follows after `retry_in` seconds.
+        The next one follows after `retry_in` seconds. None: the worker gives up.
         """
 
     # Chains

@@ -167,6 +167,22 @@ class Threaded(Protocol):
         ...
 
 
+class Abandoning(Protocol[Conn_contra]):
+    """Optional part of a provider, sync or async: a handler that does not end when its time is over
+    can be parted from its transaction.
+    """
+
+    def abandon(self, connection: Conn_contra) -> bool:
+        """End the transaction of a connection of ours by force; called from any thread, without
+        waiting.
+
+        A statement that is running fails, and so does everything that is tried on the connection
+        later: nothing is committed any more. The end of the transaction's block gives the
+        connection back as usual, and it is not used again. False: this is not possible.
+        """
+        ...
+
+
 def run(provider: SyncProvider[Conn], connection: Conn | None, program: Program[T]) -> T:
     """`run_async`, blocking."""
     return run_blocking(run_async(BlockingProvider(provider), connection, program, _sleep))

@@ -79,7 +79,8 @@ class StateOperations(Protocol):
         Order: queue priority, job priority, scheduled time, id. Two callers never get the same job.
         A claim skips locked rows and does not wait. Only claims under the same cap wait for each
         other, so that the cap is exact. The cost depends only on the number of jobs claimed. Jobs
-        past their deadline are claimed too and marked `expired`. The worker settles them.
+        past their deadline are claimed too and marked `expired`. The worker settles them. A job
+        that had a `last_attempt_at` before is marked `ran_before`.
 
         Jobs that do not begin at once get ordinals (see `ClaimRequest`). They are stored with the
         claim.

@@ -44,8 +44,20 @@ class BaseAttempt(Generic[J_co, Conn]):
 
     @property
     def number(self) -> int:
-        """The number of this attempt, counted from 1."""
+        """The number of this attempt, counted from 1.
+
+        A run that costs no attempt has the same number as the next one (see `Reschedule`).
+        """
         return self._claim.row.attempt
+
+    @property
+    def may_have_run(self) -> bool:
+        """Whether an earlier run of this job has begun, however it ended.
+
+        If so, it may have called other systems already. Runs count that cost no attempt, and those
+        before `client.retry`.
+        """
+        return self._claim.claimed.ran_before
 
     @property
     def signal(self) -> AbortSignal:

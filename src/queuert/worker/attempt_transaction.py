@@ -40,10 +40,22 @@ class AttemptTransaction(Generic[Conn]):
         """Begin, unless it has begun. Raises `OwnershipLost` if the claim is over."""
         raise NotImplementedError
 
-    async def commit(self, settlement: Settlement | None = None) -> None:
-        """Settle the job, if a settlement is given, and commit.
+    async def commit(self, settlement: Settlement | None = None) -> bool:
+        """Settle the job, if a settlement is given, and commit. An error rolls back and is raised.
 
-        An error rolls back and is raised.
+        False if the job was ended or deleted in this transaction: then that is committed, and the
+        settlement has no effect.
+        """
+        raise NotImplementedError
+
+    async def has_ended_inside(self) -> bool:
+        """Whether the job was ended or deleted in this transaction."""
+        raise NotImplementedError
+
+    async def abandon(self) -> bool:
+        """The handler has not ended in time: undo the transaction without it.
+
+        False if the driver cannot do that.
         """
         raise NotImplementedError
 
@@ -54,18 +66,29 @@ class AttemptTransaction(Generic[Conn]):
     @async_context
     async def _block(self) -> AsyncIterator[OpenTransaction[Conn]]:
         job_id, token, state = self._claim.row.id, self._claim.token, self._sessions.engine.state
+        self._refuse_if_overdue()
         async with self._sessions.transaction(state.hold(job_id, token, lock=self._lock)) as tx:
             if not tx.first:
                 (row,) = await self._sessions.run(state.get_jobs([job_id]), tx.connection)
                 raise OwnershipLost(job_id, lost_reason(row, token) or "taken_by_another_worker")
             yield tx
 
-    async def _settle(self, tx: OpenTransaction[Conn], settlement: Settlement) -> None:
+    def _refuse_if_overdue(self) -> None:
+        if self._claim.overdue:
+            raise OwnershipLost(self._claim.row.id, "timeout")
+
+    async def _settle(self, tx: OpenTransaction[Conn], settlement: Settlement) -> bool:
         row = self._claim.row
         program = settle(self._sessions.engine, tx.hooks, [(row, settlement)])
         settled = await self._sessions.run(program, tx.connection)
-        if not settled.applied[0]:
+        if not (settled.applied[0] or self._lock):
             raise OwnershipLost(row.id, "taken_by_another_worker")
+        # The transaction has locked the claim: nothing but itself can have ended it.
+        return settled.applied[0]
+
+    async def _has_ended_in(self, tx: Transaction[Conn]) -> bool:
+        program = self._sessions.engine.state.hold(self._claim.row.id, self._claim.token, lock=False)
+        return self._lock and not await self._sessions.run(program, tx.connection)
 
 
 class TransactionInTask(AttemptTransaction[Conn]):
@@ -77,7 +100,7 @@ class TransactionInTask(AttemptTransaction[Conn]):
         self._opened: asyncio.Future[Transaction[Conn]] = loop.create_future()
         self._end: asyncio.Future[Settlement | None] = loop.create_future()
         """What to settle before the commit, or the error to roll back with."""
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[bool] | None = None
         self._notes: Iterable[str] = ()
 
     async def open(self) -> Transaction[Conn]:
@@ -85,11 +108,13 @@ class TransactionInTask(AttemptTransaction[Conn]):
             self._task = asyncio.create_task(self._run())
         return await asyncio.shield(self._opened)
 
-    async def commit(self, settlement: Settlement | None = None) -> None:
+    async def commit(self, settlement: Settlement | None = None) -> bool:
         if not self._end.done():
             self._end.set_result(settlement)
-        if self._task is not None:
-            await self._task
+        return True if self._task is None else await self._task
+
+    async def has_ended_inside(self) -> bool:
+        return self._opened.done() and await self._has_ended_in(self._opened.result())
 
     async def roll_back(self, error: BaseException | None = None) -> None:
         if self._task is None:
@@ -107,13 +132,21 @@ class TransactionInTask(AttemptTransaction[Conn]):
             for note in self._notes:
                 error.add_note(note)
 
-    async def _run(self) -> None:
+    async def abandon(self) -> bool:
+        if self._opened.done() and not self._opened.cancelled() and self._opened.exception() is None:
+            # Before the rollback: the handler may be using the connection, and may keep it.
+            self._sessions.abandon(self._opened.result())
+        await self.roll_back()
+        return True
+
+    async def _run(self) -> bool:
+        applied = True
         try:
             async with self._block() as tx:
                 self._opened.set_result(tx)
                 settlement = await self._end
                 if settlement is not None:
-                    await self._settle(tx, settlement)
+                    applied = await self._settle(tx, settlement)
         except _RollBack as undone:
             self._notes = dict.fromkeys(getattr(undone, "__notes__", ()))
         except BaseException as error:
@@ -121,6 +154,7 @@ class TransactionInTask(AttemptTransaction[Conn]):
                 raise
             self._opened.set_exception(error)
             self._opened.exception()  # marks it as retrieved: the handler may have ended
+        return applied
 
 
 class TransactionInThread(AttemptTransaction[Conn]):
@@ -132,19 +166,31 @@ class TransactionInThread(AttemptTransaction[Conn]):
         if self._open is None:
             block = self._block()
             self._open = block, await block.__aenter__()
+            try:
+                # Once more, in case `abandon` came too early to see the transaction.
+                self._refuse_if_overdue()
+            except OwnershipLost as error:
+                await self.roll_back(error)
+                raise
         return self._open[1]
 
-    async def commit(self, settlement: Settlement | None = None) -> None:
+    async def commit(self, settlement: Settlement | None = None) -> bool:
+        applied = True
         if self._open is not None:
             block, tx = self._open
             try:
+                self._refuse_if_overdue()
                 if settlement is not None:
-                    await self._settle(tx, settlement)
+                    applied = await self._settle(tx, settlement)
             except BaseException as error:
                 await self.roll_back(error)
                 raise
             self._open = None
             await block.__aexit__(None, None, None)
+        return applied
+
+    async def has_ended_inside(self) -> bool:
+        return self._open is not None and await self._has_ended_in(self._open[1])
 
     async def roll_back(self, error: BaseException | None = None) -> None:
         if self._open is not None:
@@ -154,6 +200,11 @@ class TransactionInThread(AttemptTransaction[Conn]):
             # Another error here would only hide the one that caused the rollback.
             with suppress(BaseException):
                 await block.__aexit__(type(error), error, error.__traceback__)
+
+    async def abandon(self) -> bool:
+        """The thread itself ends the block, when its handler ends."""
+        opened = self._open
+        return opened is None or self._sessions.abandon(opened[1])
 
 
 class _RollBack(BaseException):

@@ -9,22 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Sequence
 from typing import Any
 
 from queuert.client.base import sessions_of
 from queuert.client.client import Client
+from queuert.errors import TransactionMisused
 from queuert.model import Claimed, Settlement
 from queuert.worker.abort import AbortReason
 from queuert.worker.attempt_transaction import AttemptTransaction
 from queuert.worker.claim import Claim
-from queuert.worker.ending import checked, end_attempt
+from queuert.worker.ending import LEFT_OPEN, checked, end_attempt
 from queuert.worker.execution import Execution
 from queuert.worker.horizon import ClaimedAhead
 from queuert.worker.listener import AttemptListener
 from queuert.worker.next_turn import NextTurn
 from queuert.worker.options import WorkerOptions
-from queuert.worker.outcome import Outcome, Raised, Settled
+from queuert.worker.outcome import EndedInside, Outcome, Raised, Settled
+from queuert.worker.overdue import Overdue
 from queuert.worker.prefetch import Prefetch
 from queuert.worker.settling import Settler
 from queuert.worker.verdict import Verdicts
@@ -49,6 +51,11 @@ class Attempts:
         self._verdicts = Verdicts(self._sessions.engine, worker_id)
         self._execution = Execution(client, self._verdicts, listener)
         self._settler = Settler(self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff)
+        self._overdue = Overdue(
+            Settler(self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff),
+            self._verdicts,
+            options.concurrency,
+        )
         self._type_by_task: dict[asyncio.Task[Any], str] = {}
         self._own_tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -72,13 +79,24 @@ class Attempts:
             time.monotonic(),
         )
         self.all_ended = asyncio.Event()
-        """No handler is running."""
+        """No handler is running, except overdue ones."""
         self.all_ended.set()
 
     @property
     def unsettled(self) -> int:
-        """How many have ended and wait to be settled."""
-        return len(self.claims) - self.active
+        """How many have ended, or are overdue, and wait to be settled."""
+        return len(self.claims) - self.running - len(self._waiting)
+
+    @property
+    def running(self) -> int:
+        """How many handlers are running whose results count."""
+        return self.busy_slots - len(self._overdue.claims)
+
+    @property
+    def occupying(self) -> Collection[Claim]:
+        """All that count against limits: also overdue ones whose jobs are settled."""
+        overdue = self._overdue.claims
+        return {*self.claims.values(), *overdue} if overdue else self.claims.values()
 
     @property
     def active(self) -> int:
@@ -120,8 +138,8 @@ class Attempts:
             self._settler.add(claim, self._verdicts.given_back(claim))
         elif claimed.expired:
             self._settler.add(claim, self._verdicts.expired(claim))
-        elif plan.max_attempts is not None and row.attempt > plan.max_attempts:
-            self._settler.add(claim, self._verdicts.exhausted(claim))
+        elif (over := self._verdicts.before_running(claim)) is not None:
+            self._settler.add(claim, over)
         elif self.busy_slots < self._options.concurrency and not self._waiting and self._ahead.covers(claim):
             self._start(claim)
         else:
@@ -131,16 +149,43 @@ class Attempts:
     def _start(self, claim: Claim) -> None:
         plan = claim.plan
         if not self.busy_slots:
-            self.all_ended.clear()
             self.prefetch.busy(time.monotonic())
+        if self.all_ended.is_set():
+            self.all_ended.clear()
         self.busy_slots += 1
         claim.running = True
         task = self._loop.create_task(self._execution.run(claim))
         claim.task = task
         self._type_by_task[task] = plan.name
         if plan.timeout is not None:
-            claim.timer = self._loop.call_later(plan.timeout, self.abort, claim, "timeout")
+            claim.timer = self._loop.call_later(plan.timeout, self._time_is_over, claim)
         task.add_done_callback(lambda task: self._handler_ended(claim, task))
+
+    def _time_is_over(self, claim: Claim) -> None:
+        self.abort(claim, "timeout")
+        claim.timer = self._loop.call_later(claim.plan.timeout_grace, self._take_from_handler, claim)
+
+    def _take_from_handler(self, claim: Claim) -> None:
+        """The handler goes on, although its time and the grace are over."""
+        if claim.running and not self._closed:
+            self.spawn(self._settle_overdue(claim))
+
+    async def _settle_overdue(self, claim: Claim) -> None:
+        await self._overdue.settle(claim)
+        if not self.running:
+            self.all_ended.set()
+
+    def _ended_overdue(
+        self, claim: Claim, task: asyncio.Task[Outcome], transaction: AttemptTransaction[Any] | None
+    ) -> None:
+        self._overdue.ended(claim)
+        self.spawn(self._roll_back_overdue(transaction, task))
+        self._next_turn.claim_soon()
+
+    async def _roll_back_overdue(self, transaction: AttemptTransaction[Any] | None, task: Hashable) -> None:
+        await self._sessions.roll_back_left_open(task, TransactionMisused(LEFT_OPEN))
+        if transaction is not None:
+            await transaction.roll_back()
 
     def _start_waiting(self) -> None:
         while self.busy_slots < self._options.concurrency and (claim := self._ahead.next()) is not None:
@@ -174,12 +219,16 @@ class Attempts:
         if claim.timer is not None:
             claim.timer.cancel()
         if not self.busy_slots:
-            self.all_ended.set()
             self.prefetch.idle(time.monotonic())
+        if not self.running:
+            self.all_ended.set()
         self._listener.handler_ended(claim)
         # A handler in a thread has already ended its own transaction there.
         phases = claim.phases if claim.plan.is_async else None
         transaction = None if phases is None else phases.hand_over()
+        if claim.overdue:
+            self._ended_overdue(claim, task, transaction)
+            return
         if self._closed:
             self._drop(claim, transaction)
             return
@@ -213,6 +262,12 @@ class Attempts:
         """Decide the result of a job whose handler has ended and has no transaction open."""
         if isinstance(outcome, Settled):
             self._on_settled(claim, outcome.settlement, took_effect=True)
+            self._next_turn.claim_soon()
+            return
+        if isinstance(outcome, EndedInside):
+            logger.info("job %s (%s) was ended by its own handler, in its transaction: what the handler returned is "
+                        "ignored", claim.row.id, claim.row.type_name, extra=self._verdicts.extra(claim))  # fmt: skip
+            self._release(claim)
             self._next_turn.claim_soon()
             return
         settlement = self._verdicts.on(claim, outcome)
@@ -275,10 +330,11 @@ class Attempts:
             await asyncio.wait(tasks)
 
     async def everything_settled(self) -> None:
-        while self._own_tasks or self._settler.busy:
+        while self._own_tasks or self._settler.busy or self._overdue.settler.busy:
             if self._own_tasks:
                 await asyncio.wait(self._own_tasks)
             await self._settler.finish()
+            await self._overdue.settler.finish()
 
     def abort_running(self, reason: AbortReason) -> None:
         for claim in list(self.claims.values()):
@@ -289,6 +345,7 @@ class Attempts:
         """From now on, the results of handlers that are still running have no effect."""
         self._closed = True
         await self._settler.give_up()
+        await self._overdue.settler.give_up()
         left = list(self._own_tasks)
         for task in left:
             task.cancel()

@@ -20,7 +20,8 @@ class Backoff:
     shortens it by a random part.
 
     Args:
-        initial: The delay after the first attempt, as a timedelta or in seconds (default: 10).
+        initial: The delay after the first attempt, as a timedelta or in seconds: above 0, and not
+            above `maximum` (default: 10).
         multiplier: The factor by which each delay is longer than the one before, 1 or more
             (default: 2).
         maximum: The longest delay, as a timedelta or in seconds (default: 300).
@@ -33,9 +34,17 @@ class Backoff:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        seconds(self.initial, "the initial backoff")
-        if seconds(self.maximum, "the maximum backoff") > LONGEST:
+        initial, maximum = seconds(self.initial, "the initial backoff"), seconds(self.maximum, "the maximum backoff")
+        if initial == 0:
+            raise InvalidArgument(
+                "the initial backoff must be above 0 seconds: without a pause, failures repeat at once"
+            )
+        if maximum > LONGEST:
             raise InvalidArgument(f"the maximum backoff must be a hundred years or less, got {self.maximum!r}")
+        if initial > maximum:
+            raise InvalidArgument(
+                f"the initial backoff ({initial:g} s) must not be above the maximum ({maximum:g} s): set maximum="
+            )
         if not _is_number(self.multiplier) or not 1 <= self.multiplier < float("inf"):
             raise InvalidArgument(f"the backoff's multiplier must be 1 or more, got {self.multiplier!r}")
         if not _is_number(self.jitter) or not 0 <= self.jitter <= 1:
@@ -51,7 +60,7 @@ class Backoff:
         try:
             delay = min(initial * float(self.multiplier) ** (attempt_number - 1), maximum)
         except OverflowError:
-            delay = maximum if initial else 0.0
+            delay = maximum
         return delay * (1 - self.jitter * random.random())
 
 
@@ -71,13 +80,19 @@ RECOVERY_BACKOFF = Backoff(initial=0.5, maximum=30.0, jitter=0.5)
 class Recovery:
     """Counts the failures of one loop in a row."""
 
-    def __init__(self, backoff: Backoff) -> None:
+    def __init__(self, backoff: Backoff, max_attempts: int = 0) -> None:
         self._backoff = backoff
-        self._failures = 0
+        self._max_attempts = max_attempts
+        self.failures = 0
 
     def next_delay(self) -> float:
-        self._failures += 1
-        return self._backoff.delay(self._failures)
+        self.failures += 1
+        return self._backoff.delay(self.failures)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there were as many failures as allowed. 0 allows any number."""
+        return 0 < self._max_attempts <= self.failures
 
     def reset(self) -> None:
-        self._failures = 0
+        self.failures = 0

@@ -26,6 +26,7 @@ class Claim:
         "claimed_at",
         "job",
         "lease_end",
+        "overdue",
         "phases",
         "plan",
         "renewed_at",
@@ -51,6 +52,8 @@ class Claim:
         self.task: asyncio.Task[Any] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.phases: Phases[Any] | None = None
+        self.overdue = False
+        """Its handler has not ended in time: its job is settled without it."""
         self.running = False
         """Its handler occupies a slot."""
         self.waiting = False

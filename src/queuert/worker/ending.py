@@ -7,10 +7,11 @@ from typing import Any
 
 from queuert.client.sessions import Sessions
 from queuert.errors import TransactionMisused
+from queuert.model import Settlement
 from queuert.worker import failure
 from queuert.worker.attempt_transaction import AttemptTransaction
 from queuert.worker.claim import Claim
-from queuert.worker.outcome import Outcome, Raised, Returned, Settled
+from queuert.worker.outcome import EndedInside, Outcome, Raised, Returned, Settled
 from queuert.worker.verdict import Verdicts
 
 LEFT_OPEN = (
@@ -48,18 +49,28 @@ async def end_attempt(
     if transaction is None:
         return outcome
     if isinstance(outcome, Returned):
-        try:
-            settlement = verdicts.completed(claim, outcome.value)
-        except Exception as error:
-            outcome = Raised(error, failure.SERIALIZATION_ERROR)
-        else:
-            try:
-                await transaction.commit(settlement)
-            except Exception as error:
-                # Rolled back; or, if the connection broke during COMMIT, perhaps not. Then the
-                # token is no longer valid, and the put-back that follows has no effect.
-                outcome = Raised(error)
-            else:
-                return Settled(settlement)
+        outcome = await _commit(claim, outcome.value, transaction, verdicts)
+        if not isinstance(outcome, Raised):
+            return outcome
     await transaction.roll_back(outcome.error if isinstance(outcome, Raised) else None)
     return outcome
+
+
+async def _commit(
+    claim: Claim, value: Any, transaction: AttemptTransaction[Any], verdicts: Verdicts
+) -> Settled | EndedInside | Raised:
+    settlement: Settlement | None = None
+    unfit: Raised | None = None
+    try:
+        settlement = verdicts.completed(claim, value)
+    except Exception as error:
+        unfit = Raised(error, failure.SERIALIZATION_ERROR)
+    try:
+        if unfit is not None and not await transaction.has_ended_inside():
+            return unfit
+        applied = await transaction.commit(settlement)
+    except Exception as error:
+        # Rolled back; or, if the connection broke during COMMIT, perhaps not. Then the token is no
+        # longer valid, and the put-back that follows has no effect.
+        return Raised(error)
+    return Settled(settlement) if applied and settlement is not None else EndedInside()

@@ -21,12 +21,28 @@ SERIALIZATION_ERROR = "SERIALIZATION_ERROR"
 TIMEOUT = "TIMEOUT"
 LEASE_EXPIRED = "LEASE_EXPIRED"
 EXPIRED = "EXPIRED"
+ATTEMPTS_EXHAUSTED = "ATTEMPTS_EXHAUSTED"
+
+
+class _WithCode(msgspec.Struct):
+    code: str | None = None
+
+
+_with_code = msgspec.json.Decoder(_WithCode)
 
 
 def code_of(error: BaseException) -> str:
     # A subclass may have its own __init__, and forget the code there.
     code: object = getattr(error, "code", None) if isinstance(error, JobError) else None
     return code if isinstance(code, str) and code else UNHANDLED_ERROR
+
+
+def code_in(record: bytes | None) -> str | None:
+    """The code of a stored error record; None if there is none."""
+    try:
+        return None if record is None else _with_code.decode(record).code
+    except msgspec.DecodeError:
+        return None
 
 
 def log(error: BaseException, message: str, *args: object, extra: Mapping[str, object]) -> None:

@@ -16,6 +16,7 @@ from queuert.jobs.registry import Registry
 from queuert.model import MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.worker.attempt import Attempt, SyncAttempt
 from queuert.worker.backoff import JOB_BACKOFF, Backoff, check_backoff
+from queuert.worker.giving_up import ErrorKind, GiveUpOn, check_give_up_on
 from queuert.worker.middleware import Middleware, MiddlewareStack, check_required
 
 Conn = TypeVar("Conn", default=Any)
@@ -25,15 +26,21 @@ R = TypeVar("R")
 N = TypeVar("N")
 
 DEFAULT_LEASE = 60.0
+DEFAULT_GRACE = 10.0
 
 
 @dataclass(frozen=True)
-class LeaseSettings:
-    """A lease and how often it is renewed; None where the next level decides."""
+class SharedSettings:
+    """What a handler, its registry and the worker can set; None where the next level decides."""
 
     lease: Duration | None = None
     renew_interval: Duration | None = None
     backoff: Backoff | None = None
+    max_attempts: int | None = None
+    timeout_grace: Duration | None = None
+
+    def __post_init__(self) -> None:
+        check_positive(self.max_attempts, "max_attempts")
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,8 @@ class Handler:
     function: Callable[[Any], Any]
     is_async: bool
     queue: str | None
-    settings: LeaseSettings
-    max_attempts: int | None
+    settings: SharedSettings
+    give_up_on: GiveUpOn
     timeout: float | None
     concurrency: int | None
 
@@ -55,7 +62,7 @@ class HandlerRegistry:
     """What `Handlers` has registered."""
 
     middleware: MiddlewareStack
-    settings: LeaseSettings
+    settings: SharedSettings
     by_name: dict[str, Handler] = field(default_factory=dict[str, Handler])
 
 
@@ -78,6 +85,9 @@ class Handlers(Generic[Conn]):
         renew_interval: How often the lease is renewed, as a timedelta or in seconds (default: half
             of the lease).
         backoff: How long to wait after a failed attempt (default: the worker's).
+        max_attempts: The number of attempts after which a job fails (default: the worker's).
+        timeout_grace: How long a handler may go on after its `timeout`, as a timedelta or in
+            seconds (default: the worker's).
     """
 
     def __init__(
@@ -87,8 +97,11 @@ class Handlers(Generic[Conn]):
         lease: Duration | None = None,
         renew_interval: Duration | None = None,
         backoff: Backoff | None = None,
+        max_attempts: int | None = None,
+        timeout_grace: Duration | None = None,
     ) -> None:
-        self._registry = HandlerRegistry(MiddlewareStack(middleware), LeaseSettings(lease, renew_interval, backoff))
+        settings = SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace)
+        self._registry = HandlerRegistry(MiddlewareStack(middleware), settings)
 
     def handles(
         self,
@@ -99,7 +112,9 @@ class Handlers(Generic[Conn]):
         renew_interval: Duration | None = None,
         backoff: Backoff | None = None,
         max_attempts: int | None = None,
+        give_up_on: Sequence[ErrorKind] = (),
         timeout: Duration | None = None,
+        timeout_grace: Duration | None = None,
         concurrency: int | None = None,
     ) -> _Handles[J, Conn]:
         """Register the decorated function as the handler of a job type.
@@ -116,9 +131,16 @@ class Handlers(Generic[Conn]):
                 half of the lease).
             backoff: How long to wait after a failed attempt (default: that of the registry, then of
                 the worker: 10 s, doubled each time, up to 300 s).
-            max_attempts: The number of attempts after which the job fails (default: no limit).
+            max_attempts: The number of attempts after which the job fails (default: that of the
+                registry, then of the worker: no limit).
+            give_up_on: Errors after which the job fails at once: a tuple of exception classes and
+                error codes, for example `(HTTPNotFound, "CARD_DECLINED")`. The codes of the library
+                are allowed too (default: none).
             timeout: How long one attempt may take, as a timedelta or in seconds (default: no
-                limit). The job is then retried.
+                limit). Then the handler is told to stop, and the job is retried.
+            timeout_grace: How long the handler may go on after that, as a timedelta or in seconds
+                (default: that of the registry, then of the worker: 10). Then the job is retried
+                without it: its result has no effect, and its slot stays busy until it ends.
             concurrency: How many jobs of this type one worker runs at once (default: no limit but
                 the worker's).
         """
@@ -134,10 +156,10 @@ class Handlers(Generic[Conn]):
                     function=function,
                     is_async=_check_function(name_of(job_type), function),
                     queue=queue,
-                    settings=LeaseSettings(lease, renew_interval, backoff),
-                    max_attempts=_positive(max_attempts, "max_attempts"),
+                    settings=SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace),
+                    give_up_on=check_give_up_on(give_up_on, name_of(job_type)),
                     timeout=None if timeout is None else seconds(timeout, "timeout", minimum=0.001),
-                    concurrency=_positive(concurrency, "concurrency"),
+                    concurrency=check_positive(concurrency, "concurrency"),
                 )
             )
 
@@ -188,7 +210,9 @@ class HandlerPlan:
     renew_interval: float
     backoff: Backoff
     max_attempts: int | None
+    give_up_on: GiveUpOn
     timeout: float | None
+    timeout_grace: float
     concurrency: int | None
     middleware: MiddlewareStack
 
@@ -200,7 +224,7 @@ class HandlerPlan:
 def resolve(
     registries: Sequence[Handlers[Any]],
     jobs: Registry,
-    defaults: LeaseSettings,
+    defaults: SharedSettings,
     required_middleware: Sequence[Middleware] = (),
 ) -> dict[str, HandlerPlan]:
     """Every handler of a worker by type name; errors name the type and the problem."""
@@ -217,7 +241,7 @@ def resolve(
     return plans
 
 
-def _plan(handler: Handler, registry: HandlerRegistry, jobs: Registry, defaults: LeaseSettings) -> HandlerPlan:
+def _plan(handler: Handler, registry: HandlerRegistry, jobs: Registry, defaults: SharedSettings) -> HandlerPlan:
     job_type = jobs.require(handler.job_class)
     levels = (handler.settings, registry.settings, defaults)
     lease = seconds(
@@ -240,14 +264,19 @@ def _plan(handler: Handler, registry: HandlerRegistry, jobs: Registry, defaults:
         lease=lease,
         renew_interval=renew_interval,
         backoff=backoff,
-        max_attempts=handler.max_attempts,
+        max_attempts=next((level.max_attempts for level in levels if level.max_attempts is not None), None),
+        give_up_on=handler.give_up_on,
         timeout=handler.timeout,
+        timeout_grace=seconds(
+            next((level.timeout_grace for level in levels if level.timeout_grace is not None), DEFAULT_GRACE),
+            "timeout_grace",
+        ),
         concurrency=handler.concurrency,
         middleware=registry.middleware,
     )
 
 
-def _positive(number: int | None, what: str) -> int | None:
+def check_positive(number: int | None, what: str) -> int | None:
     if number is not None and (type(number) is not int or number < 1):
         raise InvalidArgument(f"{what} must be a number of 1 or more, got {number!r}")
     return number

@@ -44,6 +44,8 @@ class ObservedAttempts(AttemptListener):
         self._tell = observers
         self._tracer = observers.tracer
         self._started: dict[Claim, Started] = {}
+        self._overdue: dict[Claim, Started] = {}
+        """Settled, but their handlers have not ended yet."""
         self._lost_events: dict[AbortReason, Callable[..., None]] = {
             "taken_by_another_worker": observers.attempt_taken_by_another_worker,
             "already_completed": observers.attempt_already_completed,
@@ -60,7 +62,7 @@ class ObservedAttempts(AttemptListener):
         self._tell.attempt_started(**self._facts(claim), wait=waited(claim))
 
     def handler_ended(self, claim: Claim) -> None:
-        started = self._started.get(claim)
+        started = self._started.get(claim) or self._overdue.pop(claim, None)
         if started is not None:
             self._tell.attempt_ended(**self._facts(claim), duration=started.duration)
 
@@ -93,6 +95,8 @@ class ObservedAttempts(AttemptListener):
 
     def released(self, claim: Claim) -> Coroutine[Any, Any, None] | None:
         started = self._started.pop(claim, None)
+        if started is not None and claim.running:
+            self._overdue[claim] = started
         if started is not None and not started.told:
             return self._find_out(claim, started)
         self._end_span(started)
@@ -132,7 +136,7 @@ def waited(claim: Claim) -> float | None:
     slot was free.
     """
     row = claim.row
-    if row.last_attempt_at is None or (claim.claimed.blockers and row.attempt == 1):
+    if row.last_attempt_at is None or (claim.claimed.blockers and not claim.claimed.ran_before):
         return None  # when its last blocker completed is not recorded
     due = max(row.scheduled_at, row.created_at)
     return max(0.0, (row.last_attempt_at - due).total_seconds()) + time.monotonic() - claim.claimed_at

@@ -18,6 +18,8 @@ class WorkerOptions:
     prefetch: int
     poll_interval: float
     recovery_backoff: Backoff
+    recovery_max_attempts: int
+    """0: no limit."""
     shutdown_timeout: float
     coalesce_notifies: int
     cancel_on_abort: bool

@@ -29,10 +29,14 @@ class Settled(msgspec.Struct, frozen=True):
     settlement: Settlement
 
 
+class EndedInside(msgspec.Struct, frozen=True):
+    """In the transaction that the handler had left open, it has ended or deleted its own job."""
+
+
 class Late(msgspec.Struct, frozen=True):
     """The deadline passed before user code began."""
 
     code: str = EXPIRED
 
 
-Outcome = Returned | Raised | Settled | Late
+Outcome = Returned | Raised | Settled | EndedInside | Late

@@ -98,6 +98,13 @@ class Phases(Generic[Conn]):
         transaction, self._transaction = self._transaction, None
         return transaction
 
+    async def abandon(self) -> bool:
+        """Undo the open transaction without the handler, which has not ended in time.
+
+        False if the driver cannot do that.
+        """
+        return self._transaction is None or await self._transaction.abandon()
+
     def _begin(self, phase: Phase, mode: Mode | None) -> None:
         if self._current is not None:
             raise PhaseError(f"{phase}() cannot be opened inside {self._current}()")
@@ -137,7 +144,7 @@ class Phases(Generic[Conn]):
         if transaction is not None:
             await self._to_the_end(transaction.roll_back(error))
 
-    def _to_the_end(self, end: Awaitable[None]) -> Awaitable[None]:
+    def _to_the_end(self, end: Awaitable[object]) -> Awaitable[object]:
         """What happens to the handler must not interrupt a commit or a rollback."""
         raise NotImplementedError
 
@@ -174,7 +181,11 @@ class PhasesInTask(Phases[Conn]):
             self._sessions.leave(self._inside.pop())
         return super().hand_over()
 
-    def _to_the_end(self, end: Awaitable[None]) -> Awaitable[None]:
+    async def abandon(self) -> bool:
+        transaction = self.hand_over()
+        return transaction is None or await transaction.abandon()
+
+    def _to_the_end(self, end: Awaitable[object]) -> Awaitable[object]:
         return asyncio.shield(end)
 
 
@@ -183,7 +194,7 @@ class PhasesInThread(Phases[Conn]):
 
     _transaction_type = TransactionInThread
 
-    def _to_the_end(self, end: Awaitable[None]) -> Awaitable[None]:
+    def _to_the_end(self, end: Awaitable[object]) -> Awaitable[object]:
         return end
 
     @async_context

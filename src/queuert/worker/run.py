@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
 from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
+from queuert.errors import SchemaTooNew, StorageError, StorageNotADatabase, StorageReadOnly
 from queuert.model import Claimed, ClaimRequest
 from queuert.ports.observer import Observer
 from queuert.transaction import Hooks
@@ -45,15 +46,25 @@ REAPED_AT_ONCE = 500
 """Jobs that one turn takes back: a small statement, so that claims come in between."""
 FORGET_TIMEOUT = 2.0
 """Seconds to tell the database that the worker has stopped."""
+HOPELESS = (SchemaTooNew, StorageNotADatabase, StorageReadOnly)
+"""Errors before the work has begun that trying again does not repair."""
 _LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the job stopped renewing its lease")
 
 
 class WorkerRun(Generic[Conn]):
-    def __init__(self, worker_id: str, client: Client[Conn], options: WorkerOptions) -> None:
+    def __init__(
+        self, worker_id: str, client: Client[Conn], options: WorkerOptions, on_give_up: Callable[[WorkerRun[Any]], None]
+    ) -> None:
         self._worker_id = worker_id
         self._sessions = sessions_of(client)
         self._engine = self._sessions.engine
         self._options = options
+        self._on_give_up = on_give_up
+        """Called when the main loop has ended by itself."""
+        self.failure: Exception | None = None
+        """What it ended with."""
+        self.out_of_tries = False
+        """It ended because of `recovery_max_attempts`, not because of an error that stays."""
         self._policy: ClaimPolicy = options.policy
         self._next_turn = NextTurn()
         self._observer = self._engine.observers or Observer()
@@ -63,7 +74,7 @@ class WorkerRun(Generic[Conn]):
         self._prefetch = self._attempts.prefetch
         self._poll_at = 0.0
         self._reap_at = 0.0
-        self._recovery = Recovery(options.recovery_backoff)
+        self._recovery = Recovery(options.recovery_backoff, options.recovery_max_attempts)
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, options.renew_interval)
         notify = adapters_of(client)[1]
         self._presence = Presence(worker_id, self._sessions, notify, self._policy, options.renew_interval)
@@ -88,8 +99,9 @@ class WorkerRun(Generic[Conn]):
 
     # Life
 
-    def start(self, *, migrated: bool) -> None:
-        self._migrated = migrated
+    async def start(self) -> None:
+        """Begin to work. With a limit of tries, wait for the database first."""
+        self._migrated = await self._has_schema()
         self._main_task = asyncio.create_task(self._main(), name=f"queuert-worker {self._worker_id}")
         self._keeper_task = asyncio.create_task(self._keeper.run(), name=f"queuert-leases {self._worker_id}")
         self._presence_task = asyncio.create_task(self._presence.run(), name=f"queuert-presence {self._worker_id}")
@@ -98,6 +110,43 @@ class WorkerRun(Generic[Conn]):
         self._observer.worker_started(
             worker_id=self._worker_id, job_types=self._policy.types, concurrency=self._policy.concurrency
         )
+
+    async def _has_schema(self) -> bool:
+        """Whether the schema is up to date. If not, the main loop goes on trying.
+
+        With a limit of tries, wait until the database answers, or raise.
+        """
+        limited = self._options.recovery_max_attempts > 0
+        while True:
+            try:
+                await self._sessions.ensure_schema()
+                if limited:  # a client may leave the schema alone, and then nothing was asked yet
+                    await self._sessions.run(self._engine.state.next_available_in(self._policy.types))
+                break
+            except HOPELESS:
+                raise
+            except (StorageError, OSError) as error:
+                if not limited:
+                    logger.error("the database is unavailable, the worker keeps trying: %s", error)
+                    return False
+                delay = self._recovery.next_delay()
+                if self._recovery.exhausted:
+                    self._fail(error)
+                    raise
+                logger.error("the database is unavailable, trying again in %.1f s: %s", delay, error)
+                await asyncio.sleep(delay)
+        self._recovery.reset()
+        return True
+
+    def _fail(self, error: Exception) -> None:
+        """This error ends the run."""
+        self.failure = error
+        self.out_of_tries = self._recovery.exhausted
+        if self.out_of_tries:
+            error.add_note(f"queuert: worker {self._worker_id} gave up after {self._recovery.failures} failures in a "
+                           "row (recovery_max_attempts)")  # fmt: skip
+        logger.critical("worker %s gives up after %d failures in a row: %s", self._worker_id, self._recovery.failures,
+                        error, extra={"worker_id": self._worker_id})  # fmt: skip
 
     def hurry(self) -> None:
         """Stop waiting for running handlers."""
@@ -157,13 +206,13 @@ class WorkerRun(Generic[Conn]):
 
     async def _handlers_ended(self, timeout: float) -> bool:
         """Whether all handlers ended in time, and before a second signal."""
-        if self._attempts.busy_slots:
+        if self._attempts.running:
             second_signal = asyncio.ensure_future(self._hurry.wait())
             ended = asyncio.ensure_future(self._attempts.all_ended.wait())
             await asyncio.wait((second_signal, ended), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             second_signal.cancel()
             ended.cancel()
-        return not self._attempts.busy_slots
+        return not self._attempts.running
 
     async def _within(self, timeout: float, work: Coroutine[Any, Any, None]) -> bool:
         """Whether this came to its end in time."""
@@ -192,19 +241,27 @@ class WorkerRun(Generic[Conn]):
                 # jobs from running.
                 self._next_turn.wants_claim = True
                 delay = self._recovery.next_delay()
+                if self._recovery.exhausted or (isinstance(error, HOPELESS) and not self._migrated):
+                    self._give_up(error)
+                    return
                 logger.exception(
                     "worker %s: a turn of the main loop failed, trying again in %.1f s", self._worker_id, delay,
                     extra={"worker_id": self._worker_id},
                 )  # fmt: skip
-                self._observer.worker_error(
-                    worker_id=self._worker_id,
-                    error_type=type(error).__qualname__,
-                    error_message=str(error),
-                    retry_in=delay,
-                )
+                self._tell_of(error, delay)
                 # Not on the wake-up event: one that came before the failure would make this a busy
                 # loop.
                 await _wait_for(self._stopping, delay)
+
+    def _give_up(self, error: Exception) -> None:
+        self._fail(error)
+        self._tell_of(error, None)
+        self._on_give_up(self)
+
+    def _tell_of(self, error: Exception, retry_in: float | None) -> None:
+        self._observer.worker_error(
+            worker_id=self._worker_id, error_type=type(error).__qualname__, error_message=str(error), retry_in=retry_in
+        )
 
     async def _turn(self) -> None:
         """Fill the free slots, reap, then wait for a reason to do so again."""
@@ -268,7 +325,7 @@ class WorkerRun(Generic[Conn]):
             return None
         # What is claimed ahead will soon be a result, too.
         ahead = min(prefetch.ahead, max(0, MAX_UNSETTLED - attempts.unsettled))
-        return self._policy.request(attempts.claims.values(), attempts.active, ahead)
+        return self._policy.request(attempts.occupying, attempts.active, ahead)
 
     def _is_stale(self) -> bool:
         """Whether jobs that were claimed ahead have waited for too long: the handlers are slower

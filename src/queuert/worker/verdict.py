@@ -53,21 +53,40 @@ class Verdicts:
         error = failure.record(failure.EXPIRED, "the deadline passed before the work began")
         return Settlement(job_id=claim.row.id, token=claim.token, status="expired", error=error, worker=self.worker_id)
 
-    def exhausted(self, claim: Claim) -> Settlement:
-        """The job has used all its attempts without a result: each time, its worker died or lost
-        the claim.
+    def before_running(self, claim: Claim) -> Settlement | None:
+        """The settlement of a job that must not run again, although it was put back. None: it may
+        run.
         """
-        error = claim.row.last_error or failure.record(
-            failure.LEASE_EXPIRED, f"all {claim.plan.max_attempts} attempts ended without a result"
-        )
-        return Settlement(job_id=claim.row.id, token=claim.token, status="failed", error=error, worker=self.worker_id)
-
-    def failed(self, claim: Claim, error: BaseException, code: str | None) -> Settlement:
         plan, row = claim.plan, claim.row
-        last = plan.max_attempts is not None and row.attempt >= plan.max_attempts
-        delay = plan.backoff.delay(row.attempt)
+        if plan.max_attempts is not None and row.attempt > plan.max_attempts:
+            return self._over(claim, f"it has used its {plan.max_attempts} attempts")
+        # The first attempt has no worker behind it that was lost: `retry` keeps the old error.
+        lost = plan.give_up_on.lost_workers and row.attempt > 1 and failure.code_in(row.last_error)
+        if lost == failure.LEASE_EXPIRED:
+            return self._over(claim, "its worker was lost, and its handler gives up on that")
+        return None
+
+    def _over(self, claim: Claim, reason: str) -> Settlement:
+        """The error of its last failed attempt stays."""
+        row = claim.row
+        logger.warning("job %s (%s) failed without a further attempt: %s", row.id, row.type_name, reason,
+                       extra=self.extra(claim))  # fmt: skip
+        error = row.last_error or failure.record(
+            failure.ATTEMPTS_EXHAUSTED, f"all {claim.plan.max_attempts} attempts ended without a result"
+        )
+        return Settlement(job_id=row.id, token=claim.token, status="failed", error=error, worker=self.worker_id)
+
+    def failed(self, claim: Claim, error: BaseException, code: str | None, schedule: When | None = None) -> Settlement:
+        """A failed attempt. `schedule`: the handler has chosen the time of the next one, so it does
+        not give up on this error."""
+        plan, row = claim.plan, claim.row
         code = code or failure.code_of(error)
-        next_one = "that was the last one" if last else f"next one in {delay:.1f} s"
+        gives_up = schedule is None and plan.give_up_on.includes(error, code)
+        last = gives_up or (plan.max_attempts is not None and row.attempt >= plan.max_attempts)
+        schedule = schedule or When(after=plan.backoff.delay(row.attempt))
+        next_one = f"next one in {schedule.after:.1f} s" if schedule.at is None else f"next one at {schedule.at}"
+        if last:
+            next_one = "its handler gives up on this error" if gives_up else "that was the last one"
         failure.log(
             error, "attempt %d of job %s (%s) failed: %s, %s", row.attempt, row.id, row.type_name, code, next_one,
             extra={**self.extra(claim), "duration": time.monotonic() - claim.claimed_at, "error_code": code},
@@ -77,7 +96,7 @@ class Verdicts:
             token=claim.token,
             status="failed" if last else "pending",
             error=failure.record_of(error, code),
-            schedule=When(after=delay),
+            schedule=schedule,
             worker=self.worker_id if last else None,
         )
 
@@ -88,29 +107,37 @@ class Verdicts:
                         extra=self.extra(claim))  # fmt: skip
             return None
         if reason == "shutdown" and isinstance(error, asyncio.CancelledError):
-            return Settlement(job_id=claim.row.id, token=claim.token, status="pending")
+            # It is not the job's fault: a deploy must not use up its attempts.
+            return Settlement(job_id=claim.row.id, token=claim.token, status="pending", uncounted=True)
         if isinstance(error, Reschedule):
             return self._rescheduled(claim, error)
         if reason == "timeout":
             return self._timed_out(claim, error)
+        if reason == "lease_lost" and isinstance(error, asyncio.CancelledError):
+            lost = _in_place_of(error, "the lease ended before it could be renewed")
+            return self.failed(claim, lost, failure.LEASE_EXPIRED)
         return self.failed(claim, error, code)
 
     def _timed_out(self, claim: Claim, error: BaseException) -> Settlement:
         if isinstance(error, asyncio.CancelledError):
-            # We cancelled it: report the timeout instead.
-            cancelled, error = error, TimeoutError(f"the attempt took longer than {claim.plan.timeout:g} s")
-            error.__cause__ = cancelled
+            error = _in_place_of(error, f"the attempt took longer than {claim.plan.timeout:g} s")
         return self.failed(claim, error, failure.TIMEOUT)
 
-    def _rescheduled(self, claim: Claim, request: Reschedule) -> Settlement:
-        cause = request.cause if request.cause is not None else request.__cause__
-        return Settlement(
-            job_id=claim.row.id,
-            token=claim.token,
-            status="pending",
-            error=None if cause is None else failure.record_of(cause),
-            schedule=_asked_for(request),
+    def overdue(self, claim: Claim) -> Settlement:
+        """The handler has not ended, although its time is over."""
+        plan = claim.plan
+        message = (
+            f"the attempt took longer than {plan.timeout:g} s, and did not end within {plan.timeout_grace:g} s more"
         )
+        return self.failed(claim, TimeoutError(message), failure.TIMEOUT)
+
+    def _rescheduled(self, claim: Claim, request: Reschedule) -> Settlement:
+        """Without a cause it is a wish, not a failure: the run costs no attempt."""
+        schedule = _asked_for(request)
+        cause = request.cause if request.cause is not None else request.__cause__
+        if cause is not None:
+            return self.failed(claim, cause, None, schedule)
+        return Settlement(job_id=claim.row.id, token=claim.token, status="pending", uncounted=True, schedule=schedule)
 
     def extra(self, claim: Claim) -> dict[str, Any]:
         """The fields of the attempt in log records."""
@@ -122,6 +149,13 @@ class Verdicts:
             "attempt_number": row.attempt,
             "worker_id": self.worker_id,
         }
+
+
+def _in_place_of(cancelled: asyncio.CancelledError, message: str) -> TimeoutError:
+    """We cancelled the handler: report the reason instead."""
+    error = TimeoutError(message)
+    error.__cause__ = cancelled
+    return error
 
 
 def _asked_for(request: Reschedule) -> When:

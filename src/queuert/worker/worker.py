@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
-import signal
 import uuid
 from collections.abc import Sequence
 from typing import Any, Self
@@ -14,21 +12,20 @@ from typing_extensions import TypeVar
 
 from queuert.client.base import sessions_of
 from queuert.client.client import Client
-from queuert.errors import InvalidArgument, SchemaTooNew, StorageError, StorageNotADatabase, StorageReadOnly
+from queuert.errors import InvalidArgument
 from queuert.model import Duration, seconds
 from queuert.worker.backoff import RECOVERY_BACKOFF, Backoff, check_backoff
 from queuert.worker.claiming import ClaimPolicy, Queue, check_cap
-from queuert.worker.handlers import Handlers, LeaseSettings, resolve
+from queuert.worker.ended import Ended
+from queuert.worker.handlers import DEFAULT_GRACE, Handlers, SharedSettings, resolve
 from queuert.worker.middleware import Middleware
 from queuert.worker.options import WorkerOptions
 from queuert.worker.run import WorkerRun
-
-logger = logging.getLogger("queuert.worker")
+from queuert.worker.signals import calling_on_signals
 
 Conn = TypeVar("Conn", default=Any)
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker:
@@ -61,8 +58,15 @@ class Worker:
         renew_interval: How often leases are renewed (default: half of the lease).
         backoff: How long to wait after a failed attempt (default: 10 s, doubled each time, up to
             300 s).
+        max_attempts: The number of attempts after which a job fails, unless its handler or registry
+            has another number (default: no limit).
+        timeout_grace: How long a handler may go on after its `timeout`. Then its job is settled
+            without it (default: 10 s).
         recovery_backoff: How long to wait after an error of the worker itself, for example when the
             database is unavailable (default: 0.5 s, doubled each time, up to 30 s, with jitter).
+        recovery_max_attempts: After how many such errors in a row the worker gives up. Then
+            `start()` and the `with` block raise the last error, and `run()` returns 3. 0 means
+            never (default: 0).
         shutdown_timeout: How long running handlers may go on when the worker stops. Then they are
             aborted (default: 30 s).
         required_middleware: Middleware that every registry must have, in this order. If one is
@@ -92,7 +96,10 @@ class Worker:
         lease: Duration = 60.0,
         renew_interval: Duration | None = None,
         backoff: Backoff | None = None,
+        max_attempts: int | None = None,
+        timeout_grace: Duration = DEFAULT_GRACE,
         recovery_backoff: Backoff = RECOVERY_BACKOFF,
+        recovery_max_attempts: int = 0,
         shutdown_timeout: Duration = 30.0,
         required_middleware: Sequence[Middleware] = (),
         coalesce_notifies: int = 100,
@@ -112,10 +119,19 @@ class Worker:
                 raise InvalidArgument(f"{what} must be a number of 1 or more, got {number!r}")
         if type(prefetch) is not int or prefetch < 0:
             raise InvalidArgument(f"prefetch must be 0 (off) or a positive number, got {prefetch!r}")
+        if type(recovery_max_attempts) is not int or recovery_max_attempts < 0:
+            raise InvalidArgument(
+                f"recovery_max_attempts must be 0 (no limit) or a positive number, got {recovery_max_attempts!r}"
+            )
         check_cap(cluster_cap, "cluster_cap")
         check_backoff(recovery_backoff, "recovery_backoff")
         jobs = sessions_of(client).engine.jobs
-        plans = resolve(registries, jobs, LeaseSettings(lease, renew_interval, backoff), required_middleware)
+        plans = resolve(
+            registries,
+            jobs,
+            SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace),
+            required_middleware,
+        )
         if not plans:
             raise InvalidArgument("a worker needs at least one handler: register it with @handlers.handles(…)")
         self.id = f"{name or 'worker'}-{uuid.uuid4()}"
@@ -137,6 +153,7 @@ class Worker:
             prefetch=prefetch,
             poll_interval=seconds(poll_interval, "poll_interval", minimum=0.001),
             recovery_backoff=recovery_backoff,
+            recovery_max_attempts=recovery_max_attempts,
             shutdown_timeout=seconds(shutdown_timeout, "shutdown_timeout"),
             coalesce_notifies=coalesce_notifies,
             cancel_on_abort=cancel_on_abort,
@@ -144,6 +161,10 @@ class Worker:
         self._run: WorkerRun[Any] | None = None
         self._start_task: asyncio.Task[None] | None = None
         self._stop_task: asyncio.Task[bool] | None = None
+        self._runs: list[asyncio.Future[Ended]] = []
+        """The calls of `run()` that wait for the end."""
+        self._failure: BaseException | None = None
+        """What the worker gave up with."""
         self._drains = 0
         self._only_drains = False
         """`drain()` started the worker, so the last `drain()` to end stops it."""
@@ -152,11 +173,18 @@ class Worker:
         await self.start()
         return self
 
-    async def __aexit__(self, *exc: object) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         await self.stop()
+        if kind is None and self._failure is not None:
+            raise self._failure
 
     async def start(self) -> None:
-        """Start the worker. If it is running, this does nothing. If it is stopping, this waits."""
+        """Start the worker. If it is running, this does nothing. If it is stopping, this waits.
+
+        If the database is unavailable, the worker keeps trying and this returns. With
+        `recovery_max_attempts`, this waits for the database, and raises the last error after so
+        many tries.
+        """
         await self._start()
         self._only_drains = False
 
@@ -164,7 +192,8 @@ class Worker:
         while self._stop_task is not None:
             await asyncio.wait({self._stop_task})
         if self._run is None:
-            self._run = WorkerRun(self.id, self._client, self._options)
+            self._failure = None
+            self._run = WorkerRun(self.id, self._client, self._options, self._gave_up)
             self._start_task = asyncio.create_task(self._begin(self._run))
         if self._start_task is None:
             return
@@ -178,15 +207,22 @@ class Worker:
 
     async def _begin(self, run: WorkerRun[Any]) -> None:
         try:
-            run.start(migrated=await self._ensure_schema())
-        except BaseException:
+            await run.start()
+        except BaseException as error:
             self._run = None
+            if self._stop_task is None:
+                self._tell_runs(Ended(clean=True, failure=error, out_of_tries=run.out_of_tries))
             raise
         finally:
             self._start_task = None
 
+    def _gave_up(self, run: WorkerRun[Any]) -> None:
+        """The main loop has ended by itself: stop the rest."""
+        if self._run is run and self._stop_task is None:
+            self._stop_task = asyncio.create_task(self._end(run))
+
     async def stop(self) -> bool:
-        """Stop the worker.
+        """Stop the worker. It also ends `run()`.
 
         Running handlers may finish within `shutdown_timeout`, then they are aborted.
 
@@ -194,19 +230,29 @@ class Worker:
         """
         if self._stop_task is None:
             if self._run is None:
+                self._tell_runs(Ended(clean=True))
                 return True
             self._stop_task = asyncio.create_task(self._end(self._run))
         return await asyncio.shield(self._stop_task)
 
     async def _end(self, run: WorkerRun[Any]) -> bool:
+        clean = False
         try:
             if self._start_task is not None:
                 self._start_task.cancel()
                 await asyncio.wait({self._start_task})
-            return await run.stop()
+            clean = await run.stop()
+            return clean
         finally:
+            self._failure = run.failure
             self._run = None
             self._start_task = self._stop_task = None
+            self._tell_runs(Ended(clean, run.failure, run.out_of_tries))
+
+    def _tell_runs(self, ended: Ended) -> None:
+        for waiting in self._runs:
+            if not waiting.done():
+                waiting.set_result(ended)
 
     async def drain(self) -> None:
         """Work until no job can run. For scripts and tests.
@@ -216,23 +262,30 @@ class Worker:
         if self._run is None or self._stop_task is not None:
             self._only_drains = True
         await self._start()
-        if self._run is None:
+        run = self._run
+        if run is None:
             return  # it was stopped meanwhile
         self._drains += 1
         try:
-            await self._run.drain()
+            await run.drain()
         finally:
             self._drains -= 1
             if self._only_drains and not self._drains:
                 self._only_drains = False
                 await self.stop()
+        if run.failure is not None:
+            raise run.failure
 
     async def run(self) -> int:
-        """Work until SIGTERM or SIGINT, then stop. A second signal aborts running handlers at once.
+        """Work until SIGTERM, SIGINT or `stop()`. A second signal aborts running handlers at once.
 
-        Returns the exit code for the process: 0 if every job was settled, 1 if some were aborted.
+        If signals cannot be handled (outside of the main thread, or on Windows), the log says so,
+        and only `stop()` ends it. If this call is cancelled, the worker is stopped.
+
+        Returns the exit code for the process: 0 if every job was settled, 1 if some were aborted, 3
+        if the worker gave up after `recovery_max_attempts` failures in a row.
         """
-        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Ended] = asyncio.get_running_loop().create_future()
         told = asyncio.Event()
 
         def on_signal() -> None:
@@ -240,33 +293,34 @@ class Worker:
                 self._run.hurry()
             told.set()
 
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, on_signal)
+        while self._stop_task is not None:  # else the end of the last run would end this one
+            await asyncio.wait({self._stop_task})
+        self._runs.append(ended)
         try:
-            starting = asyncio.ensure_future(self.start())
-            first_signal = asyncio.ensure_future(told.wait())
-            await asyncio.wait((starting, first_signal), return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
-                starting.result()
-            await first_signal
-            return 0 if await self.stop() else 1
+            with calling_on_signals(on_signal):
+                return (await self._until_ended(ended, told)).exit_code()
         finally:
-            for number in _SIGNALS:
-                loop.remove_signal_handler(number)
+            self._runs.remove(ended)
 
-    async def _ensure_schema(self) -> bool:
-        """Whether the schema is up to date.
-
-        A worker starts even while the database is unavailable.
-        """
+    async def _until_ended(self, ended: asyncio.Future[Ended], told: asyncio.Event) -> Ended:
+        starting = asyncio.ensure_future(self.start())
+        signalled = asyncio.ensure_future(told.wait())
         try:
-            await sessions_of(self._client).ensure_schema()
-        except (SchemaTooNew, StorageNotADatabase, StorageReadOnly):
-            raise  # waiting does not help
-        except (StorageError, OSError) as error:
-            logger.error("the database is unavailable, the worker keeps trying: %s", error)
-            return False
-        return True
+            await asyncio.wait((starting, signalled, ended), return_when=asyncio.FIRST_COMPLETED)
+            if starting.done() and not ended.done():
+                starting.result()
+                await asyncio.wait((signalled, ended), return_when=asyncio.FIRST_COMPLETED)
+            if not ended.done():
+                await self.stop()
+            return ended.result()
+        finally:
+            signalled.cancel()
+            if not starting.done():
+                starting.cancel()
+            # What it raised is in the result, too.
+            await asyncio.gather(starting, return_exceptions=True)
+            if not ended.done():  # this call was cancelled
+                await self.stop()
 
 
 def _check_name(name: Any) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.adapters.postgres.drivers import Watcher
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
-from queuert.adapters.postgres.command import compile_text
+from queuert.adapters.postgres.command import PgStatement, compile_text
 from queuert.adapters.postgres.installation import (
     DATABASE_CLOCK,
     FunctionSet,
@@ -72,13 +72,15 @@ class Version6(PostgresOperations):
         }
 
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
-        """Blockers came as objects then."""
+        """Blockers came as objects then, and nothing told of earlier runs and of ordinals."""
         names = ("chain_id", "chain_type", "status", "output", "trace_context")
         program = super().claim(request)
         rows = [list(row) for row in (yield next(program))]
         for row in rows[1:]:
             if row[18] is not None:
                 row[18] = json.dumps([[blocker[name] for name in names] for blocker in json.loads(row[18])])
+            row.insert(18, None)
+            row.insert(11, None)
         return answered(program, rows)
 
     def reap(
@@ -90,6 +92,11 @@ class Version6(PostgresOperations):
             "claim.reap", types=list(types), ignored=list(ignored), limit=limit, error=error.decode()
         )
         return [job_of(row) for row in rows]
+
+    def statement(self, name: str, **parameters: Any) -> PgStatement:
+        """Its functions had fewer parameters."""
+        text = self.texts[name]
+        return text(**{parameter: value for parameter, value in parameters.items() if parameter in text.names})
 
     def installed_version(self) -> Program[int | None]:
         """What it looked at when it started: more than 6 was refused."""

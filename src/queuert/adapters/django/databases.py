@@ -30,6 +30,10 @@ class DatabaseKind(Protocol):
         """Raise, if a COMMIT would not commit."""
         ...
 
+    def abandon(self, wrapper: Wrapper) -> bool:
+        """End the transaction by force, from any thread. False: not possible."""
+        ...
+
     def check_settings(self, wrapper: Wrapper) -> None:
         """Refuse settings under which transactions with jobs in them do not work."""
         ...
@@ -76,6 +80,11 @@ class Postgres:
         if wrapper.needs_rollback or status_of(wrapper.connection) is Status.FAILED:
             raise ended_badly(Status.FAILED)
 
+    def abandon(self, wrapper: Wrapper) -> bool:
+        from queuert.adapters.postgres.drivers.psycopg_connection import cut_off
+
+        return wrapper.connection is None or cut_off(wrapper.connection)
+
     def check_settings(self, wrapper: Wrapper) -> None:
         problem = postgres_problem()
         if problem is not None:
@@ -104,6 +113,11 @@ class Sqlite:
                 "an error broke the atomic block and was swallowed, so Django rolls it back: put what may fail into a "
                 "transaction.atomic() of its own, and let its error leave that block"
             )
+
+    def abandon(self, wrapper: Wrapper) -> bool:
+        from queuert.adapters.sqlite.connections import session
+
+        return wrapper.connection is None or session.abandon(wrapper.connection)
 
     def check_settings(self, wrapper: Wrapper) -> None:
         problem = sqlite_problem(wrapper.settings_dict)

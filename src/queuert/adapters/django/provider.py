@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from django.db import close_old_connections, connections, reset_queries, transaction
 from django.db.utils import Error as DjangoDatabaseError
@@ -40,6 +40,7 @@ class DjangoProvider:
     def __init__(self, alias: str = "default") -> None:
         self.alias = alias
         self._closed = False
+        self._abandoned: set[Wrapper] = set()
 
     @cached_property
     def _kind(self) -> DatabaseKind:
@@ -61,9 +62,14 @@ class DjangoProvider:
                 "give the connection itself as the transaction, as in client.start(connection, …)"
             )
         kind = self._kind
-        with self._atomic(wrapper, durable=True):
-            yield wrapper
-            _check_before_commit(kind, wrapper)
+        try:
+            with self._atomic(wrapper, durable=True):
+                yield wrapper
+                _check_before_commit(kind, wrapper)
+        finally:
+            if wrapper in self._abandoned:
+                self._abandoned.discard(wrapper)
+                wrapper.close()
 
     @context
     def savepoint(self, connection: DjangoConnection) -> Iterator[None]:
@@ -96,6 +102,11 @@ class DjangoProvider:
 
     def in_transaction(self, connection: DjangoConnection) -> bool:
         return connection.in_atomic_block
+
+    def abandon(self, connection: DjangoConnection) -> bool:
+        wrapper = cast(Wrapper, connection)
+        self._abandoned.add(wrapper)
+        return self._kind.abandon(wrapper)
 
     def close(self) -> None:
         """Does nothing: Django opens and closes the connections."""

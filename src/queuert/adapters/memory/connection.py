@@ -63,6 +63,12 @@ class MemoryConnection:
             self.tables = tables
             return result
 
+    def end(self) -> Tables | None:
+        """No transaction is open any more. Returns its version, or None if it had ended before."""
+        with self._mutex:
+            tables, self.tables = self.tables, None
+        return tables
+
     def open_tables(self) -> Tables:
         if self.tables is None:
             raise TransactionClosed("no transaction is open on this memory connection: it has ended, or never began")
@@ -115,13 +121,12 @@ class MemoryTransaction:
         return connection
 
     def _end(self, *, commit: bool) -> None:
-        connection, tables = self._connection, self._connection.tables
+        store, tables = self._connection.store, self._connection.end()
         if tables is None:
             raise TransactionMisused("this transaction was ended by code inside its block: leave that to the block")
         if commit:
-            connection.store.committed = tables
-        connection.tables = None
-        connection.store.writer.release()
+            store.committed = tables
+        store.writer.release()
 
 
 class MemorySavepoint(Block[None]):

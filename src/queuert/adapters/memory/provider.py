@@ -40,6 +40,11 @@ class _Provider:
     def in_transaction(self, connection: MemoryConnection) -> bool:
         return connection.in_transaction
 
+    def abandon(self, connection: MemoryConnection) -> bool:
+        if connection.end() is not None:
+            self.store.writer.release()
+        return True
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClientClosed("memory provider")

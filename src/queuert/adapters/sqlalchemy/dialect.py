@@ -36,6 +36,10 @@ class Dialect(ABC):
     def translated(self, error: DBAPIError, *, inside: bool) -> BaseException:
         """The library's error for one of SQLAlchemy's. Any other error, if there is none."""
 
+    @abstractmethod
+    def abandon(self, pooled: Pooled) -> bool:
+        """End its transaction by force, from any thread, without I/O. False: not possible."""
+
     def is_lost(self, pooled: Pooled) -> bool:  # noqa: ARG002
         """Whether the connection is gone. SQLAlchemy cannot tell: our statements go around it."""
         return False

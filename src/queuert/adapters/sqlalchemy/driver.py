@@ -118,6 +118,12 @@ class SqlAlchemyDriver(Driver[Any]):
             return TransactionMisused(f"SQLAlchemy cannot use this session or connection: {error}")
         return error
 
+    def abandon(self, connection: Any) -> bool:
+        try:
+            return self._dialect.abandon(_pooled(self._handle(connection)))
+        except (*self.error_types, TransactionMisused):
+            return False
+
     # Connections
 
     async def take(self, command: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from queuert.conformance.report import Report
 from queuert.conformance.runner import DEFAULT_TIMEOUT, Factory, run_suite
 from queuert.conformance.state import (
+    abandoning,
     blockers,
     claim,
     claim_caps,
@@ -49,7 +50,7 @@ _ = (
     values, create, read, blockers, unblock, unblock_chains, dedup, dedup_writes, claim, claim_order,
     claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap,
     next_available, trigger_retry, delete, delete_cascade, listing, listing_chains, stats, transactions, isolation,
-    concurrency, concurrency_blockers, migrations, workers, horizon,
+    concurrency, concurrency_blockers, migrations, workers, horizon, abandoning,
 )  # fmt: skip
 
 

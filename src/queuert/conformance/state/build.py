@@ -153,6 +153,10 @@ def put_back(claim: Claimed, error: bytes | None = ERROR, schedule: When | None 
     return _settlement(claim, "pending", error=error, schedule=schedule or When())
 
 
+def rescheduled(claim: Claimed, schedule: When | None = None) -> Settlement:
+    return _settlement(claim, "pending", uncounted=True, schedule=schedule or When())
+
+
 def given_back(claim: Claimed) -> Settlement:
     return _settlement(claim, "pending", give_back=True)
 

@@ -11,12 +11,14 @@ from queuert.conformance.state.build import (
     PAST,
     completed,
     end_as,
+    failed,
     given_back,
     later,
     new_job,
     put_back,
     queue,
     request,
+    rescheduled,
     waiting_for,
 )
 from queuert.conformance.state.dedup import ENDINGS
@@ -50,6 +52,32 @@ async def a_claimed_job_runs(store: Store) -> None:
     check(abs(lease - timedelta(seconds=600)) < SLACK, f"the lease must be 600 s long, is {lease}")
     equal((row.scheduled_at, row.trace_context), (PAST, "00-a"), "what stays")
     equal((claimed.expired, claimed.blockers, result.more), (False, (), False), "the rest of the result")
+
+
+@driver_case
+async def a_claim_tells_of_earlier_runs(store: Store) -> None:
+    """A job has run before if an earlier run failed, was not counted, or lost its worker."""
+    job = await store.running(lease=0.001)
+    check(not job.ran_before, "a new job has not run before")
+    await store.settle(rescheduled(job))
+    again = await store.claim_one(lease=0.001)
+    equal((again.ran_before, again.job.attempt), (True, 1), "after an uncounted run")
+    await store.settle(put_back(again))
+    third = await store.claim_one(lease=0.001)
+    equal((third.ran_before, third.job.attempt), (True, 2), "after a failed attempt")
+    await store.elapse(0.05)
+    await store.reap("task")
+    check((await store.claim_one()).ran_before, "after the end of its lease")
+
+
+@case
+async def a_retried_job_has_run_before(store: Store) -> None:
+    """retry counts attempts from zero, but the job has run."""
+    claimed = await store.running()
+    await store.settle(failed(claimed))
+    await store.retry(claimed.job.id)
+    again = await store.claim_one()
+    equal((again.ran_before, again.job.attempt), (True, 1), "after retry")
 
 
 @case

@@ -54,6 +54,13 @@ class StateDriver(Protocol):
         """Whether a transaction is open on the connection."""
         ...
 
+    def abandon(self, connection: Any) -> bool:
+        """End the transaction of the connection by force, from another thread if it is sync.
+
+        False: the provider cannot do that.
+        """
+        ...
+
     async def check(self, connection: Any) -> None:
         """Raise an error if the connection cannot be joined."""
         ...
@@ -100,6 +107,9 @@ class AsyncStateDriver:
     async def in_transaction(self, connection: Any) -> bool:
         return self._provider.in_transaction(connection)
 
+    def abandon(self, connection: Any) -> bool:
+        return _abandon(self._provider, connection)
+
     async def check(self, connection: Any) -> None:
         self._provider.check(connection)
 
@@ -144,6 +154,9 @@ class SyncStateDriver:
     async def in_transaction(self, connection: Any) -> bool:
         return await self._thread.call(lambda: self._provider.in_transaction(connection))
 
+    def abandon(self, connection: Any) -> bool:
+        return _abandon(self._provider, connection)
+
     async def check(self, connection: Any) -> None:
         await self._thread.call(lambda: self._provider.check(connection))
 
@@ -165,6 +178,11 @@ class SyncStateDriver:
                 raise
         else:
             await self._thread.call(lambda: manager.__exit__(None, None, None))
+
+
+def _abandon(provider: object, connection: Any) -> bool:
+    abandon: Callable[[Any], bool] | None = getattr(provider, "abandon", None)
+    return abandon is not None and abandon(connection)
 
 
 class _Worker:

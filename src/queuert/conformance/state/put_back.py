@@ -15,6 +15,7 @@ from queuert.conformance.state.build import (
     later,
     new_job,
     put_back,
+    rescheduled,
 )
 from queuert.conformance.state.settle import SLACK, no_claim
 from queuert.conformance.state.store import Store, case, driver_case
@@ -83,6 +84,48 @@ async def giving_back(store: Store) -> None:
     same_json(row.last_error, ERROR, "last_error")
     no_claim(row)
     equal((await store.claim_one()).job.attempt, 2, "attempt of the next claim")
+
+
+@driver_case
+async def putting_back_a_run_that_is_no_attempt(store: Store) -> None:
+    """An uncounted run hands its attempt number back, and has the new schedule and its own time."""
+    claimed = await store.running(schedule=When(at=PAST))
+    settled = await store.settle(rescheduled(claimed, When(at=FUTURE)))
+    equal(settled.applied, [True], "applied")
+    row = await store.job(claimed.job.id)
+    equal((row.status, row.attempt, row.scheduled_at, row.last_error), ("pending", 0, FUTURE, None), "the job")
+    equal(row.last_attempt_at, claimed.job.last_attempt_at, "last_attempt_at")
+    no_claim(row)
+    await store.trigger(claimed.job.id)
+    equal((await store.claim_one()).job.attempt, 1, "attempt of the next claim")
+
+
+@case
+async def an_uncounted_run_keeps_the_error(store: Store) -> None:
+    """The error and the number of an earlier attempt stay after an uncounted run."""
+    claimed = await store.running()
+    await store.settle(put_back(claimed))
+    await store.settle(rescheduled(await store.claim_one()))
+    row = await store.job(claimed.job.id)
+    equal(row.attempt, 1, "attempt")
+    same_json(row.last_error, ERROR, "last_error")
+
+
+@case
+async def giving_back_leaves_no_trace_of_a_run(store: Store) -> None:
+    """A job given back has the last_attempt_at from before the claim, or none."""
+    first = await store.running()
+    await store.settle(given_back(first))
+    equal((await store.job(first.job.id)).last_attempt_at, None, "before any run")
+    began = await store.claim_one()
+    check(not began.ran_before, "a job that was given back has not run before")
+    await store.settle(put_back(began))
+    await store.elapse(0.01)
+    again = await store.claim_one()
+    check(again.ran_before, "a job that failed has run before")
+    await store.settle(given_back(again))
+    equal((await store.job(first.job.id)).last_attempt_at, began.job.last_attempt_at, "after a run")
+    check((await store.claim_one()).ran_before, "a job that has run has run, also after it was given back")
 
 
 @case

@@ -165,7 +165,12 @@ def _claimed(tables: Tables, ids: Sequence[str]) -> list[Claimed]:
     for job_id in ids:
         row = tables.jobs[job_id]
         expired = row.deadline is not None and row.deadline <= tables.now
-        claimed.append(Claimed(row, expired, tuple(tables.blocker_rows(job_id)), tables.held[job_id].ordinal))
+        held = tables.held[job_id]
+        claimed.append(
+            Claimed(
+                row, expired, tuple(tables.blocker_rows(job_id)), held.ordinal, held.last_attempt_at is not None
+            )
+        )
     return claimed
 
 

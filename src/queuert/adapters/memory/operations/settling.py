@@ -81,11 +81,12 @@ def _settle(tables: Tables, settlement: Settlement) -> bool:
 
 
 def _put_back(tables: Tables, row: JobRow, settlement: Settlement) -> JobRow:
-    """With `give_back` the schedule stays; else the attempt failed."""
+    """With `give_back` the job is as before the claim; `uncounted`, only its attempt number is."""
     if settlement.give_back:
         return row
     error = row.last_error if settlement.error is None else settlement.error
-    return replace(row, scheduled_at=tables.moment(settlement.schedule), last_error=error)
+    attempt = row.attempt - settlement.uncounted
+    return replace(row, attempt=attempt, scheduled_at=tables.moment(settlement.schedule), last_error=error)
 
 
 def _end(tables: Tables, row: JobRow, settlement: Settlement) -> JobRow:

@@ -103,6 +103,10 @@ class AsyncpgDriver(Driver[Connection]):
         self.require_transaction(connection)
         errors.check_database(database_of(connection), self._source.database)
 
+    def abandon(self, connection: Connection) -> bool:
+        connection.terminate()
+        return True
+
     async def take(self, command: PgStatement | None) -> Connection:
         try:
             connection = await self._source.take()

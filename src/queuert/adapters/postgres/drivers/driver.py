@@ -106,6 +106,11 @@ class Driver(ABC, Generic[C]):
     def translated(self, error: Any, *, inside: bool) -> BaseException:
         """See `errors.translated`."""
 
+    @abstractmethod
+    def abandon(self, connection: C) -> bool:
+        """Cut the connection off from its server, from any thread: the server rolls back. False:
+        this is not possible."""
+
     # Connections
 
     @abstractmethod

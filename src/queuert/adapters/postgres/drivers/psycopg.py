@@ -84,6 +84,9 @@ class PsycopgDriver(Driver[C]):
         self.require_transaction(connection)
         errors.check_database(connection.info.dbname, self._source.database)
 
+    def abandon(self, connection: C) -> bool:
+        return psycopg_connection.cut_off(connection)
+
     async def take(self, command: PgStatement | None) -> C:  # noqa: ARG002
         connection = await self._source.take()
         if self._borrowed is not None:

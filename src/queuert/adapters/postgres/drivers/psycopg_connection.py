@@ -6,6 +6,8 @@ the result of either.
 
 from __future__ import annotations
 
+import os
+import socket
 from typing import Any, LiteralString
 
 import psycopg
@@ -52,6 +54,20 @@ class OwnAsyncCursor(_OwnAdapters, psycopg.AsyncRawCursor[tuple[Any, ...]]):
 
 class OwnCursor(_OwnAdapters, psycopg.RawCursor[tuple[Any, ...]]):
     __slots__ = ()
+
+
+def cut_off(connection: AnyConnection) -> bool:
+    """Shut the socket down. Then whatever waits on it fails at once, in any thread.
+
+    Not `finish()`: that would close the socket under a thread that waits on it, and its number
+    could soon be that of another connection.
+    """
+    try:
+        with socket.socket(fileno=os.dup(connection.fileno())) as copy:
+            copy.shutdown(socket.SHUT_RDWR)
+    except (psycopg.Error, OSError):
+        return connection.closed
+    return True
 
 
 def cursor_on(connection: AnyConnection) -> OwnAsyncCursor | OwnCursor:

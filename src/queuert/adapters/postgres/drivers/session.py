@@ -50,6 +50,9 @@ class SqlProvider(Generic[C]):
     def in_transaction(self, connection: C) -> bool:
         return self.driver.is_open(connection)
 
+    def abandon(self, connection: C) -> bool:
+        return self.driver.abandon(connection)
+
     def check_open(self) -> None:
         if self._closed:
             raise ClientClosed("database provider")

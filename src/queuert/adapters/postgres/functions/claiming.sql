@@ -50,8 +50,8 @@ END $body$;
 -- Claim ready jobs. The first row has `more`, `next_in`, `claimed_at` and, in the column
 -- `blockers`, the scan positions if there are any. The other rows are the jobs in their order, with
 -- the columns that differ from job to job; the caller knows the rest. `chain_id` is null for the
--- first job of a chain. Times that every job has are numbers: drivers take ten times as long to
--- read a timestamp. `p_queues[i]` is the position of the queue of the type `p_types[i]`. Members
+-- first job of a chain, `ran_before` for a job that no run has begun of. Times that every job has
+-- are numbers: drivers take ten times as long to read a timestamp. `p_queues[i]` is the position of the queue of the type `p_types[i]`. Members
 -- are pairs of queue and type. Jobs after the first `p_at_once` get ordinals: the first job of the
 -- claim would have `p_ordinal`.
 --
@@ -64,8 +64,8 @@ CREATE OR REPLACE FUNCTION {claim}(
 ) RETURNS TABLE (
     id text, type_name text, chain_id text, chain_type text, chain_index integer, input text, priority integer,
     created_at double precision, scheduled_at double precision, attempt integer, token bigint, ordinal bigint, last_error text, deadline timestamptz,
-    dedup_key text, blockers_left integer, trace_context text, chain_trace_context text, expired boolean, blockers text,
-    more boolean, next_in double precision, claimed_at timestamptz
+    dedup_key text, blockers_left integer, trace_context text, chain_trace_context text, expired boolean, ran_before boolean,
+    blockers text, more boolean, next_in double precision, claimed_at timestamptz
 ) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
@@ -331,6 +331,7 @@ BEGIN
         -- fewer pages than this limit.
         RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
             NULL::double precision, NULL::integer, NULL::bigint, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
+            NULL::boolean,
             CASE WHEN v_resumed OR v_pages > v_number * (20 + p_limit / 20)
                 THEN {scan_positions}(p_types, v_from_priority, v_from_time, v_from_id, v_since, v_until, v_moved_all, v_now) END,
             v_more, extract(epoch FROM v_next - v_now)::double precision, v_now;
@@ -343,6 +344,7 @@ BEGIN
         j.priority, date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), j.attempt + 1, f.token,
         CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END, j.last_error::text, j.deadline, j.dedup_key,
         nullif(j.blockers_left, 0), j.trace_context, j.chain_trace_context, j.deadline IS NOT NULL AND j.deadline <= v_now,
+        CASE WHEN j.last_attempt_at IS NOT NULL THEN true END,
         CASE WHEN j.blocker_count > 0 THEN (
             SELECT json_agg(json_build_array(b.chain_id, b.chain_type, b.status, b.output, b.trace_context) ORDER BY b.place)::text
             FROM {blockers_of}(j.id) AS b

@@ -105,7 +105,7 @@ END $body$;
 -- continuations wait for, by id; then dependents by id. Primary keys and job_chain.
 CREATE OR REPLACE FUNCTION {settle}(
     p_ids text[], p_tokens bigint[], p_statuses text[], p_outputs text[], p_errors text[], p_at timestamptz[],
-    p_after double precision[], p_give_back boolean[], p_workers text[],
+    p_after double precision[], p_uncounted boolean[], p_give_back boolean[], p_workers text[],
     p_next_positions integer[], p_next_ids text[], p_next_types text[], p_next_inputs text[], p_next_priorities integer[],
     p_next_at timestamptz[], p_next_after double precision[], p_next_deadline_at timestamptz[],
     p_next_deadline_after double precision[], p_next_traces text[], p_next_chain_traces text[],
@@ -243,14 +243,14 @@ BEGIN
             continued_to = x.next,
             completed_at = CASE WHEN x.status <> 'pending' THEN v_now END,
             completed_by = CASE WHEN x.status <> 'pending' THEN x.worker END,
-            attempt = j.attempt + (x.started_at IS NOT NULL AND NOT x.give_back)::integer,
+            attempt = j.attempt + (x.started_at IS NOT NULL AND NOT (x.uncounted OR x.give_back))::integer,
             last_attempt_at = CASE WHEN x.give_back THEN j.last_attempt_at ELSE coalesce(x.started_at, j.last_attempt_at) END,
             last_error = coalesce(x.error::json, j.last_error),
             scheduled_at = CASE WHEN x.status = 'pending' AND NOT x.give_back
                 THEN coalesce(x.at_time, v_now + make_interval(secs => coalesce(x.after_time, 0)))
                 ELSE j.scheduled_at END
-        FROM unnest(v_all, v_held, v_started, v_next, p_statuses, p_outputs, p_errors, p_at, p_after, p_give_back, p_workers)
-            AS x (id, held, started_at, next, status, output, error, at_time, after_time, give_back, worker)
+        FROM unnest(v_all, v_held, v_started, v_next, p_statuses, p_outputs, p_errors, p_at, p_after, p_uncounted, p_give_back,
+            p_workers) AS x (id, held, started_at, next, status, output, error, at_time, after_time, uncounted, give_back, worker)
         WHERE x.held AND j.id = x.id
         RETURNING j.id, j.chain_id, j.status, j.continued_to, j.dependents
     )

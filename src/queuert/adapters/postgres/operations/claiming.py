@@ -108,6 +108,7 @@ def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, dateti
     (
         job_id, type_name, chain_id, chain_type, chain_index, input_, priority, created_at, scheduled_at, attempt,
         token, ordinal, last_error, deadline, dedup_key, blockers_left, trace_context, chain_trace_context, expired,
+        ran_before,
         blockers, _, _, _,
     ) = row  # fmt: skip
     job = JobRow(
@@ -116,4 +117,5 @@ def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, dateti
         leased[type_name], token, deadline and utc(deadline), dedup_key, blockers_left or 0, trace_context,
         chain_trace_context,
     )  # fmt: skip
-    return Claimed(job, expired, tuple(map(blocker_of, _blockers.decode(blockers))) if blockers else (), ordinal)
+    its_blockers = tuple(map(blocker_of, _blockers.decode(blockers))) if blockers else ()
+    return Claimed(job, expired, its_blockers, ordinal, bool(ran_before))

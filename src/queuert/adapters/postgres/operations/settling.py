@@ -81,6 +81,7 @@ class Settling(Store):
             errors=[None if item.error is None else item.error.decode() for item in settlements],
             at=[item.schedule.at for item in settlements],
             after=[item.schedule.after for item in settlements],
+            uncounted=[item.uncounted for item in settlements],
             give_back=[item.give_back for item in settlements],
             workers=[item.worker for item in settlements],
             next_positions=[place for place, _ in following],

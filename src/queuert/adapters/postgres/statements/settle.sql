@@ -13,7 +13,7 @@ SELECT kind, place, id, type_name, ready FROM {complete}(
 -- write: settle
 SELECT kind, place, id, type_name, status, ready, problem FROM {settle}(
     :ids::text[], :tokens::bigint[], :statuses::text[], :outputs::text[], :errors::text[], :at::timestamptz[],
-    :after::double precision[], :give_back::boolean[], :workers::text[],
+    :after::double precision[], :uncounted::boolean[], :give_back::boolean[], :workers::text[],
     :next_positions::integer[], :next_ids::text[], :next_types::text[], :next_inputs::text[], :next_priorities::integer[],
     :next_at::timestamptz[], :next_after::double precision[], :next_deadline_at::timestamptz[],
     :next_deadline_after::double precision[], :next_traces::text[], :next_chain_traces::text[],

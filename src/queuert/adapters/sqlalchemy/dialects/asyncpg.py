@@ -28,6 +28,11 @@ class AsyncpgDialect(PostgresDialect):
         status = status_of(connection)
         return Status.IMPLICIT if status is Status.IDLE and not adapted.autocommit else status
 
+    def abandon(self, pooled: Pooled) -> bool:
+        connection: Any = pooled.driver_connection
+        connection.terminate()
+        return True
+
     def run(self, pooled: Pooled, command: PgStatement) -> Rows:
         cursor: Any = pooled.cursor()
         try:

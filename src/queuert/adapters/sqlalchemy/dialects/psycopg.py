@@ -12,7 +12,7 @@ from sqlalchemy.pool import PoolProxiedConnection as Pooled
 from queuert.adapters.finishing import cancel_and_finish
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers.driver import Status
-from queuert.adapters.postgres.drivers.psycopg_connection import Rows, run, status_of, translated
+from queuert.adapters.postgres.drivers.psycopg_connection import Rows, cut_off, run, status_of, translated
 from queuert.adapters.sqlalchemy.dialect import PostgresDialect
 from queuert.blocking import run_blocking
 
@@ -21,6 +21,10 @@ class PsycopgDialect(PostgresDialect):
     def status(self, pooled: Pooled) -> Status:
         connection: Any = pooled.driver_connection
         return status_of(connection)
+
+    def abandon(self, pooled: Pooled) -> bool:
+        connection: Any = pooled.driver_connection
+        return cut_off(connection)
 
     def run(self, pooled: Pooled, command: PgStatement) -> Rows:
         # Whether to prepare is a setting of the user's engine: there may be a PgBouncer on the way.

@@ -46,6 +46,15 @@ class SqliteDialect(Dialect):
     def begin(self, pooled: Pooled) -> None:
         _on_driver(pooled, self._begin)
 
+    def abandon(self, pooled: Pooled) -> bool:
+        connection: Any = pooled.dbapi_connection
+        if isinstance(connection, AdaptedConnection):
+            return False  # its thread alone can use it, and may be busy
+        abandoned = session.abandon(connection)
+        if abandoned:
+            pooled.invalidate()  # else the pool would hand it out again
+        return abandoned
+
     def run(self, pooled: Pooled, command: Command) -> Any:
         return _on_driver(pooled, lambda connection: self._run(connection, command))
 

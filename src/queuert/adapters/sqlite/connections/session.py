@@ -148,6 +148,28 @@ def roll_back(connection: sqlite3.Connection) -> bool:
     return intact
 
 
+def abandon(connection: sqlite3.Connection) -> bool:
+    """End the transaction by force, from any thread. The connection can only be closed then.
+
+    A statement that is running is interrupted. All others are refused: without a transaction, each
+    would commit by itself. Closing the connection here would not be safe, as another thread may be
+    using it.
+    """
+    try:
+        connection.interrupt()
+        connection.set_authorizer(_only_roll_back)
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    except sqlite3.Error:
+        return False
+    return True
+
+
+def _only_roll_back(action: int, argument: str | None, *_: str | None) -> int:
+    allowed = action == sqlite3.SQLITE_TRANSACTION and argument == "ROLLBACK"
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
 def save(connection: sqlite3.Connection, path: str) -> None:
     """Set a savepoint. They all have the same name: SQLite uses the innermost one."""
     require_open(connection)

@@ -62,6 +62,9 @@ class SqliteProvider(BaseProvider):
         finally:
             self.leave(mine)
 
+    def abandon(self, connection: sqlite3.Connection) -> bool:
+        return session.abandon(connection)
+
     def close(self) -> None:
         """A thread that uses its connections now closes them itself, when it is done."""
         self._closed = True

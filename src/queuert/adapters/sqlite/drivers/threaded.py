@@ -143,6 +143,9 @@ class AsyncSqliteProvider(BaseAsyncProvider[sqlite3.Connection]):
         finally:
             self.lock.release()
 
+    def abandon(self, connection: sqlite3.Connection) -> bool:
+        return session.abandon(connection)
+
     async def in_thread(self, connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]) -> T:
         if connection is not self._own:
             return function(connection)

@@ -49,8 +49,8 @@ class Claiming(Workers):
             at_once=request.at_once,
             first_ordinal=request.first_ordinal,
         )
-        jobs = sorted((job_of(row) for row in rows), key=lambda job: job.token or 0)
-        blockers = yield from self.job_blockers([job.id for job in jobs])
+        jobs = sorted(((job_of(row[:-1]), row[-1] is not None) for row in rows), key=lambda each: each[0].token or 0)
+        blockers = yield from self.job_blockers([job.id for job, _ in jobs])
         at_once = len(jobs) if request.at_once is None else request.at_once
         return [
             Claimed(
@@ -58,8 +58,9 @@ class Claiming(Workers):
                 job.deadline is not None and job.deadline <= moment(now),
                 tuple(its_blockers),
                 request.first_ordinal + place if place >= at_once else None,
+                ran_before,
             )
-            for place, (job, its_blockers) in enumerate(zip(jobs, blockers, strict=True))
+            for place, ((job, ran_before), its_blockers) in enumerate(zip(jobs, blockers, strict=True))
         ]
 
     def _running(self, request: ClaimRequest) -> Program[dict[str, int]]:

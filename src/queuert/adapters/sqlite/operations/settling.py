@@ -81,12 +81,23 @@ def _item(settlement: Settlement, now: int) -> tuple[Any, ...]:
     if status == "completed":
         continuation, output = settlement.continuation, settlement.output
         return (
-            job_id, token, status, None, 0, settlement.worker,
+            job_id, token, status, None, 0, 0, settlement.worker,
             None if continuation is None else continuation.id, None if output is None else output.decode(), None,
         )  # fmt: skip
     error = None if settlement.error is None else settlement.error.decode()
     if status != "pending":
-        return job_id, token, status, None, 0, settlement.worker, None, None, error
+        return job_id, token, status, None, 0, 0, settlement.worker, None, None, error
     if settlement.give_back:
-        return job_id, token, status, None, 1, None, None, None, None
-    return job_id, token, status, resolve(settlement.schedule, now), 0, None, None, None, error
+        return job_id, token, status, None, 1, 1, None, None, None, None
+    return (
+        job_id,
+        token,
+        status,
+        resolve(settlement.schedule, now),
+        int(settlement.uncounted),
+        0,
+        None,
+        None,
+        None,
+        error,
+    )

@@ -69,4 +69,4 @@ UPDATE {prefix}job SET
     ordinal = CASE WHEN taken.key >= :at_once THEN :first_ordinal + taken.key END
 FROM json_each(:taken) AS taken
 WHERE {prefix}job.rowid = json_extract(taken.value, '$[0]')
-RETURNING {returned_columns};
+RETURNING {returned_columns}, earlier_attempt_at;

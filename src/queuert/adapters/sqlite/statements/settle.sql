@@ -1,7 +1,7 @@
 -- Ending jobs and putting them back. Runs under the write lock.
 
--- `items` holds [id, token, status, scheduled_at, give_back, completed_by, continued_to, output,
--- error]. A token must be the job's current one. Without a token, the job must not have ended.
+-- `items` holds [id, token, status, scheduled_at, uncounted, give_back, completed_by, continued_to,
+-- output, error]. A token must be the job's current one. Without a token, the job must not have ended.
 -- Primary key.
 -- write: apply
 WITH item AS MATERIALIZED (
@@ -10,11 +10,12 @@ WITH item AS MATERIALIZED (
         json_extract(value, '$[1]') AS token,
         json_extract(value, '$[2]') AS status,
         json_extract(value, '$[3]') AS scheduled_at,
-        json_extract(value, '$[4]') AS give_back,
-        json_extract(value, '$[5]') AS completed_by,
-        json_extract(value, '$[6]') AS continued_to,
-        json_extract(value, '$[7]') AS output,
-        json_extract(value, '$[8]') AS error
+        json_extract(value, '$[4]') AS uncounted,
+        json_extract(value, '$[5]') AS give_back,
+        json_extract(value, '$[6]') AS completed_by,
+        json_extract(value, '$[7]') AS continued_to,
+        json_extract(value, '$[8]') AS output,
+        json_extract(value, '$[9]') AS error
     FROM json_each(:items)
 )
 UPDATE {prefix}job SET
@@ -22,7 +23,7 @@ UPDATE {prefix}job SET
     ready = CASE WHEN item.status = 'pending'
         THEN coalesce(item.scheduled_at, {prefix}job.scheduled_at) <= :now END,
     scheduled_at = coalesce(item.scheduled_at, {prefix}job.scheduled_at),
-    attempt = attempt - item.give_back,
+    attempt = attempt - item.uncounted,
     last_attempt_at = CASE WHEN item.give_back THEN earlier_attempt_at ELSE last_attempt_at END,
     completed_at = CASE WHEN item.status <> 'pending' THEN :now END,
     completed_by = item.completed_by,
