@@ -29,19 +29,18 @@ async def ended_within(seconds: float, task: asyncio.Task[Any]) -> bool:
 async def patient_timeout(seconds: float) -> AsyncIterator[None]:
     """Like `asyncio.timeout`."""
     loop = asyncio.get_running_loop()
-    left = PARTS
+    timers: list[asyncio.TimerHandle] = []
 
-    def part_is_over() -> None:
-        nonlocal left, timer
-        left -= 1
-        if left:
-            timer = loop.call_later(seconds / PARTS, part_is_over)
-        else:
-            timeout.reschedule(loop.time())
+    def begin_part() -> None:
+        is_last = len(timers) == PARTS - 1
+        timers.append(loop.call_later(seconds / PARTS, end if is_last else begin_part))
 
-    async with asyncio.timeout(None) as timeout:
-        timer = loop.call_later(seconds / PARTS, part_is_over)
-        try:
+    def end() -> None:
+        timeout.reschedule(loop.time())
+
+    begin_part()
+    try:
+        async with asyncio.timeout(None) as timeout:
             yield
-        finally:
-            timer.cancel()
+    finally:
+        timers[-1].cancel()

@@ -182,7 +182,7 @@ def test_a_burst_that_falls_due_at_once_is_promoted_over_several_claims(
     burst = [job(schedule=When(after=1 + number / 1000)) for number in range(30)]
     sqlite.create(*burst)
     sqlite.clock.advance(10)
-    assert sqlite.do(sqlite.ops.next_available_in(["task"])) == 0
+    assert sqlite.do(sqlite.ops.next_available_in(["task"])).next_in == 0
     claimed = sqlite.claim(limit=5)
     assert [each.job.id for each in claimed.jobs] == [each.id for each in burst[:5]]
     assert claimed.more
@@ -198,7 +198,7 @@ def test_a_clock_that_goes_back_hides_jobs_until_it_is_right_again(sqlite: Sqlit
     sqlite.create(job())
     sqlite.clock.advance(-5)
     assert sqlite.claim().jobs == []
-    assert sqlite.do(sqlite.ops.next_available_in(["task"])) == 5
+    assert sqlite.do(sqlite.ops.next_available_in(["task"])).next_in == 5
     sqlite.clock.advance(5)
     assert len(sqlite.claim().jobs) == 1
 

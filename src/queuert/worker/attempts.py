@@ -193,6 +193,8 @@ class Attempts:
         if isinstance(outcome, Settled):
             self._on_settled(claim, outcome.settlement, took_effect=True)
             self._next_turn.claim_soon()
+            if outcome.more:
+                self._next_turn.unblock_soon()
             return
         settlement = self._verdicts.on(claim, outcome)
         if settlement is None:

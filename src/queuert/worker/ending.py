@@ -60,6 +60,6 @@ async def end_attempt(
                 # token is no longer valid, and the put-back that follows has no effect.
                 outcome = Raised(error)
             else:
-                return Settled(settlement)
+                return Settled(settlement, transaction.left_dependents)
     await transaction.roll_back(outcome.error if isinstance(outcome, Raised) else None)
     return outcome

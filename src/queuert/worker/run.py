@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
+from queuert.failure_log import FailureLog
 from queuert.model import Claimed, ClaimRequest
 from queuert.ports.observer import Observer
 from queuert.transaction import Hooks
@@ -25,6 +26,7 @@ from queuert.worker.next_turn import NextTurn
 from queuert.worker.observed import listener_for
 from queuert.worker.options import WorkerOptions
 from queuert.worker.prefetch import STALE
+from queuert.worker.unblocking import Unblocker
 from queuert.worker.wake import Wake
 from queuert.worker.watchdog import Watchdog
 
@@ -57,6 +59,8 @@ class WorkerRun(Generic[Conn]):
         self._poll_at = 0.0
         self._reap_at = 0.0
         self._recovery = Recovery(options.recovery_backoff)
+        self._failures = FailureLog(logger)
+        self._unblocker = Unblocker(self._sessions, self._next_turn, options.recovery_backoff)
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, options.renew_interval)
         self._wake = Wake(
             adapters_of(client)[1],
@@ -173,14 +177,15 @@ class WorkerRun(Generic[Conn]):
             try:
                 await self._turn()
                 self._recovery.reset()
+                self._failures.worked("main loop")
             except Exception as error:
                 # What was announced meanwhile has not been read: one thing that fails must not keep
                 # jobs from running.
                 self._next_turn.wants_claim = True
                 delay = self._recovery.next_delay()
-                logger.exception(
-                    "worker %s: a turn of the main loop failed, trying again in %.1f s", self._worker_id, delay,
-                    extra={"worker_id": self._worker_id},
+                self._failures.failed(
+                    "main loop", error, "worker %s: a turn of the main loop failed, trying again in %.1f s",
+                    self._worker_id, delay, extra={"worker_id": self._worker_id},
                 )  # fmt: skip
                 self._observer.worker_error(
                     worker_id=self._worker_id,
@@ -202,6 +207,7 @@ class WorkerRun(Generic[Conn]):
             self._attempts.give_back_waiting()
         if self._next_turn.wants_claim:
             await self._fill()
+        await self._unblocker.step()
         await self._reap()
         now = time.monotonic()
         if now >= self._poll_at:
@@ -209,7 +215,7 @@ class WorkerRun(Generic[Conn]):
             self._poll_at = now + self._options.poll_interval  # afterwards: if it fails, the next turn asks again
         if self._next_turn.wants_claim and self._has_room():
             return
-        if not self._attempts.claims:
+        if not self._attempts.claims and self._unblocker.due_at is None:
             self._quiet.set()
         await self._wait()
 
@@ -218,20 +224,22 @@ class WorkerRun(Generic[Conn]):
         lost.
         """
         await self._wake.listen()
-        if not self._next_turn.wants_claim:
-            available = await self._sessions.run(self._engine.state.next_available_in(self._policy.types))
-            # Only ever added to: what happened here while the database was asked may be news to its
-            # answer.
-            if available == 0:
-                self._next_turn.wants_claim = True
-            elif available is not None:
-                self._next_turn.claim_in(available)
+        available = await self._sessions.run(self._engine.state.next_available_in(self._policy.types))
+        # Only ever added to: what happened here while the database was asked may be news to its
+        # answer.
+        if available.next_in == 0:
+            self._next_turn.wants_claim = True
+        elif available.next_in is not None:
+            self._next_turn.claim_in(available.next_in)
+        if available.unblocking:
+            self._next_turn.wants_unblocking = True
 
     async def _wait(self) -> None:
         next_turn, now = self._next_turn, time.monotonic()
         until = min(self._poll_at, self._reap_at)
-        if next_turn.due_at is not None:
-            until = min(until, next_turn.due_at)
+        for due_at in (next_turn.due_at, self._unblocker.due_at):
+            if due_at is not None:
+                until = min(until, due_at)
         waiting_since = self._attempts.waiting_since
         if waiting_since is not None:
             until = min(until, waiting_since + STALE)

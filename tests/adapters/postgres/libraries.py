@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ import pytest
 from tests.adapters.postgres.drivers import Watcher
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
-from queuert.adapters.postgres.command import compile_text
+from queuert.adapters.postgres.command import PgStatement, compile_text
 from queuert.adapters.postgres.installation import (
     DATABASE_CLOCK,
     FunctionSet,
@@ -33,7 +34,7 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.model import Claimed, ClaimRequest, ClaimResult, Lease
+from queuert.model import Available, Claimed, ClaimRequest, ClaimResult, Lease
 from queuert.ports.program import Program, answered
 from queuert.ports.provider import run
 from queuert.sql.migrate import Migration
@@ -75,6 +76,15 @@ class Version6(PostgresOperations):
             if row[18] is not None:
                 row[18] = json.dumps([[blocker[name] for name in names] for blocker in json.loads(row[18])])
         return answered(program, rows)
+
+    def statement(self, name: str, **parameters: Any) -> PgStatement:
+        """Its functions had fewer parameters."""
+        text = self.texts[name]
+        return text(**{parameter: value for parameter, value in parameters.items() if parameter in text.names})
+
+    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
+        ((next_in,),) = yield self.statement("read.next_available_in", types=list(types))
+        return Available(next_in)
 
     def installed_version(self) -> Program[int | None]:
         """What it looked at when it started: more than 6 was refused."""

@@ -116,7 +116,7 @@ def test_each_step_of_a_job_by_the_other_version(old: Library, new: Library, wat
     for each in (one, two):
         assert len(each(each.operations.list_jobs(JobFilter(), PageRequest(10)))) == 4
         assert len(each(each.operations.list_chains(ChainFilter(), PageRequest(10)))) == 3
-        assert each(each.operations.next_available_in(["a", "b"])) == 0
+        assert each(each.operations.next_available_in(["a", "b"])).next_in == 0
         assert [found and found.current.status for found in each(each.operations.get_chains([first.id]))] == [
             "completed"
         ]

@@ -1,4 +1,4 @@
-"""The data: three tables of immutable records, and one index.
+"""The data: four tables of immutable records, and one index.
 
 A `Tables` object is one version of the data. A command that changes something works on a copy of
 its own. The copy becomes the next version if the command succeeds. So a finished version never
@@ -29,6 +29,10 @@ class Tables:
     """Job id → the chains that it waits (or waited) for, in the order they were named. Only jobs
     that have blockers."""
 
+    unblocking: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Completed chain → the jobs that it still has to free, by id. These waited for it when it
+    completed; jobs that were stored later are not among them."""
+
     keys: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """Chain type and deduplication key → the latest chain that was started under it."""
 
@@ -40,11 +44,19 @@ class Tables:
 
     def at(self, now: datetime) -> Tables:
         """The same version, to be read at another time."""
-        return Tables(now, self.jobs, self.blockers, self.keys, self.pending, self.tokens)
+        return Tables(now, self.jobs, self.blockers, self.unblocking, self.keys, self.pending, self.tokens)
 
     def copy(self, now: datetime) -> Tables:
         """The next version, before anything is changed in it."""
-        return Tables(now, self.jobs.copy(), self.blockers.copy(), self.keys.copy(), self.pending.copy(), self.tokens)
+        return Tables(
+            now,
+            self.jobs.copy(),
+            self.blockers.copy(),
+            self.unblocking.copy(),
+            self.keys.copy(),
+            self.pending.copy(),
+            self.tokens,
+        )
 
     # Jobs
 
