@@ -31,8 +31,8 @@ from queuert.errors import (
 from queuert.ports.provider import run
 from queuert.sql.migrate import Migration, migrate
 
-LATEST = len(migrations_for("queuert_"))
-ALL = list(range(1, LATEST + 1))
+ALL = [migration.version for migration in migrations_for("queuert_")]
+LATEST = ALL[-1]
 
 
 @pytest.fixture

@@ -143,7 +143,9 @@ async def test_a_failure_that_repeats_is_logged_once_with_a_count(
 
         await eventually(published)
         _, record = caplog.records
-        assert record.getMessage() == f"Notifications works again; it had failed {failures - 1} times more than was logged"
+        assert (
+            record.getMessage() == f"Notifications works again; it had failed {failures - 1} times more than was logged"
+        )
 
 
 @pytest.mark.usefixtures("short_patience")

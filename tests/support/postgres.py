@@ -122,7 +122,7 @@ $$
 """
 
 
-TABLES = ", ".join(f"queuert_{table}" for table in ("job", "ready", "later", "running", "blocker", "key"))
+TABLES = ", ".join(f"queuert_{table}" for table in ("job", "ready", "later", "running", "unblocking", "blocker", "key"))
 
 _FORGET = f"""
 DO $$

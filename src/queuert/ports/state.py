@@ -52,10 +52,10 @@ class StateOperations(Protocol):
         """Store jobs, all or none.
 
         A job with blockers is `blocked` until each of those chains is completed. Chains that are
-        already completed do not count, also if `continue_unblocking` has not come to the end of
-        their dependents yet: the new job is none of these. There must be no race with a completion: the starting
-        transaction locks or changes the blocking chain's current job, so that the completing
-        transaction waits for it, and the other way round.
+        already completed do not count, also while `continue_unblocking` still frees the jobs that
+        waited for them before. There must be no race with a completion: the starting transaction
+        locks or changes the blocking chain's current job, so that the completing transaction waits
+        for it, and the other way round.
 
         A job with `dedup` is not stored if the key's chain matches (see `Dedup`): `existing` is
         that chain, and nothing is written. Two concurrent transactions with the same key never both

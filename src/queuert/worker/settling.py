@@ -112,7 +112,7 @@ class Settler:
             await asyncio.sleep(recovery.next_delay())
 
     async def _try_again(self, group: Sequence[Item]) -> bool:
-        """False if the database has failed. Anything else comes to an end here."""
+        """False if the database has failed. Any other failure is dealt with here."""
         try:
             settled = await self._settle(group)
         except DATABASE_AT_FAULT as error:

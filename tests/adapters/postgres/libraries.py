@@ -45,7 +45,8 @@ T = TypeVar("T")
 OTHER_CLOCK = f"({DATABASE_CLOCK})"
 """The same, but the functions have another text: their set has another digest."""
 
-KNOWN = migrations_for(Installation("public", "queuert_"))[-1].version
+VERSIONS = [migration.version for migration in migrations_for(Installation("public", "queuert_"))]
+KNOWN = VERSIONS[-1]
 """The schema version of this library."""
 
 needs_roles = pytest.mark.skipif(

@@ -172,8 +172,9 @@ END $body$;
 --
 -- Jobs are not counted down here: their blockers are counted again, after the job is locked. A chain
 -- that completes at the same time either has to wait for that lock, and is not completed for this
--- statement, or it has a work item with that job still to come. So each edge counts once, and an edge
--- that an older version has stored after the completion frees nothing too early.
+-- statement, or it has a work item with that job still to come. So each edge counts once, and what
+-- an older version has stored or left frees nothing too early: an edge that was added after the
+-- completion, or the item of a chain that was deleted.
 CREATE OR REPLACE FUNCTION {unblock_more}(p_limit integer)
 RETURNS TABLE (id text, type_name text, ready boolean, more boolean) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
@@ -212,7 +213,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT c.status FROM {job} AS c WHERE c.chain_id = b.chain_id ORDER BY c.chain_index DESC LIMIT 1
             ) AS last
-            WHERE b.job_id = asked.id AND b.chain_id <> v_chain AND b.done IS NOT TRUE AND (
+            WHERE b.job_id = asked.id AND b.done IS NOT TRUE AND (
                 last.status <> 'completed'
                 OR EXISTS (SELECT FROM {unblocking} AS u WHERE u.chain_id = b.chain_id AND u.next_id <= b.job_id)
             )

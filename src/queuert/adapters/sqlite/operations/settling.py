@@ -96,7 +96,7 @@ class Settling(Creating):
             yield self.statement("unblocking.put", chain=chain_id, next=jobs[limit])
         else:
             yield self.statement("unblocking.delete", chain=chain_id)
-        rows = yield self.statement("unblocking.count_again", chain=chain_id, jobs=array(jobs[:limit]), now=self.now())
+        rows = yield self.statement("unblocking.count_again", jobs=array(jobs[:limit]), now=self.now())
         ((more,),) = yield self.statement("unblocking.more")
         return Freed(_unblocked(rows), bool(more))
 

@@ -31,9 +31,8 @@ FROM json_each(:jobs) AS freed
 WHERE {prefix}job.id = json_extract(freed.value, '$[0]') AND {prefix}job.status = 'blocked'
 RETURNING id, type_name, ready;
 
--- The blockers of these jobs are counted again, without the chain that frees them. So an edge that
--- an older version has stored after the completion frees nothing too early. Primary keys, index
--- job_chain.
+-- The blockers of these jobs are counted again, after the item was moved. So an edge that an older
+-- version has stored after the completion frees nothing too early. Primary keys, index job_chain.
 -- write: count_again
 UPDATE {prefix}job SET
     blockers_left = waiting.number,
@@ -47,7 +46,7 @@ FROM (
             SELECT last.rowid FROM {prefix}job AS last WHERE last.chain_id = edge.chain_id
             ORDER BY last.chain_index DESC LIMIT 1
         )
-        WHERE edge.job_id = asked.value AND edge.chain_id <> :chain AND edge.done IS NOT 1 AND (
+        WHERE edge.job_id = asked.value AND edge.done IS NOT 1 AND (
             current.status <> 'completed' OR EXISTS (
                 SELECT 1 FROM {prefix}unblocking AS item
                 WHERE item.chain_id = edge.chain_id AND item.next_id <= edge.job_id
