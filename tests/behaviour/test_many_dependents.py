@@ -32,7 +32,7 @@ JOBS = [Step, Behind, Other]
 
 @pytest.fixture(autouse=True)
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unblocking, "UNBLOCKED_AT_ONCE", STEP)
+    monkeypatch.setattr(unblocking, "MAX_STEP", STEP)
 
 
 def connect(setting: Setting, **options: Any) -> Client[Any]:

@@ -20,6 +20,9 @@ from queuert.worker.next_turn import NextTurn
 
 logger = logging.getLogger("queuert.worker")
 
+MAX_STEP = UNBLOCKED_AT_ONCE
+"""Dependents that are freed in one transaction."""
+
 
 class Unblocker:
     def __init__(self, sessions: Sessions[Any], next_turn: NextTurn, backoff: Backoff) -> None:
@@ -27,7 +30,7 @@ class Unblocker:
         self._next_turn = next_turn
         self._recovery = Recovery(backoff)
         self._log = FailureLog(logger)
-        self._limit = UNBLOCKED_AT_ONCE
+        self._limit = MAX_STEP
         self._paused_until = 0.0
 
     @property
@@ -56,7 +59,7 @@ class Unblocker:
             return
         self._log.worked("freeing")
         self._recovery.reset()
-        self._limit = min(2 * self._limit, UNBLOCKED_AT_ONCE)
+        self._limit = min(2 * self._limit, MAX_STEP)
         if freed.more:
             self._next_turn.wants_unblocking = True
         if freed.unblocked:

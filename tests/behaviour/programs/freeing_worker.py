@@ -37,7 +37,7 @@ def handlers_for() -> Handlers[Any]:
 
 async def main() -> None:
     points, point = Points(), sys.argv[2]
-    unblocking.UNBLOCKED_AT_ONCE = STEP
+    unblocking.MAX_STEP = STEP
     inner = queuert.connect(sys.argv[1], jobs=[Step, Behind])
     inner._state.operations.unblocked_at_once = AT_ONCE
     times = 0
