@@ -1,46 +1,42 @@
-"""Time limits that count only the time in which this process runs.
+"""A time limit that counts only the time in which this process runs.
 
 After a pause of the whole process (SIGSTOP, a sleeping laptop, a blocked event loop) all timers
 have ended, and answers that arrived meanwhile have not been read yet. A plain timeout would then
-blame the other side. So a limit is divided into parts: a pause uses up only one of them.
+blame the other side. So the limit is divided into parts: a pause uses up only one of them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any
-
-from queuert.contexts import async_context
+from types import TracebackType
 
 PARTS = 4
 
 
-async def ended_within(seconds: float, task: asyncio.Task[Any]) -> bool:
-    """Whether a task ends in time. It is not cancelled."""
-    for _ in range(PARTS):
-        done, _ = await asyncio.wait({task}, timeout=seconds / PARTS)
-        if done:
-            return True
-    return False
+class PatientTimeout:
+    """`async with PatientTimeout(seconds):`, like `asyncio.timeout`."""
 
+    __slots__ = ("_left", "_loop", "_part", "_timeout", "_timer")
 
-@async_context
-async def patient_timeout(seconds: float) -> AsyncIterator[None]:
-    """Like `asyncio.timeout`."""
-    loop = asyncio.get_running_loop()
-    timers: list[asyncio.TimerHandle] = []
+    def __init__(self, seconds: float) -> None:
+        self._part = seconds / PARTS
+        self._left = PARTS
+        self._timeout = asyncio.timeout(None)
 
-    def begin_part() -> None:
-        is_last = len(timers) == PARTS - 1
-        timers.append(loop.call_later(seconds / PARTS, end if is_last else begin_part))
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(self._part, self._part_is_over)
 
-    def end() -> None:
-        timeout.reschedule(loop.time())
+    def _part_is_over(self) -> None:
+        self._left -= 1
+        if self._left:
+            self._timer = self._loop.call_later(self._part, self._part_is_over)
+        else:
+            self._timeout.reschedule(self._loop.time())
 
-    begin_part()
-    try:
-        async with asyncio.timeout(None) as timeout:
-            yield
-    finally:
-        timers[-1].cancel()
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._timer.cancel()
+        await self._timeout.__aexit__(kind, error, traceback)

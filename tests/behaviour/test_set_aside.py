@@ -186,7 +186,7 @@ async def test_a_settlement_that_meets_the_statement_timeout(scheme: str) -> Non
         slow = queuert.connect(url.replace("postgresql", scheme, 1) + mark + short, jobs=[Step, Long, Behind])
         locker = await psycopg.AsyncConnection.connect(url)
         async with slow, locker:
-            await locker.execute(f"SELECT FROM queuert_job WHERE id = '{waiting.id}' FOR UPDATE")
+            await locker.execute("SELECT FROM queuert_job WHERE id = %s FOR UPDATE", [waiting.id])
             async with Worker(slow, handlers_of(), concurrency=100, recovery_backoff=SOON) as worker:
                 for number, chain in enumerate(chains):
                     if number != 5:

@@ -1,9 +1,9 @@
 """Publishing with a time limit, so that a broker that hangs does not delay callers for long.
 
 Publishing comes after the commit, but the caller that committed waits for it. So each call has a
-limit. A call that exceeds it goes on without its caller. Until it has ended, nothing else is
-published: workers and waiters poll, and the next commits do not wait. When the answer comes after
-all, publishing goes on at once.
+limit. A call that exceeds it is repeated without its caller. Until that has ended, nothing else is
+published: workers and waiters poll, and the next commits do not wait. As soon as the channel
+answers, publishing goes on.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from queuert.errors import NotifyUnavailable
-from queuert.patience import ended_within
+from queuert.patience import PatientTimeout
 from queuert.ports.notify import NotifyAdapter, Topic
 
 PATIENCE = 2.0
 """Seconds that a caller waits."""
 GIVEN_UP_AFTER = 10.0
-"""Seconds after that until the call is cancelled. The next one then tries again."""
+"""Seconds until the repeated call is cancelled, too. The next one then tries again."""
 
 
 class BoundedNotify:
@@ -30,8 +30,8 @@ class BoundedNotify:
         self.immediate: bool = getattr(adapter, "immediate", False)
         self.listen = adapter.listen
         self.consume_wake_hint = adapter.consume_wake_hint
-        self._late: dict[asyncio.Task[None], asyncio.TimerHandle] = {}
-        """Calls that no caller waits for any more, each with the timer that gives it up."""
+        self._trial: asyncio.Task[None] | None = None
+        """Repeats a call that took too long: when it ends, the channel works again."""
 
     async def publish(self, topic: Topic, values: Sequence[str]) -> None:
         await self._bounded(lambda: self.adapter.publish(topic, values))
@@ -40,41 +40,45 @@ class BoundedNotify:
         await self._bounded(lambda: self.adapter.provide_wake_hints(counts))
 
     async def close(self) -> None:
-        late = list(self._late)
-        for task in late:
-            self._give_up(task)
-        if late:
-            await asyncio.wait(late, timeout=PATIENCE)
+        trial, self._trial = self._trial, None
+        if trial is not None:
+            trial.cancel()
+            await asyncio.wait({trial}, timeout=PATIENCE)
         await self.adapter.close()
 
     async def _bounded(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self.immediate:
             return await call()
-        if self._late:
+        if self._trial is not None:
             raise NotifyUnavailable("not published: the notification channel has not answered an earlier call yet")
-        task = asyncio.create_task(call())
         try:
-            in_time = await ended_within(PATIENCE, task)
-        except BaseException:
-            task.cancel()
-            raise
-        if in_time:
-            return task.result()
-        self._late[task] = asyncio.get_running_loop().call_later(GIVEN_UP_AFTER, self._give_up, task)
-        task.add_done_callback(self._ended)
-        raise NotifyUnavailable(f"publishing took longer than {PATIENCE:g} s; the next call waits for its end")
+            async with PatientTimeout(PATIENCE):
+                await call()
+        except TimeoutError as error:
+            if self._trial is None:
+                self._try_again(call)
+            raise NotifyUnavailable(
+                f"publishing took longer than {PATIENCE:g} s; the next calls wait for the channel to answer"
+            ) from error
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled():
-            task.exception()  # marks it as retrieved: the caller was told that the call is late
-        timer = self._late.pop(task, None)
-        if timer is not None:
+    def _try_again(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        trial = self._trial = asyncio.create_task(call(), name="queuert-publishing")
+        # The trial may ignore its cancellation. Then it no longer counts, but it goes on.
+        timer = asyncio.get_running_loop().call_later(GIVEN_UP_AFTER, self._give_up, trial)
+
+        def ended(_: asyncio.Task[None]) -> None:
             timer.cancel()
+            if not trial.cancelled():
+                trial.exception()  # marks it as retrieved: the caller was told that its call is late
+            if self._trial is trial:
+                self._trial = None
 
-    def _give_up(self, task: asyncio.Task[None]) -> None:
-        """It may ignore its cancellation: it counts no longer."""
-        self._late.pop(task).cancel()
-        task.cancel()
+        trial.add_done_callback(ended)
+
+    def _give_up(self, trial: asyncio.Task[None]) -> None:
+        trial.cancel()
+        if self._trial is trial:
+            self._trial = None
 
 
 if TYPE_CHECKING:

@@ -43,9 +43,7 @@ class Settling(Creating):
         completed = _Completed()
         for batch in _batches(settlements):
             items = array([_item(settlements[position], now) for position in batch])
-            rows: list[tuple[str, str, int]] = yield self.statement(
-                "settle.apply", items=items, now=now, most=self.unblocked_at_once + 1
-            )
+            rows: list[tuple[str, str, int]] = yield self.statement("settle.apply", items=items, now=now)
             chains = {job_id: (chain_id, edges) for job_id, chain_id, edges in rows}
             for position in batch:
                 settlement = settlements[position]
@@ -113,7 +111,7 @@ class _Completed:
         self.chains: list[str] = []
         self.by_hand: list[str] = []
         self.edges = 0
-        """Of `chains`. A chain with very many of them is not counted to the end."""
+        """Of `chains`."""
 
     def add(self, chain_id: str, edges: int, *, by_hand: bool) -> None:
         if edges and by_hand:

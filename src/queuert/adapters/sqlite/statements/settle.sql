@@ -2,8 +2,7 @@
 
 -- `items` holds [id, token, status, scheduled_at, give_back, completed_by, continued_to, output,
 -- error]. A token must be the job's current one. Without a token, the job must not have ended.
--- Returns also how many jobs wait (or waited) for the chain, counted up to `most`. Primary key,
--- index blocker_chain.
+-- Returns also how many jobs wait (or waited) for the chain. Primary key, index blocker_chain.
 -- write: apply
 WITH item AS MATERIALIZED (
     SELECT
@@ -36,9 +35,7 @@ FROM item
 WHERE {prefix}job.id = item.id
     AND ({prefix}job.token = item.token
         OR (item.token IS NULL AND {prefix}job.status IN ('blocked', 'pending', 'running')))
-RETURNING id, chain_id, (
-    SELECT count(*) FROM (SELECT 1 FROM {prefix}blocker AS edge WHERE edge.chain_id = {prefix}job.chain_id LIMIT :most)
-);
+RETURNING id, chain_id, (SELECT count(*) FROM {prefix}blocker AS edge WHERE edge.chain_id = {prefix}job.chain_id);
 
 -- Count down the dependents of completed chains. A job becomes pending when its last blocker
 -- completes. Index blocker_chain, primary key.
