@@ -17,7 +17,7 @@ from tests.observability.recorder import Recorder
 
 import queuert
 from queuert import Attempt, Chain, ChainInUse, Client, EntryJob, Handlers, Worker
-from queuert.model import ClaimRequest, QueueLimit, Settlement, TypeLimit
+from queuert.model import UNBLOCKED_AT_ONCE, ClaimRequest, QueueLimit, Settlement, TypeLimit
 from queuert.worker import unblocking
 
 NUMBER = 40
@@ -183,6 +183,32 @@ async def test_steps_that_fail_do_not_keep_others_from_running(
         assert limits[:4] == [STEP, STEP // 2, 1, 1]  # smaller after each failure
         texts = [record.getMessage() for record in caplog.records]
         assert texts.count("freeing the jobs behind a completed chain failed, trying again soon") == 1
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+asyncpg"])
+async def test_thirty_thousand_dependents_under_a_statement_timeout(
+    scheme: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Freed in one statement, they take longer than a second: then no result of the group is ever stored."""
+    monkeypatch.setattr(unblocking, "MAX_STEP", UNBLOCKED_AT_ONCE)
+    url = Setting("postgres", "postgres", tmp_path).url
+    mark = "&" if "?" in url else "?"
+    short = "options=-cstatement_timeout%3D1000" if scheme == "postgresql" else "statement_timeout=1000"
+    slow = queuert.connect(url.replace("postgresql", scheme, 1) + mark + short, jobs=JOBS)
+    async with queuert.connect(url, jobs=JOBS) as client, slow:
+        first = await start_one(client, Step(number=3))
+        for _ in range(30):
+            async with client.transaction() as tx:
+                await client.start_many(tx, [Behind(step=first) for _ in range(1000)])
+        others = await start(client, 200)
+        async with Worker(slow, handlers_for(), concurrency=300, recovery_backoff=SOON):
+            for number, chain in enumerate(others):
+                assert await client.wait(chain, timeout=PATIENCE) == number
+            assert await client.wait(first, timeout=PATIENCE) == 3
+            await eventually(lambda: all_are_free(client))
+        (stats,) = [each for each in await client.stats() if each.job_type == "behind"]
+        assert (stats.pending, stats.blocked) == (30_000, 0)
 
 
 @pytest.mark.parametrize("driver", ["sqlite", "psycopg", pytest.param("asyncpg", marks=pytest.mark.soak)])
