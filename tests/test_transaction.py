@@ -255,7 +255,8 @@ async def test_a_failing_channel_does_not_mask_the_commit(world: World, caplog: 
         own.close()
         assert [await status_of(client, chain) for chain in (first, second, third)] == ["pending"] * 3
         assert client.hook_failures == 3
-    assert [record.name for record in caplog.records] == ["queuert.transaction"] * 3
+    # The same failure is logged once.
+    assert [record.name for record in caplog.records] == ["queuert.transaction"]
 
 
 async def test_observers_come_before_notifications_and_after_the_commit(world: World) -> None:

@@ -28,6 +28,9 @@ DEFAULT_PRIORITY = 100
 MAX_NAME_LENGTH = 200
 MAX_KEY_LENGTH = 1000
 PRIORITY_RANGE = (-(2**31), 2**31 - 1)
+UNBLOCKED_AT_ONCE = 1000
+"""Dependents that are freed in the transaction that completes their blockers, and in each later
+one."""
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -342,12 +345,31 @@ class Unblocked(msgspec.Struct, gc=False, frozen=True):
 class Settled(msgspec.Struct, frozen=True):
     """`applied[i]`: settlement i took effect (its claim was still valid).
 
-    `created[i]`: its continuation.
+    `created[i]`: its continuation. `more`: some dependents of the completed chains are left for
+    `continue_unblocking`.
     """
 
     applied: list[bool]
     created: list[Created | None]
     unblocked: list[Unblocked]
+    more: bool = False
+
+
+class Freed(msgspec.Struct, frozen=True):
+    """What one step of `continue_unblocking` did. `more`: another call has something to do now."""
+
+    unblocked: list[Unblocked]
+    more: bool = False
+
+
+class Available(msgspec.Struct, frozen=True):
+    """What there is to do. `next_in`: seconds until a pending job is due, 0 if one is due, None if
+    none is pending. `unblocking`: dependents of a completed chain are left for
+    `continue_unblocking`, perhaps by a process that has died.
+    """
+
+    next_in: float | None
+    unblocking: bool = False
 
 
 class Deleted(msgspec.Struct, frozen=True):

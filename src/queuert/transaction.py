@@ -16,6 +16,7 @@ from typing import Any, Generic, Protocol
 from typing_extensions import TypeVar
 
 from queuert.errors import TransactionClosed
+from queuert.failure_log import FailureLog
 
 logger = logging.getLogger("queuert.transaction")
 
@@ -73,26 +74,29 @@ class Hooks:
     def discard(self) -> None:
         self._by_name.clear()
 
-    async def flush(self) -> None:
+    async def flush(self, log: FailureLog | None = None) -> None:
+        log = log or FailureLog(logger)
         for hook in self._in_order():
+            name, did_something = type(hook).__name__, False
             try:
                 for step in hook.steps():
                     pending = step()
                     if inspect.isawaitable(pending):
                         await pending
-            except Exception:
-                self._failed(hook)
+                    did_something = True
+            except Exception as error:
+                self.failures += 1
+                log.failed(
+                    name, error, "after-commit work failed (%s); the transaction is committed, nothing is lost", name
+                )
+            else:
+                if did_something:
+                    log.worked(name)
 
     def _in_order(self) -> list[Hook]:
         hooks = sorted(self._by_name.values(), key=lambda hook: hook.order)
         self._by_name = {}
         return hooks
-
-    def _failed(self, hook: Hook) -> None:
-        self.failures += 1
-        logger.exception(
-            "after-commit work failed (%s); the transaction is committed, nothing is lost", type(hook).__name__
-        )
 
 
 class Enlisted:

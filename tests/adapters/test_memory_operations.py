@@ -82,15 +82,15 @@ class TestClaim:
         memory = Memory()
         memory.create(new_job("b", priority=1, schedule=When(after=10)), new_job("c", schedule=When(after=5)))
         assert memory.claimed_ids() == []
-        assert memory.do(memory.ops.next_available_in(["t", "nothing"])) == 5.0
+        assert memory.do(memory.ops.next_available_in(["t", "nothing"])).next_in == 5.0
         memory.pass_time(20)
-        assert memory.do(memory.ops.next_available_in(["t"])) == 0.0
+        assert memory.do(memory.ops.next_available_in(["t"])).next_in == 0.0
         memory.pass_time(-20)
-        assert memory.do(memory.ops.next_available_in(["t"])) == 5.0
+        assert memory.do(memory.ops.next_available_in(["t"])).next_in == 5.0
         assert memory.claimed_ids() == []
         memory.pass_time(20)
         assert memory.claimed_ids() == ["b", "c"]
-        assert memory.do(memory.ops.next_available_in(["t"])) is None
+        assert memory.do(memory.ops.next_available_in(["t"])).next_in is None
 
     def test_stale_entries_are_passed_over(self) -> None:
         memory = Memory()
@@ -102,10 +102,10 @@ class TestClaim:
         later = Settlement(job_id="c", token=claimed.job.token, status="pending", schedule=When(after=60))
         memory.do(memory.ops.settle([later]))
         memory.end("g", "cancelled")
-        assert memory.do(memory.ops.next_available_in(["t"])) == 0.0
+        assert memory.do(memory.ops.next_available_in(["t"])).next_in == 0.0
         memory.do(memory.ops.trigger(["h"]))
         assert memory.claimed_ids() == ["d", "e", "f", "h"]
-        assert memory.do(memory.ops.next_available_in(["t"])) == 60.0
+        assert memory.do(memory.ops.next_available_in(["t"])).next_in == 60.0
 
     def test_more_is_about_the_limit_alone(self) -> None:
         memory = Memory()

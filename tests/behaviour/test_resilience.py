@@ -15,7 +15,7 @@ from tests.behaviour.flaky import FlakyNotify, Weather
 from tests.behaviour.steps import SOON, Gate, Step, done, eventually, job, start, tasks
 from tests.behaviour.watching import Points, watched
 
-from queuert import Attempt, Backoff, Chain, Client, Dedup, EntryJob, Handlers, Job, StorageError, Worker
+from queuert import Attempt, Backoff, Chain, Client, Dedup, EntryJob, Handlers, Job, StorageError, Worker, failure_log
 
 
 class Countdown(EntryJob[int, "Countdown | Landed"], name="countdown"):
@@ -182,7 +182,10 @@ async def test_failures_do_not_make_a_busy_loop(setting: Setting, caplog: pytest
         await draining
 
 
-async def test_the_backoff_grows_and_a_good_turn_resets_it(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_backoff_grows_and_a_good_turn_resets_it(
+    setting: Setting, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(failure_log, "INTERVAL", 0.0)  # every failure is logged
     handlers, points = Handlers[Any](), Points()
 
     @handlers.handles(Step)

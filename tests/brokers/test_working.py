@@ -65,7 +65,7 @@ def scene(broker: Broker) -> Scene:
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "PATIENCE", 0.1)
-    monkeypatch.setattr(publishing, "SILENCE", 0.1)
+    monkeypatch.setattr(publishing, "GIVEN_UP_AFTER", 0.1)
 
 
 async def wakes(scene: Scene, client: Client[Any], waiter: Client[Any]) -> None:

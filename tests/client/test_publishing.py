@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.behaviour.steps import eventually
 from tests.support.jobs import Greet
 from tests.support.worlds import World, start
 
@@ -27,23 +29,28 @@ class Hanging(InProcessNotify):
         self.asked = 0
         self.given_up = 0
         self.hangs = True
+        self.answer: asyncio.Event
+
+    def answer_soon(self) -> None:
+        """From any thread."""
+        self.hangs = False
+        self.loop.call_soon_threadsafe(self.answer.set)
 
     async def provide_wake_hints(self, counts: Any) -> None:
         self.asked += 1
+        self.loop = asyncio.get_running_loop()
         if self.hangs:
+            self.answer = asyncio.Event()
             try:
-                await asyncio.Event().wait()
-            finally:
+                await self.answer.wait()
+            except asyncio.CancelledError:
                 self.given_up += 1
+                raise
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, to be moved on by hand; patience is short."""
-    now = [1000.0]
+def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "PATIENCE", 0.05)
-    monkeypatch.setattr(publishing, "monotonic", lambda: now[0])
-    return now
 
 
 @pytest.fixture
@@ -55,22 +62,95 @@ def threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name.startswith("queuert")]
 
 
-async def test_a_call_that_hangs_is_given_up(world: World, hanging: Any, clock: list[float]) -> None:
+@pytest.mark.usefixtures("short_patience")
+async def test_a_call_that_hangs_is_left_alone(world: World, hanging: Any) -> None:
     async with world.client([Greet], notify=hanging) as client:
         await start(client, Greet())
-        assert (hanging.asked, client.hook_failures) == (1, 1)
-        await start(client, Greet())  # the channel is left alone, and this one waits for nothing
-        assert (hanging.asked, client.hook_failures) == (1, 2)
-        clock[0] += publishing.SILENCE + 1
-        hanging.hangs = False
-        await start(client, Greet())
-        assert (hanging.asked, client.hook_failures) == (2, 2)
-    assert world.count() == 3
-    assert hanging.given_up == 1
+        assert client.hook_failures == 1
+        await eventually(lambda: (hanging.asked, hanging.given_up) == (2, 1))  # the call is repeated, without us
+        for _ in range(3):
+            await start(client, Greet())  # the channel is left alone, and this one waits for nothing
+        assert (hanging.asked, client.hook_failures) == (2, 4)
+    assert world.count() == 4
+    assert hanging.given_up == 2
     assert not threads()
 
 
-async def test_a_client_is_closed_while_its_channel_hangs(world: World, hanging: Any, clock: list[float]) -> None:
+@pytest.mark.usefixtures("short_patience")
+async def test_the_next_call_after_one_that_was_given_up_tries_again(
+    world: World, hanging: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "GIVEN_UP_AFTER", 0.001)
+    async with world.client([Greet], notify=hanging) as client:
+        await start(client, Greet())
+        await eventually(lambda: hanging.given_up == 2)
+        hanging.hangs = False
+        await start(client, Greet())
+        assert (hanging.asked, client.hook_failures) == (3, 1)
+
+
+@pytest.mark.usefixtures("short_patience")
+async def test_publishing_goes_on_as_soon_as_the_channel_answers() -> None:
+    """However long it hung: no time is waited for."""
+    channel = Hanging()
+    bounded = publishing.BoundedNotify(channel)
+    with pytest.raises(NotifyUnavailable, match="took longer"):
+        await bounded.provide_wake_hints({"a": 1})
+    with pytest.raises(NotifyUnavailable, match="has not answered an earlier call"):
+        await bounded.publish("job_scheduled", ["a"])
+    await eventually(lambda: channel.asked == 2)
+    channel.answer_soon()
+    for _ in range(3):
+        await asyncio.sleep(0)  # the call that was repeated ends
+    await bounded.publish("job_scheduled", ["a"])
+    await bounded.provide_wake_hints({"a": 1})
+    assert (channel.asked, channel.given_up) == (3, 1)
+    await bounded.close()
+
+
+@pytest.mark.usefixtures("short_patience")
+async def test_a_pause_of_the_whole_process_is_not_the_channels_fault() -> None:
+    """The answer has arrived while nothing ran here, and all timers have ended."""
+
+    class Answering(Hanging):
+        async def publish(self, topic: Any, values: Any) -> None:
+            asyncio.get_running_loop().call_soon(time.sleep, 3 * publishing.PATIENCE)
+            await asyncio.sleep(publishing.PATIENCE / 2)
+
+    bounded = publishing.BoundedNotify(Answering())
+    for _ in range(3):
+        await bounded.publish("job_scheduled", ["a"])
+    await bounded.close()
+
+
+@pytest.mark.usefixtures("short_patience")
+async def test_a_failure_that_repeats_is_logged_once_with_a_count(
+    world: World, hanging: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with world.client([Greet], notify=hanging) as client:
+        for _ in range(50):
+            await start(client, Greet())
+        (record,) = caplog.records
+        assert record.levelname == "ERROR"
+        assert "after-commit work failed (Notifications)" in record.getMessage()
+        hanging.answer_soon()
+        failures = client.hook_failures
+
+        async def published() -> bool:
+            nonlocal failures
+            before, failures = failures, client.hook_failures
+            await start(client, Greet())
+            return client.hook_failures == before == failures
+
+        await eventually(published)
+        _, record = caplog.records
+        assert (
+            record.getMessage() == f"Notifications works again; it had failed {failures - 1} times more than was logged"
+        )
+
+
+@pytest.mark.usefixtures("short_patience")
+async def test_a_client_is_closed_while_its_channel_hangs(world: World, hanging: Any) -> None:
     async with world.client([Greet], notify=hanging) as client:
         await start(client, Greet())
     assert world.count() == 1
@@ -80,7 +160,8 @@ def bounded(channel: Hanging) -> SyncNotify:
     return SyncNotify(publishing.BoundedNotify(channel))
 
 
-def test_a_call_that_never_ends_keeps_nothing_back(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("short_patience")
+def test_a_call_that_never_ends_keeps_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """It even ignores its cancellation."""
     let_go = threading.Event()
 
@@ -124,7 +205,8 @@ def test_a_channel_that_blocks_the_loop_holds_up_nobody_for_ever(monkeypatch: py
     assert not threads()
 
 
-def test_errors_of_the_channel_come_through(clock: list[float]) -> None:
+@pytest.mark.usefixtures("short_patience")
+def test_errors_of_the_channel_come_through() -> None:
     channel = Hanging()
     publisher = bounded(channel)
     asyncio.run(channel.close())

@@ -10,16 +10,19 @@ from msgspec.structs import replace
 from tests.conformance.harnesses import MemoryHarness
 
 from queuert.adapters.memory import AsyncMemoryProvider, MemoryConnection, MemoryOperations, MemoryStore
-from queuert.adapters.memory.command import write
+from queuert.adapters.memory.command import Command, write
+from queuert.adapters.memory.operations.settling import count_down
 from queuert.adapters.memory.tables import Tables
 from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.model import (
     NOW,
+    Available,
     ClaimRequest,
     ClaimResult,
     Created,
     Dedup,
     Deleted,
+    Freed,
     JobFilter,
     JobRow,
     Lease,
@@ -118,6 +121,70 @@ class LosesTheWakeUp(MemoryOperations):
 class DoesNotReportTheFreed(MemoryOperations):
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         return replace((yield from super().settle(settlements)), unblocked=[])
+
+
+class FreesABatchTwice(MemoryOperations):
+    """Moves the position of the work item after the step, and so takes the step again."""
+
+    def continue_unblocking(self, limit: int) -> Program[Freed]:
+        def again(tables: Tables) -> Freed:
+            chain_id = min(tables.unblocking, default=None)
+            if chain_id is None:
+                return Freed([])
+            step = tables.unblocking[chain_id][:limit]
+            return Freed(count_down(tables, step), more=True)
+
+        yield Command(again, writes=True)
+        return (yield from super().continue_unblocking(limit))
+
+
+class FreesJobsThatCameLater(MemoryOperations):
+    """Takes all dependents from the position on, also those that were stored after the completion."""
+
+    def continue_unblocking(self, limit: int) -> Program[Freed]:
+        def more(tables: Tables) -> None:
+            for chain_id, left in tables.unblocking.items():
+                later = [each for each in tables.dependents(chain_id) if not left or each > left[0]]
+                tables.unblocking[chain_id] = tuple(sorted({*left, *later}))
+
+        yield Command(more, writes=True)
+        return (yield from super().continue_unblocking(limit))
+
+
+class FreesEveryoneAtOnce(MemoryOperations):
+    """One transaction, however many dependents there are."""
+
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        limit, self.unblocked_at_once = self.unblocked_at_once, 1_000_000
+        settled = yield from super().settle(settlements)
+        self.unblocked_at_once = limit
+        return settled
+
+
+class ForgetsTheRest(MemoryOperations):
+    """Has nothing left to do after the first step."""
+
+    def continue_unblocking(self, limit: int) -> Program[Freed]:
+        freed = yield from super().continue_unblocking(limit)
+        yield Command(lambda tables: tables.unblocking.clear(), writes=True)
+        return replace(freed, more=False)
+
+
+class LimitsByHand(MemoryOperations):
+    """A completion without a worker leaves dependents for later, too."""
+
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        def free_later(tables: Tables) -> None:
+            for each in settlements:
+                jobs = tables.dependents(each.job_id)[self.unblocked_at_once :]
+                if each.token is None and each.status == "completed" and jobs:
+                    tables.unblocking[each.job_id] = tuple(jobs)
+                    for job_id in jobs:
+                        tables.put(replace(tables.jobs[job_id], status="blocked", blockers_left=1))
+
+        settled = yield from super().settle(settlements)
+        yield Command(free_later, writes=True)
+        return settled
 
 
 class CountsAttemptsGivenBack(MemoryOperations):
@@ -232,9 +299,9 @@ class AlwaysAscending(MemoryOperations):
 
 
 class NeverSleeps(MemoryOperations):
-    def next_available_in(self, types: Sequence[str]) -> Program[float | None]:
+    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
         found = yield from super().next_available_in(types)
-        return 0 if found is not None else None
+        return found if found.next_in is None else replace(found, next_in=0)
 
 
 class ForgetsFailures(MemoryOperations):

@@ -22,6 +22,7 @@ from queuert.model import (
     ClaimResult,
     Created,
     Deleted,
+    Freed,
     JobFilter,
     JobRow,
     Lease,
@@ -58,6 +59,20 @@ class NeverUnblocks(MemoryOperations):
     def _block_again(self, tables: Tables, job_ids: Sequence[str]) -> None:
         for job_id in job_ids:
             tables.put(replace(tables.jobs[job_id], status="blocked", blockers_left=1))
+
+
+class FreesJobsThatCameLater(MemoryOperations):
+    """Counts down every dependent that is not yet free, also those that never waited for the chain."""
+
+    def continue_unblocking(self, limit: int) -> Program[Freed]:
+        yield from self._look_again(True)
+        return (yield from super().continue_unblocking(limit))
+
+    @write
+    def _look_again(self, tables: Tables, always: bool) -> None:
+        for chain_id in tables.unblocking:
+            jobs = [job_id for job_id in tables.dependents(chain_id) if tables.jobs[job_id].status == "blocked"]
+            tables.unblocking[chain_id] = tuple(jobs)
 
 
 class KeepsAttemptsGivenBack(MemoryOperations):
@@ -252,6 +267,7 @@ BROKEN: dict[str, Factory] = {
             NeverUnblocks,
             CountsUncountedRuns,
             ForgetsEarlierRuns,
+            FreesJobsThatCameLater,
             KeepsAttemptsGivenBack,
             IgnoresQueueCaps,
             IgnoresClusterCap,

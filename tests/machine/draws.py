@@ -145,6 +145,7 @@ class Draws:
             (6 if len(known.rows) < 30 else 1, lambda: self.change("create_jobs", self.new_jobs())),
             (8 if known.ready else 1, lambda: Action("claim", (self.claim(),))),
             (12 if has("running") else 1, lambda: self.change("settle", self.settlements())),
+            (4 if has("blocked") else 1, lambda: self.change("continue_unblocking", self.among([1, 2, 10, 1, 0]))),
             (3 if known.claims else 0, lambda: self.change("renew", self.leases())),
             (6 if known.ended else 1, self.reap),
             (0 if known.depth else 2, self.horizon),  # never inside a transaction

@@ -44,8 +44,11 @@ class StateMachine(RuleBasedStateMachine):
         self.clock = Clock()
         self.known = Known(self.clock)
         self.storage = ExitStack()
-        self.model = Side("model", drive(sync_memory_state(clock=self.clock)))
+        model = sync_memory_state(clock=self.clock)
         adapter = self.storage.enter_context(type(self).factory(self.clock))
+        for operations in (model.operations, adapter.operations):
+            operations.unblocked_at_once = 1
+        self.model = Side("model", drive(model))
         self.subject = Side("adapter", drive(adapter))
         self.subject.driver.run(adapter.operations.migrate(), inside=False)
         self.committed: Any = None

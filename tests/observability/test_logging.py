@@ -16,7 +16,7 @@ from tests.behaviour.steps import SOON, patiently
 from tests.behaviour.working import begin
 from tests.support.jobs import JOBS, Greet
 
-from queuert import Attempt, Chain, Client, Handlers, JobError, SyncAttempt, Worker
+from queuert import Attempt, Chain, Client, Handlers, JobError, SyncAttempt, Worker, failure_log
 from queuert.observability.logging import MESSAGES, EventLog, JobContext, add_job_context, job_context
 from queuert.ports.observer import EVENTS
 
@@ -256,3 +256,24 @@ async def test_structlog_renders_our_records_and_knows_the_job(setting: Setting,
     assert greeting == {"event": "greeting", "who": "you", **context_of(chain, worker)}
     ours = next(each for each in records if each["event"].startswith(f"attempt 1 of job {chain.id}"))
     assert ours.items() >= context_of(chain, worker).items()
+
+
+def test_an_error_that_repeats_is_logged_once_with_a_count(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(failure_log, "monotonic", lambda: now[0])
+    log = EventLog()
+    for _ in range(500):
+        log.notify_error(operation="job_scheduled", error_type="OSError", error_message="gone")
+    log.notify_error(operation="chain_ended", error_type="OSError", error_message="gone")
+    now[0] += failure_log.INTERVAL
+    log.notify_error(operation="job_scheduled", error_type="OSError", error_message="gone")
+    assert [(vars(record)["operation"], vars(record)["repeated"]) for record in caplog.records] == [
+        ("job_scheduled", 0),
+        ("chain_ended", 0),
+        ("job_scheduled", 499),
+    ]
+    assert caplog.records[2].getMessage() == (
+        "the notification channel failed in job_scheduled: OSError: gone (and 499 times more since the last report)"
+    )

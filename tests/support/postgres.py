@@ -122,7 +122,9 @@ $$
 """
 
 
-TABLES = ", ".join(f"queuert_{table}" for table in ("job", "ready", "later", "running", "worker", "blocker", "key"))
+TABLES = ", ".join(
+    f"queuert_{table}" for table in ("job", "ready", "later", "running", "worker", "unblocking", "blocker", "key")
+)
 
 _FORGET = f"""
 DO $$

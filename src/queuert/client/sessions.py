@@ -27,10 +27,12 @@ from queuert.errors import (
     TransactionNested,
     TransactionRequired,
 )
+from queuert.failure_log import FailureLog
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program, answered
 from queuert.ports.provider import AsyncProvider, BlockingProvider, Enlisting, SyncProvider, run_async
 from queuert.transaction import Enlisted, Hooks, OpenTransaction, Transaction
+from queuert.transaction import logger as transaction_logger
 
 logger = logging.getLogger("queuert.client")
 
@@ -50,6 +52,7 @@ class Sessions(Generic[Conn]):
         self.engine = engine
         self.closed = False
         self.hook_failures = 0
+        self._flush_log = FailureLog(transaction_logger)
         self._provider = provider
         self._migrate = migrate
         self._schema_due = False
@@ -271,7 +274,7 @@ class Sessions(Generic[Conn]):
 
         Never raises: nothing that happens here undoes the commit.
         """
-        await hooks.flush()
+        await hooks.flush(self._flush_log)
         self.hook_failures += hooks.failures
 
     async def _flush_joined(self, hooks: Hooks) -> None:

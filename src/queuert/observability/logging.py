@@ -8,6 +8,7 @@ from logging import DEBUG, ERROR, INFO, WARNING
 from typing import Any
 
 from queuert.current import current_job
+from queuert.failure_log import Repetitions
 from queuert.ports.observer import Observer
 
 __all__ = ["EventLog", "JobContext", "add_job_context", "job_context"]
@@ -16,6 +17,7 @@ _CHAIN = "chain %(chain_id)s (%(chain_type)s)"
 _JOB = "job %(job_id)s (%(job_type)s)"
 _ATTEMPT = f"attempt %(attempt_number)d of {_JOB}"
 _ERROR = "%(error_type)s: %(error_message)s"
+_REPEATED = " (and %(repeated)d times more since the last report)"
 
 MESSAGES: dict[str, tuple[int, str]] = {
     "chain_created": (INFO, f"{_CHAIN} created"),
@@ -55,13 +57,15 @@ class EventLog(Observer):
     `queuert.notify`.
 
     The event's arguments are extras of the record. Its name is the extra `event_name`, because
-    structlog uses `event` for the message.
+    structlog uses `event` for the message. An error of the database or of the channel that repeats
+    is logged once a minute; the extra `repeated` counts those that were not logged.
     """
 
     def __init__(self) -> None:
         for event, (level, message) in MESSAGES.items():
             logger = logging.getLogger(f"queuert.{event.partition('_')[0]}")
-            setattr(self, event, _log(logger, level, event, message))
+            make = _log_once if event.endswith("_error") else _log
+            setattr(self, event, make(logger, level, event, message))
 
 
 def _log(logger: logging.Logger, level: int, event: str, message: str) -> Callable[..., None]:
@@ -70,6 +74,21 @@ def _log(logger: logging.Logger, level: int, event: str, message: str) -> Callab
             logger.log(level, message, facts, extra={"event_name": event, **facts})
 
     return log
+
+
+def _log_once(logger: logging.Logger, level: int, event: str, message: str) -> Callable[..., None]:
+    """For errors that may come thousands of times: repetitions are logged once a minute, with their
+    number.
+    """
+    log, log_more = (_log(logger, level, event, text) for text in (message, f"{message}{_REPEATED}"))
+    repetitions = Repetitions()
+
+    def log_once(**facts: Any) -> None:
+        repeated = repetitions.next((facts.get("operation"), facts.get("error_type")))
+        if repeated is not None:
+            (log_more if repeated else log)(**facts, repeated=repeated)
+
+    return log_once
 
 
 JOB_FIELDS = ("job_id", "job_type", "chain_id", "attempt_number", "worker_id")

@@ -123,6 +123,15 @@ class Observations:
         (first,) = [s for (row, s), applied in zip(items, settled.applied, strict=True) if applied and row is ended[0]]
         self._writes.append(Write(ended[0].id, partial(_has_ended, first), events))
 
+    def unblocked(self, freed: Sequence[Unblocked]) -> Program[None]:
+        """Jobs that became pending some time after their last blocker had completed."""
+        events: list[Callable[[], None]] = []
+        for each in freed:
+            later(events, self._tell.job_unblocked, job_id=each.job_id, job_type=each.type_name)
+        if self._traces is not None:
+            yield from self._resolved(self._traces, events, freed, ())
+        self._writes.append(Write(freed[0].job_id, _exists, events))
+
     def _resolved(
         self, traces: Tracing, events: list[Callable[[], None]], unblocked: Sequence[Unblocked], ended: Sequence[JobRow]
     ) -> Program[None]:

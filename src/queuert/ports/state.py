@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import Generic, Protocol, TypeVar
 
 from queuert.model import (
+    Available,
     BlockerRow,
     ChainFilter,
     ChainRow,
@@ -22,6 +23,7 @@ from queuert.model import (
     ClaimResult,
     Created,
     Deleted,
+    Freed,
     JobFilter,
     JobRow,
     Lease,
@@ -43,13 +45,18 @@ Conn = TypeVar("Conn")
 class StateOperations(Protocol):
     """The operations, as programs. A sync and an async provider run the same programs."""
 
+    unblocked_at_once: int
+    """How many edges `settle` counts down at most: `UNBLOCKED_AT_ONCE`. Tests use smaller
+    numbers."""
+
     def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         """Store jobs, all or none.
 
         A job with blockers is `blocked` until each of those chains is completed. Chains that are
-        already completed do not count. There must be no race with a completion: the starting
-        transaction locks or changes the blocking chain's current job, so that the completing
-        transaction waits for it, and the other way round.
+        already completed do not count, also while `continue_unblocking` still frees the jobs that
+        waited for them before. There must be no race with a completion: the starting transaction
+        locks or changes the blocking chain's current job, so that the completing transaction waits
+        for it, and the other way round.
 
         A job with `dedup` is not stored if the key's chain matches (see `Dedup`): `existing` is
         that chain, and nothing is written. Two concurrent transactions with the same key never both
@@ -114,6 +121,23 @@ class StateOperations(Protocol):
         skipped if the job has ended or does not exist. Then `applied` is False, and its
         continuation is not stored. The counters of dependents are decremented under lock, in id
         order, by a statement that sees every commit before it.
+
+        A chain may have very many dependents. Settlements with a token count down the first
+        `unblocked_at_once` edges of the chains that they complete, by chain id and job id. If there
+        are others, a work item for each of these chains is stored with the completion, and `more`
+        is True: `continue_unblocking` does the rest. Settlements without a token unblock all
+        dependents.
+        """
+        ...
+
+    def continue_unblocking(self, limit: int) -> Program[Freed]:
+        """Free more dependents of a chain that is completed: the next `limit` edges of one work
+        item, by job id.
+
+        Each edge counts down once: the position of the work item moves in the same transaction, and
+        the item is deleted at the end. Jobs that were stored after the completion are not counted
+        down. The item with the lowest chain id comes first. One that another transaction has locked
+        is skipped. The dependents are locked in id order.
         """
         ...
 
@@ -185,9 +209,9 @@ class StateOperations(Protocol):
         """All known workers, sorted by id."""
         ...
 
-    def next_available_in(self, types: Sequence[str]) -> Program[float | None]:
-        """Seconds until a pending job of these types is due. 0 if one is due, None if none is
-        pending.
+    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
+        """Seconds until a pending job of these types is due, and whether there are work items for
+        `continue_unblocking`.
         """
         ...
 
@@ -207,8 +231,9 @@ class StateOperations(Protocol):
 
         With `cascade`, also delete the chains that their jobs wait (or waited) for, transitively.
         If a job outside the set is blocked, pending, running or failed and has one of them as a
-        blocker, nothing is deleted, and `waiting` names these jobs. Rows are locked in id order, so
-        that deletions, claims and completions never deadlock.
+        blocker, nothing is deleted, and `waiting` names these jobs: also a job that
+        `continue_unblocking` has not come to yet. The work items of deleted chains are deleted.
+        Rows are locked in id order, so that deletions, claims and completions never deadlock.
         """
         ...
 

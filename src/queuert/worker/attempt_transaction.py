@@ -35,6 +35,8 @@ class AttemptTransaction(Generic[Conn]):
         self._sessions = sessions
         self._claim = claim
         self._lock = lock
+        self.left_dependents = False
+        """The settlement has left dependents to be freed later."""
 
     async def open(self) -> Transaction[Conn]:
         """Begin, unless it has begun. Raises `OwnershipLost` if the claim is over."""
@@ -83,6 +85,7 @@ class AttemptTransaction(Generic[Conn]):
         settled = await self._sessions.run(program, tx.connection)
         if not (settled.applied[0] or self._lock):
             raise OwnershipLost(row.id, "taken_by_another_worker")
+        self.left_dependents = settled.more
         # The transaction has locked the claim: nothing but itself can have ended it.
         return settled.applied[0]
 

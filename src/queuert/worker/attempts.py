@@ -263,6 +263,8 @@ class Attempts:
         if isinstance(outcome, Settled):
             self._on_settled(claim, outcome.settlement, took_effect=True)
             self._next_turn.claim_soon()
+            if outcome.more:
+                self._next_turn.unblock_soon()
             return
         if isinstance(outcome, EndedInside):
             logger.info("job %s (%s) was ended by its own handler, in its transaction: what the handler returned is "

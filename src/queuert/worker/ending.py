@@ -73,4 +73,6 @@ async def _commit(
         # Rolled back; or, if the connection broke during COMMIT, perhaps not. Then the token is no
         # longer valid, and the put-back that follows has no effect.
         return Raised(error)
-    return Settled(settlement) if applied and settlement is not None else EndedInside()
+    if not applied or settlement is None:
+        return EndedInside()
+    return Settled(settlement, transaction.left_dependents)

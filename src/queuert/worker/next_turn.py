@@ -14,11 +14,17 @@ class NextTurn:
         """Set when the loop should look at once."""
         self.wants_claim = True
         """There may be something to claim."""
+        self.wants_unblocking = False
+        """There may be dependents of completed chains to be freed."""
         self.due_at: float | None = None
         """When there will be, on the monotonic clock."""
 
     def claim_soon(self) -> None:
         self.wants_claim = True
+        self.event.set()
+
+    def unblock_soon(self) -> None:
+        self.wants_unblocking = True
         self.event.set()
 
     def claim_in(self, delay: float) -> None:

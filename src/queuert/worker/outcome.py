@@ -24,9 +24,13 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The job was settled in the transaction that the handler had left open."""
+    """The job was settled in the transaction that the handler had left open.
+
+    `more`: it has left dependents to be freed later.
+    """
 
     settlement: Settlement
+    more: bool = False
 
 
 class EndedInside(msgspec.Struct, frozen=True):

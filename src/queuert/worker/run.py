@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
 from queuert.errors import SchemaTooNew, StorageError, StorageNotADatabase, StorageReadOnly
+from queuert.failure_log import FailureLog
 from queuert.model import Claimed, ClaimRequest
 from queuert.ports.observer import Observer
 from queuert.transaction import Hooks
@@ -29,6 +30,7 @@ from queuert.worker.observed import listener_for
 from queuert.worker.options import WorkerOptions
 from queuert.worker.prefetch import STALE
 from queuert.worker.presence import Presence
+from queuert.worker.unblocking import Unblocker
 from queuert.worker.wake import Wake
 from queuert.worker.watchdog import Watchdog
 
@@ -75,6 +77,8 @@ class WorkerRun(Generic[Conn]):
         self._poll_at = 0.0
         self._reap_at = 0.0
         self._recovery = Recovery(options.recovery_backoff, options.recovery_max_attempts)
+        self._failures = FailureLog(logger)
+        self._unblocker = Unblocker(self._sessions, self._next_turn, options.recovery_backoff)
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, options.renew_interval)
         notify = adapters_of(client)[1]
         self._presence = Presence(worker_id, self._sessions, notify, self._policy, options.renew_interval)
@@ -236,6 +240,7 @@ class WorkerRun(Generic[Conn]):
             try:
                 await self._turn()
                 self._recovery.reset()
+                self._failures.worked("main loop")
             except Exception as error:
                 # What was announced meanwhile has not been read: one thing that fails must not keep
                 # jobs from running.
@@ -244,9 +249,9 @@ class WorkerRun(Generic[Conn]):
                 if self._recovery.exhausted or (isinstance(error, HOPELESS) and not self._migrated):
                     self._give_up(error)
                     return
-                logger.exception(
-                    "worker %s: a turn of the main loop failed, trying again in %.1f s", self._worker_id, delay,
-                    extra={"worker_id": self._worker_id},
+                self._failures.failed(
+                    "main loop", error, "worker %s: a turn of the main loop failed, trying again in %.1f s",
+                    self._worker_id, delay, extra={"worker_id": self._worker_id},
                 )  # fmt: skip
                 self._tell_of(error, delay)
                 # Not on the wake-up event: one that came before the failure would make this a busy
@@ -276,6 +281,7 @@ class WorkerRun(Generic[Conn]):
             self._attempts.give_back_waiting()
         if self._next_turn.wants_claim:
             await self._fill()
+        await self._unblocker.step()
         await self._reap()
         now = time.monotonic()
         if now >= self._poll_at:
@@ -283,7 +289,7 @@ class WorkerRun(Generic[Conn]):
             self._poll_at = now + self._options.poll_interval  # afterwards: if it fails, the next turn asks again
         if self._next_turn.wants_claim and self._has_room():
             return
-        if not self._attempts.claims:
+        if not self._attempts.claims and self._unblocker.due_at is None:
             self._quiet.set()
         await self._wait()
 
@@ -292,20 +298,22 @@ class WorkerRun(Generic[Conn]):
         lost.
         """
         await self._wake.listen()
-        if not self._next_turn.wants_claim:
-            available = await self._sessions.run(self._engine.state.next_available_in(self._policy.types))
-            # Only ever added to: what happened here while the database was asked may be news to its
-            # answer.
-            if available == 0:
-                self._next_turn.wants_claim = True
-            elif available is not None:
-                self._next_turn.claim_in(available)
+        available = await self._sessions.run(self._engine.state.next_available_in(self._policy.types))
+        # Only ever added to: what happened here while the database was asked may be news to its
+        # answer.
+        if available.next_in == 0:
+            self._next_turn.wants_claim = True
+        elif available.next_in is not None:
+            self._next_turn.claim_in(available.next_in)
+        if available.unblocking:
+            self._next_turn.wants_unblocking = True
 
     async def _wait(self) -> None:
         next_turn, now = self._next_turn, time.monotonic()
         until = min(self._poll_at, self._reap_at, self._presence.look_at)
-        if next_turn.due_at is not None:
-            until = min(until, next_turn.due_at)
+        for due_at in (next_turn.due_at, self._unblocker.due_at):
+            if due_at is not None:
+                until = min(until, due_at)
         waiting_since = self._attempts.waiting_since
         if waiting_since is not None:
             until = min(until, waiting_since + STALE)

@@ -3,7 +3,8 @@
 No timer forms the groups: while one is being committed, the next one is collected. A group that
 fails is split in halves until the item at fault is alone, so that the other items do not fail with
 it. If the database is at fault, the group waits and is tried again; the leases are renewed
-meanwhile.
+meanwhile. If it fails a second time although the database works, it is set aside (`set_aside`), and
+other groups go on.
 """
 
 from __future__ import annotations
@@ -15,17 +16,23 @@ from typing import Any, Protocol
 
 from queuert.client.sessions import Sessions
 from queuert.errors import StorageError
+from queuert.failure_log import FailureLog
 from queuert.model import Settled, Settlement
 from queuert.operations.settle import settle
 from queuert.transaction import Hooks
 from queuert.worker.backoff import Backoff, Recovery
 from queuert.worker.claim import Claim
 from queuert.worker.next_turn import NextTurn
+from queuert.worker.set_aside import SetAside, report_bug
 from queuert.worker.verdict import Verdicts
 
 logger = logging.getLogger("queuert.worker")
 
 MAX_GROUP = 1000
+MAX_BYTES = 4_000_000
+"""Outputs, inputs of continuations and errors of one group. A larger item is a group of its own."""
+TRIES = 2
+"""How often a group is tried before the database is checked and the group is set aside."""
 
 Item = tuple[Claim, Settlement]
 
@@ -53,34 +60,42 @@ class Settler:
         self._backoff = backoff
         self._waiting: list[Item] = []
         self._task: asyncio.Task[None] | None = None
+        self._aside = SetAside(self._try_again, self._database_works, backoff)
+        self._log = FailureLog(logger)
 
     def add(self, claim: Claim, settlement: Settlement) -> None:
         self._waiting.append((claim, settlement))
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="queuert-settler")
-            self._task.add_done_callback(_report_bug)
+            self._task.add_done_callback(report_bug)
 
     @property
     def busy(self) -> bool:
-        return self._task is not None
+        return self._task is not None or self._aside.task is not None
 
     async def finish(self) -> None:
         """Wait until everything that was added is settled."""
-        while self._task is not None:
-            await asyncio.wait({self._task})
+        while tasks := self._tasks():
+            await asyncio.wait(tasks)
 
     async def give_up(self) -> None:
         """Drop what is not settled; it is run again once its lease has ended."""
         self._waiting = []
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            self._task = None  # it clears itself, unless it never began
+        self._aside.give_up()
+        for task in (tasks := self._tasks()):
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._task = self._aside.task = None  # they clear themselves, unless they never began
+
+    def _tasks(self) -> set[asyncio.Task[None]]:
+        return {task for task in (self._task, self._aside.task) if task is not None}
 
     async def _work(self) -> None:
         try:
             while self._waiting:
-                group, self._waiting = self._waiting[:MAX_GROUP], self._waiting[MAX_GROUP:]
+                number = _first_group(self._waiting)
+                group, self._waiting = self._waiting[:number], self._waiting[number:]
                 await self._settle_group(group)
         finally:
             # Not in a callback: an item that is added between the last check and the callback would
@@ -88,21 +103,36 @@ class Settler:
             self._task = None
 
     async def _settle_group(self, group: Sequence[Item]) -> None:
-        recovery = Recovery(self._backoff)
-        while True:
-            try:
-                settled = await self._settle(group)
-            except DATABASE_AT_FAULT:
-                delay = recovery.next_delay()
-                logger.exception("settling %d jobs failed, trying again in %.1f s", len(group), delay)
-                await asyncio.sleep(delay)
-            except Exception as error:
-                await self._without_the_bad_one(group, error)
+        recovery, tries = Recovery(self._backoff), 0
+        while not await self._try_again(group):
+            tries += 1
+            if tries >= TRIES and await self._database_works(group):
+                self._aside.add(group)
                 return
-            else:
-                for (claim, settlement), took_effect in zip(group, settled.applied, strict=True):
-                    self._on_settled(claim, settlement, took_effect=took_effect)
-                return
+            await asyncio.sleep(recovery.next_delay())
+
+    async def _try_again(self, group: Sequence[Item]) -> bool:
+        """False if the database has failed. Any other failure is dealt with here."""
+        try:
+            settled = await self._settle(group)
+        except DATABASE_AT_FAULT as error:
+            self._log.failed("settling", error, "settling %d jobs failed, trying again soon", len(group))
+            return False
+        except Exception as error:
+            await self._without_the_bad_one(group, error)
+        else:
+            self._log.worked("settling")
+            for (claim, settlement), took_effect in zip(group, settled.applied, strict=True):
+                self._on_settled(claim, settlement, took_effect=took_effect)
+        return True
+
+    async def _database_works(self, group: Sequence[Item]) -> bool:
+        """Whether it answers a plain question. Then it is the group that it cannot settle."""
+        try:
+            await self._sessions.run(self._sessions.engine.state.get_jobs([group[0][0].row.id]))
+        except DATABASE_AT_FAULT:
+            return False
+        return True
 
     async def _settle(self, group: Sequence[Item]) -> Settled:
         hooks = Hooks()
@@ -110,6 +140,8 @@ class Settler:
         settled = await self._sessions.run(program)
         if settled.unblocked or any(created is not None for created in settled.created):
             self._next_turn.claim_soon()
+        if settled.more:
+            self._next_turn.unblock_soon()
         await self._sessions.flush(hooks)
         return settled
 
@@ -130,6 +162,20 @@ class Settler:
         await self._settle_group([(claim, self._verdicts.failed(claim, error, None))])
 
 
-def _report_bug(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and task.exception() is not None:
-        logger.error("the settler stopped; this is a bug in queuert", exc_info=task.exception())
+def _first_group(items: Sequence[Item]) -> int:
+    """How many of them make the next group."""
+    size = 0
+    for number, (_, settlement) in enumerate(items[:MAX_GROUP]):
+        size += _size(settlement)
+        if size > MAX_BYTES and number:
+            return number
+    return min(len(items), MAX_GROUP)
+
+
+def _size(settlement: Settlement) -> int:
+    following = settlement.continuation
+    return (
+        len(settlement.output or b"")
+        + len(settlement.error or b"")
+        + (0 if following is None else len(following.input))
+    )

@@ -35,7 +35,7 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease
+from queuert.model import Available, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 from queuert.ports.program import Program, answered
 from queuert.ports.provider import run
 from queuert.sql.migrate import Migration
@@ -46,10 +46,11 @@ T = TypeVar("T")
 OTHER_CLOCK = f"({DATABASE_CLOCK})"
 """The same, but the functions have another text: their set has another digest."""
 
-KNOWN = migrations_for(Installation("public", "queuert_"))[-1].version
+VERSIONS = [migration.version for migration in migrations_for(Installation("public", "queuert_"))]
+KNOWN = VERSIONS[-1]
 """The schema version of this library."""
 
-SINCE_6 = [each.version for each in migrations_for(Installation("public", "queuert_")) if each.version > 6]
+SINCE_6 = VERSIONS[1:]
 """What a database of version 6 needs."""
 
 needs_roles = pytest.mark.skipif(
@@ -97,6 +98,10 @@ class Version6(PostgresOperations):
         """Its functions had fewer parameters."""
         text = self.texts[name]
         return text(**{parameter: value for parameter, value in parameters.items() if parameter in text.names})
+
+    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
+        ((next_in,),) = yield self.statement("read.next_available_in", types=list(types))
+        return Available(next_in)
 
     def installed_version(self) -> Program[int | None]:
         """What it looked at when it started: more than 6 was refused."""

@@ -52,13 +52,20 @@ INVARIANTS: dict[str, LiteralString] = {
     "a row of running says what its job says": """
         SELECT r.job_id FROM queuert_running AS r LEFT JOIN queuert_job AS j ON j.id = r.job_id
         WHERE j.type_name IS DISTINCT FROM r.type_name""",
-    "a blocked job waits for as many chains as are not completed, and for one at least": """
-        SELECT j.id, j.blockers_left, count(b.*) FILTER (WHERE last.status <> 'completed')
+    "a blocked job waits for as many chains as are not completed or still to free it, and for one at least": """
+        SELECT j.id, j.blockers_left, count(b.*) FILTER (WHERE last.waits)
         FROM queuert_job AS j LEFT JOIN queuert_blocker AS b ON b.job_id = j.id LEFT JOIN LATERAL (
-            SELECT c.status FROM queuert_job AS c WHERE c.chain_id = b.chain_id ORDER BY c.chain_index DESC LIMIT 1
+            SELECT c.status <> 'completed' OR b.done IS NOT TRUE AND EXISTS (
+                SELECT FROM queuert_unblocking AS u WHERE u.chain_id = b.chain_id AND u.next_id <= b.job_id
+            ) AS waits
+            FROM queuert_job AS c WHERE c.chain_id = b.chain_id ORDER BY c.chain_index DESC LIMIT 1
         ) AS last ON true
         WHERE j.status = 'blocked' GROUP BY j.id
-        HAVING j.blockers_left <> count(b.*) FILTER (WHERE last.status <> 'completed') OR j.blockers_left < 1""",
+        HAVING j.blockers_left <> count(b.*) FILTER (WHERE last.waits) OR j.blockers_left < 1""",
+    "only a completed chain has dependents to free": """
+        SELECT u.chain_id FROM queuert_unblocking AS u LEFT JOIN LATERAL (
+            SELECT c.status FROM queuert_job AS c WHERE c.chain_id = u.chain_id ORDER BY c.chain_index DESC LIMIT 1
+        ) AS last ON true WHERE last.status IS DISTINCT FROM 'completed'""",
     "a job that never ran and was not retried is pending only when all it waits for is completed": """
         SELECT j.id FROM queuert_job AS j JOIN queuert_blocker AS b ON b.job_id = j.id CROSS JOIN LATERAL (
             SELECT c.status FROM queuert_job AS c WHERE c.chain_id = b.chain_id ORDER BY c.chain_index DESC LIMIT 1

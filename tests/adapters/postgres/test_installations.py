@@ -56,7 +56,7 @@ def test_installations_do_not_see_each_other(database_url: str) -> None:
         (claim,) = do(operations.claim(request(queue("a", max_concurrency=1), cluster_cap=1))).jobs
         assert claim.job.id == job.id, number
         assert do(operations.settle([completed(claim)])).unblocked[0].job_id == dependent.id
-        assert do(operations.next_available_in(["a"])) == 0
+        assert do(operations.next_available_in(["a"])).next_in == 0
         assert len(do(operations.list_jobs(JobFilter(), PageRequest(10)))) == 2
         assert len(do(operations.list_chains(ChainFilter(), PageRequest(10)))) == 2
         assert [(each.job_type, each.pending) for each in do(operations.stats())] == [("a", 1)]

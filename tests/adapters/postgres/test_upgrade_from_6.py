@@ -10,6 +10,7 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.adapters.postgres.libraries import (
     KNOWN,
     SINCE_6,
+    VERSIONS,
     Library,
     Version6,
     at_version,
@@ -117,7 +118,7 @@ def test_each_step_of_a_job_by_the_other_version(old: Library, new: Library, wat
     for each in (one, two):
         assert len(each(each.operations.list_jobs(JobFilter(), PageRequest(10)))) == 4
         assert len(each(each.operations.list_chains(ChainFilter(), PageRequest(10)))) == 3
-        assert each(each.operations.next_available_in(["a", "b"])) == 0
+        assert each(each.operations.next_available_in(["a", "b"])).next_in == 0
         assert [found and found.current.status for found in each(each.operations.get_chains([first.id]))] == [
             "completed"
         ]
@@ -159,7 +160,7 @@ def test_one_that_was_killed_before_its_functions_were_there(
     if version == 0:
         watch("DROP TABLE queuert_job, queuert_ready, queuert_later, queuert_running, queuert_blocker, queuert_key")
         watch("DROP SEQUENCE queuert_token")
-    assert new.migrate() == ([1, *SINCE_6] if version == 0 else SINCE_6)
+    assert new.migrate() == (VERSIONS if version == 0 else SINCE_6)
     new(new.operations.create_jobs([new_job()]))
     assert len(new(new.operations.claim(request())).jobs) == 1
 
@@ -192,7 +193,7 @@ def test_a_role_with_rights_of_before_keeps_working(
 
 
 def test_a_fresh_database_has_nothing_of_version_6(new: Library, watch: Watcher) -> None:
-    assert new.migrate() == [1, *SINCE_6]
+    assert new.migrate() == VERSIONS
     assert recorded(watch) == {new.functions.digest: KNOWN}
     assert watch("SELECT to_regclass('queuert_schema_version') IS NULL") == [True]
     assert isinstance(new.operations, PostgresOperations)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 
+from queuert.patience import PatientTimeout
+
 GIVEN_UP_AFTER = 5.0
 """Seconds. A send that never ends, on a half-dead connection, must not block later ones."""
 
@@ -36,7 +38,7 @@ class Outbox:
         await asyncio.shield(task)
 
     async def _send_now(self, values: list[str]) -> None:
-        async with asyncio.timeout(GIVEN_UP_AFTER):
+        async with PatientTimeout(GIVEN_UP_AFTER):
             await self._send(list(dict.fromkeys(values)))
 
     async def _send_after(self, before: asyncio.Task[None] | None) -> None:

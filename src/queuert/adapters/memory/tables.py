@@ -39,6 +39,10 @@ class Tables:
     """Job id → the chains that it waits (or waited) for, in the order they were named. Only jobs
     that have blockers."""
 
+    unblocking: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Completed chain → the jobs that it still has to free, by id. These waited for it when it
+    completed; jobs that were stored later are not among them."""
+
     keys: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
     """Chain type and deduplication key → the latest chain that was started under it."""
 
@@ -60,8 +64,9 @@ class Tables:
     def at(self, now: datetime) -> Tables:
         """The same version, to be read at another time."""
         return Tables(
-            now, self.jobs, self.blockers, self.keys, self.pending, self.tokens, self.workers, self.held, self.horizons
-        )
+            now, self.jobs, self.blockers, self.unblocking, self.keys, self.pending, self.tokens, self.workers,
+            self.held, self.horizons,
+        )  # fmt: skip
 
     def copy(self, now: datetime) -> Tables:
         """The next version, before anything is changed in it."""
@@ -69,6 +74,7 @@ class Tables:
             now,
             self.jobs.copy(),
             self.blockers.copy(),
+            self.unblocking.copy(),
             self.keys.copy(),
             self.pending.copy(),
             self.tokens,

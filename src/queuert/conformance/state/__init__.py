@@ -40,6 +40,7 @@ from queuert.conformance.state import (
     trigger_retry,
     unblock,
     unblock_chains,
+    unblock_many,
     values,
     workers,
 )
@@ -47,7 +48,7 @@ from queuert.conformance.state.harness import StateHarness
 from queuert.conformance.state.store import STATE, open_store
 
 _ = (
-    values, create, read, blockers, unblock, unblock_chains, dedup, dedup_writes, claim, claim_order,
+    values, create, read, blockers, unblock, unblock_chains, unblock_many, dedup, dedup_writes, claim, claim_order,
     claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap,
     next_available, trigger_retry, delete, delete_cascade, listing, listing_chains, stats, transactions, isolation,
     concurrency, concurrency_blockers, migrations, workers, horizon, abandoning,

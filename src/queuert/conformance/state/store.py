@@ -22,6 +22,7 @@ from queuert.model import (
     ClaimResult,
     Created,
     Deleted,
+    Freed,
     JobFilter,
     JobRow,
     Lease,
@@ -139,7 +140,14 @@ class Store:
         return await self.driver.run(self.operations.list_workers())
 
     async def next_available_in(self, *types: str, tx: Any = None) -> float | None:
-        return await self.driver.run(self.operations.next_available_in(types), tx)
+        return (await self.driver.run(self.operations.next_available_in(types), tx)).next_in
+
+    async def continue_unblocking(self, limit: int, *, tx: Any = None) -> Freed:
+        return await self.driver.run(self.operations.continue_unblocking(limit), tx)
+
+    async def is_unblocking(self, *, tx: Any = None) -> bool:
+        """Whether dependents of a completed chain are still to be freed."""
+        return (await self.driver.run(self.operations.next_available_in([TASK]), tx)).unblocking
 
     async def trigger(self, *ids: str, tx: Any = None) -> list[JobRow | None]:
         return await self.driver.run(self.operations.trigger(ids), tx)

@@ -167,9 +167,7 @@ def _claimed(tables: Tables, ids: Sequence[str]) -> list[Claimed]:
         expired = row.deadline is not None and row.deadline <= tables.now
         held = tables.held[job_id]
         claimed.append(
-            Claimed(
-                row, expired, tuple(tables.blocker_rows(job_id)), held.ordinal, held.last_attempt_at is not None
-            )
+            Claimed(row, expired, tuple(tables.blocker_rows(job_id)), held.ordinal, held.last_attempt_at is not None)
         )
     return claimed
 

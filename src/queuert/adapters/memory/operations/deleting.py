@@ -58,5 +58,9 @@ def _delete(tables: Tables, chain_id: str) -> None:
         left = tuple(each for each in tables.blockers.pop(job_id) if each.chain_id != chain_id)
         if left:
             tables.blockers[job_id] = left
-    for row in tables.chain_jobs(chain_id):
-        tables.remove(row.id)
+    tables.unblocking.pop(chain_id, None)
+    jobs = {row.id for row in tables.chain_jobs(chain_id)}
+    for freeing, to_free in tables.unblocking.items():
+        tables.unblocking[freeing] = tuple(job_id for job_id in to_free if job_id not in jobs)
+    for job_id in jobs:
+        tables.remove(job_id)

@@ -9,7 +9,17 @@ from typing import TypeVar
 
 from queuert.adapters.memory.command import read
 from queuert.adapters.memory.tables import Tables
-from queuert.model import BlockerRow, ChainFilter, ChainRow, JobFilter, JobRow, PageRequest, Status, TypeStats
+from queuert.model import (
+    Available,
+    BlockerRow,
+    ChainFilter,
+    ChainRow,
+    JobFilter,
+    JobRow,
+    PageRequest,
+    Status,
+    TypeStats,
+)
 
 Key = TypeVar("Key", int, str)
 Row = TypeVar("Row")
@@ -25,9 +35,10 @@ class Reading:
         return [tables.chain(chain_id) for chain_id in ids]
 
     @read
-    def next_available_in(self, tables: Tables, types: Sequence[str]) -> float | None:
+    def next_available_in(self, tables: Tables, types: Sequence[str]) -> Available:
         moments = [at for _, at, job_id in tables.pending if tables.jobs[job_id].type_name in types]
-        return max(0.0, (min(moments) - tables.now).total_seconds()) if moments else None
+        next_in = max(0.0, (min(moments) - tables.now).total_seconds()) if moments else None
+        return Available(next_in, unblocking=bool(tables.unblocking))
 
     @read
     def list_jobs(self, tables: Tables, where: JobFilter, page: PageRequest) -> list[JobRow]:

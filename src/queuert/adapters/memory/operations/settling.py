@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -11,10 +12,12 @@ from queuert.adapters.memory.operations.claiming import untouched
 from queuert.adapters.memory.operations.creating import create_job
 from queuert.adapters.memory.tables import Tables
 from queuert.errors import InvalidArgument
-from queuert.model import TERMINAL, JobRow, Settled, Settlement, Unblocked
+from queuert.model import TERMINAL, UNBLOCKED_AT_ONCE, Freed, JobRow, Settled, Settlement, Unblocked
 
 
 class Settling:
+    unblocked_at_once = UNBLOCKED_AT_ONCE
+
     @write
     def settle(self, tables: Tables, settlements: Sequence[Settlement]) -> Settled:
         """In three steps, each for the whole batch: end the jobs, free dependents, store
@@ -25,16 +28,27 @@ class Settling:
         applied = [_settle(tables, each) for each in settlements]
         settled = [each if took_effect else None for each, took_effect in zip(settlements, applied, strict=True)]
         completed = {
-            tables.jobs[each.job_id].chain_id
+            tables.jobs[each.job_id].chain_id: each.token
             for each in settled
             if each is not None and each.status == "completed" and each.continuation is None
         }
-        unblocked = _unblock(tables, completed)
+        edges = _edges_to_free(tables, completed, self.unblocked_at_once)
+        unblocked = count_down(tables, edges)
         created = [
             None if each is None or each.continuation is None else create_job(tables, each.continuation)
             for each in settled
         ]
-        return Settled(applied, created, unblocked)
+        return Settled(applied, created, unblocked, more=not tables.unblocking.keys().isdisjoint(completed))
+
+    @write
+    def continue_unblocking(self, tables: Tables, limit: int) -> Freed:
+        chain_id = min(tables.unblocking, default=None)
+        if chain_id is None:
+            return Freed([])
+        jobs = tables.unblocking.pop(chain_id)
+        if len(jobs) > limit:
+            tables.unblocking[chain_id] = jobs[limit:]
+        return Freed(count_down(tables, jobs[:limit]), more=bool(tables.unblocking))
 
     @write
     def trigger(self, tables: Tables, job_ids: Sequence[str]) -> list[JobRow | None]:
@@ -97,12 +111,35 @@ def _end(tables: Tables, row: JobRow, settlement: Settlement) -> JobRow:
     return row if settlement.error is None else replace(row, last_error=settlement.error)
 
 
-def _unblock(tables: Tables, completed: Collection[str]) -> list[Unblocked]:
-    """Count down the jobs that wait for these chains, in id order. At zero they are pending."""
-    unblocked: list[Unblocked] = []
+def _edges_to_free(tables: Tables, completed: Mapping[str, int | None], limit: int) -> list[str]:
+    """The jobs to count down now, once for each chain that they wait for.
+
+    By hand (without a token), a chain frees all jobs that wait for it. The others free so many
+    together, and remember those that are left.
+    """
+    dependents: dict[str, list[str]] = {chain_id: [] for chain_id in completed}
     for job_id, blockers in sorted(tables.blockers.items()):
-        row, ended = tables.jobs[job_id], sum(each.chain_id in completed for each in blockers)
-        if row.status == "blocked" and ended:
+        for each in blockers:
+            if each.chain_id in dependents:
+                dependents[each.chain_id].append(job_id)
+    edges: list[str] = []
+    for chain_id, token in sorted(completed.items()):
+        jobs = dependents[chain_id]
+        number = len(jobs) if token is None else limit
+        edges += jobs[:number]
+        if token is not None:
+            limit -= min(limit, len(jobs))
+        if len(jobs) > number:
+            tables.unblocking[chain_id] = tuple(jobs[number:])
+    return edges
+
+
+def count_down(tables: Tables, edges: Iterable[str]) -> list[Unblocked]:
+    """Count down these jobs, in id order. At zero they are pending."""
+    unblocked: list[Unblocked] = []
+    for job_id, ended in sorted(Counter(edges).items()):
+        row = tables.jobs[job_id]
+        if row.status == "blocked":
             left = row.blockers_left - ended
             row = replace(row, blockers_left=left, status="blocked" if left else "pending")
             tables.put(row)

@@ -69,9 +69,14 @@ END $body$;
 CREATE OR REPLACE FUNCTION {add_edges}(p_jobs uuid[], p_chains uuid[], p_within integer[], p_traces text[])
 RETURNS void LANGUAGE plpgsql AS $body$
 BEGIN
-    INSERT INTO {blocker} (job_id, position, chain_id, trace_context)
-    SELECT edge.job_id, row_number() OVER (PARTITION BY edge.job_id ORDER BY edge.n), edge.chain_id, edge.trace
-    FROM unnest(p_jobs, p_chains, p_traces) WITH ORDINALITY AS edge (job_id, chain_id, trace, n);
+    -- `done`: `unblock_more` may still be counting down the dependents that the chain had before.
+    INSERT INTO {blocker} (job_id, position, chain_id, trace_context, done)
+    SELECT edge.job_id, row_number() OVER (PARTITION BY edge.job_id ORDER BY edge.n), edge.chain_id, edge.trace,
+        edge.within IS NULL AND last.status IS NOT DISTINCT FROM 'completed'
+    FROM unnest(p_jobs, p_chains, p_within, p_traces) WITH ORDINALITY AS edge (job_id, chain_id, within, trace, n)
+    LEFT JOIN LATERAL (
+        SELECT c.status FROM {job} AS c WHERE c.chain_id = edge.chain_id ORDER BY c.chain_index DESC LIMIT 1
+    ) AS last ON true;
     UPDATE {job} AS j SET dependents = j.dependents + added.edges
     FROM (
         SELECT last.id, count(*) AS edges
@@ -85,33 +90,20 @@ BEGIN
     WHERE j.id = added.id;
 END $body$;
 
--- Release the dependents of chains that have just completed. The caller has locked their current
--- jobs, so no edge can be added now and this statement sees all of them (index blocker_chain).
--- Dependents are locked by id and counted down by UPDATE, so two blockers that end at the same time
--- both count.
-CREATE OR REPLACE FUNCTION {unblock}(p_chains uuid[], p_now timestamptz)
+-- Count down jobs, each by the number of its blockers that have completed. They are locked by id and
+-- counted down by UPDATE, so two blockers that end at the same time both count.
+CREATE OR REPLACE FUNCTION {count_down}(p_jobs uuid[], p_edges integer[], p_now timestamptz)
 RETURNS TABLE (job_id uuid, type_name text, ready boolean) LANGUAGE plpgsql AS $body$
 DECLARE
-    v_jobs uuid[];
-    v_edges integer[];
     v_freed uuid[];
 BEGIN
-    SELECT array_agg(waiting.id ORDER BY waiting.id), array_agg(waiting.edges ORDER BY waiting.id)
-    INTO v_jobs, v_edges
-    FROM (
-        SELECT b.job_id AS id, count(*)::integer AS edges FROM {blocker} AS b
-        WHERE b.chain_id = ANY (p_chains) GROUP BY b.job_id
-    ) AS waiting;
-    IF v_jobs IS NULL THEN
-        RETURN;
-    END IF;
-    PERFORM FROM {job} AS j WHERE j.id = ANY (v_jobs) AND j.status = 'blocked' ORDER BY j.id FOR NO KEY UPDATE;
+    PERFORM FROM {job} AS j WHERE j.id = ANY (p_jobs) AND j.status = 'blocked' ORDER BY j.id FOR NO KEY UPDATE;
     WITH counted AS (
         UPDATE {job} AS j SET
             blockers_left = j.blockers_left - waiting.edges,
             status = CASE WHEN j.blockers_left <= waiting.edges THEN 'pending' ELSE 'blocked' END,
             resting = CASE WHEN j.blockers_left <= waiting.edges THEN NULL ELSE 'blocked' END
-        FROM unnest(v_jobs, v_edges) AS waiting (id, edges)
+        FROM unnest(p_jobs, p_edges) AS waiting (id, edges)
         WHERE j.id = waiting.id AND j.status = 'blocked'
         RETURNING j.id, j.status
     )
@@ -121,6 +113,121 @@ BEGIN
     END IF;
     PERFORM {enqueue}(v_freed, p_now);
     RETURN QUERY SELECT j.id, j.type_name, j.scheduled_at <= p_now FROM {job} AS j WHERE j.id = ANY (v_freed) ORDER BY j.id;
+END $body$;
+
+-- Release the dependents of chains that have just completed. The caller has locked their current
+-- jobs, so no edge can be added now and this statement sees all of them (index blocker_chain).
+CREATE OR REPLACE FUNCTION {unblock}(p_chains uuid[], p_now timestamptz)
+RETURNS TABLE (job_id uuid, type_name text, ready boolean) LANGUAGE plpgsql AS $body$
+DECLARE
+    v_jobs uuid[];
+    v_edges integer[];
+BEGIN
+    SELECT array_agg(waiting.id ORDER BY waiting.id), array_agg(waiting.edges ORDER BY waiting.id)
+    INTO v_jobs, v_edges
+    FROM (
+        SELECT b.job_id AS id, count(*)::integer AS edges FROM {blocker} AS b
+        WHERE b.chain_id = ANY (p_chains) GROUP BY b.job_id
+    ) AS waiting;
+    IF v_jobs IS NOT NULL THEN
+        RETURN QUERY SELECT * FROM {count_down}(v_jobs, v_edges, p_now);
+    END IF;
+END $body$;
+
+-- The same if there are many dependents: only the first `p_most` edges of `p_chains`, by chain and
+-- job, and all edges of `p_all`. For each chain with edges left, a work item is stored, before the
+-- dependents are locked (see `unblock_more`).
+CREATE OR REPLACE FUNCTION {unblock_some}(p_chains uuid[], p_all uuid[], p_most integer, p_now timestamptz)
+RETURNS TABLE (job_id uuid, type_name text, ready boolean) LANGUAGE plpgsql AS $body$
+DECLARE
+    v_left integer := p_most;
+    v_chain uuid;
+    v_some uuid[];
+    v_all uuid[];
+    v_jobs uuid[];
+    v_edges integer[];
+BEGIN
+    v_all := array(SELECT b.job_id FROM {blocker} AS b WHERE b.chain_id = ANY (p_all));
+    FOR v_chain IN SELECT DISTINCT asked FROM unnest(p_chains) AS asked ORDER BY asked LOOP
+        v_some := array(SELECT b.job_id FROM {blocker} AS b WHERE b.chain_id = v_chain ORDER BY b.job_id LIMIT v_left + 1);
+        IF cardinality(v_some) > v_left THEN
+            INSERT INTO {unblocking} (chain_id, next_id) VALUES (v_chain, v_some[v_left + 1])
+            ON CONFLICT (chain_id) DO UPDATE SET next_id = excluded.next_id;
+            v_some := v_some[1:v_left];
+        END IF;
+        v_all := v_all || v_some;
+        v_left := v_left - cardinality(v_some);
+    END LOOP;
+    SELECT array_agg(waiting.id ORDER BY waiting.id), array_agg(waiting.edges ORDER BY waiting.id)
+    INTO v_jobs, v_edges
+    FROM (SELECT edge AS id, count(*)::integer AS edges FROM unnest(v_all) AS edge GROUP BY edge) AS waiting;
+    IF v_jobs IS NOT NULL THEN
+        RETURN QUERY SELECT * FROM {count_down}(v_jobs, v_edges, p_now);
+    END IF;
+END $body$;
+
+-- Take the next edges of a work item, at most `p_limit`. Returns the jobs that are free now, and at
+-- last a row with `more`; no row if there is no item, or if others have locked all of them. Locks:
+-- the item (locked ones are skipped), then dependents by id.
+--
+-- Jobs are not counted down here: their blockers are counted again, after the job is locked. A chain
+-- that completes at the same time either has to wait for that lock, and is not completed for this
+-- statement, or it has a work item with that job still to come. So each edge counts once, and what
+-- an older version has stored or left frees nothing too early: an edge that was added after the
+-- completion, or the item of a chain that was deleted.
+CREATE OR REPLACE FUNCTION {unblock_more}(p_limit integer)
+RETURNS TABLE (id text, type_name text, ready boolean, more boolean) LANGUAGE plpgsql {steady} AS $body$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz;
+    v_chain uuid;
+    v_next uuid;
+    v_jobs uuid[];
+    v_freed uuid[];
+BEGIN
+    SELECT u.chain_id, u.next_id INTO v_chain, v_next FROM {unblocking} AS u
+    ORDER BY u.chain_id LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    v_jobs := array(
+        SELECT b.job_id FROM {blocker} AS b WHERE b.chain_id = v_chain AND b.job_id >= v_next AND b.done IS NOT TRUE
+        ORDER BY b.job_id LIMIT p_limit + 1
+    );
+    IF cardinality(v_jobs) > p_limit THEN
+        UPDATE {unblocking} AS u SET next_id = v_jobs[p_limit + 1] WHERE u.chain_id = v_chain;
+        v_jobs := v_jobs[1:p_limit];
+    ELSE
+        DELETE FROM {unblocking} AS u WHERE u.chain_id = v_chain;
+    END IF;
+    PERFORM FROM {job} AS j WHERE j.id = ANY (v_jobs) AND j.status = 'blocked' ORDER BY j.id FOR NO KEY UPDATE;
+    v_now := {clock};
+    WITH counted AS (
+        UPDATE {job} AS j SET
+            blockers_left = waiting.edges,
+            status = CASE WHEN waiting.edges = 0 THEN 'pending' ELSE 'blocked' END,
+            resting = CASE WHEN waiting.edges > 0 THEN 'blocked' END
+        FROM unnest(v_jobs) AS asked (id)
+        CROSS JOIN LATERAL (
+            SELECT count(*)::integer AS edges FROM {blocker} AS b
+            CROSS JOIN LATERAL (
+                SELECT c.status FROM {job} AS c WHERE c.chain_id = b.chain_id ORDER BY c.chain_index DESC LIMIT 1
+            ) AS last
+            WHERE b.job_id = asked.id AND b.done IS NOT TRUE AND (
+                last.status <> 'completed'
+                OR EXISTS (SELECT FROM {unblocking} AS u WHERE u.chain_id = b.chain_id AND u.next_id <= b.job_id)
+            )
+        ) AS waiting
+        WHERE j.id = asked.id AND j.status = 'blocked'
+        RETURNING j.id, j.status
+    )
+    SELECT array_agg(counted.id) INTO v_freed FROM counted WHERE counted.status = 'pending';
+    IF v_freed IS NOT NULL THEN
+        PERFORM {enqueue}(v_freed, v_now);
+        RETURN QUERY SELECT j.id::text, j.type_name, j.scheduled_at <= v_now, NULL::boolean
+        FROM {job} AS j WHERE j.id = ANY (v_freed) ORDER BY j.id;
+    END IF;
+    RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, EXISTS (SELECT FROM {unblocking});
 END $body$;
 
 -- The chains that a job waits or waited for, in their order, with their status now. Primary key of

@@ -1,5 +1,5 @@
--- Changing chains from outside: trigger, retry, delete. Locks: in-flight rows by id, keys, jobs by
--- id.
+-- Changing chains from outside: trigger, retry, delete. Locks: work items by chain, in-flight rows
+-- by id, keys, jobs by id.
 
 -- Make pending jobs due now; returns the ids of those that are pending and not running. Primary
 -- keys.
@@ -80,7 +80,7 @@ DECLARE
     v_jobs uuid[];
     v_again uuid[];
 BEGIN
-    -- All rows are locked before any is changed: in-flight rows, keys, jobs. If the set has grown
+    -- All rows are locked before any is changed: work items, in-flight rows, keys, jobs. If the set has grown
     -- meanwhile, by a continuation for example, all locks are released and taken again: the
     -- in-flight rows of the new jobs come before the job rows that we have locked.
     LOOP
@@ -90,6 +90,7 @@ BEGIN
                 RETURN;
             END IF;
             v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.chain_id, j.chain_index);
+            PERFORM FROM {unblocking} WHERE chain_id = ANY (v_chains) ORDER BY chain_id FOR UPDATE;
             PERFORM {lock_jobs}(v_jobs, v_chains);
             v_again := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_chains) ORDER BY j.chain_id, j.chain_index);
             EXIT WHEN v_again = v_jobs AND {deletion_set}(p_ids, p_cascade) = v_chains;
@@ -117,6 +118,7 @@ BEGIN
     DELETE FROM {blocker} WHERE chain_id = ANY (v_chains);
     DELETE FROM {blocker} WHERE job_id = ANY (v_jobs);
     DELETE FROM {key} WHERE chain_id = ANY (v_chains);
+    DELETE FROM {unblocking} WHERE chain_id = ANY (v_chains);
     PERFORM {dequeue}(v_jobs);
     DELETE FROM {job} WHERE id = ANY (v_jobs);
 END $body$;

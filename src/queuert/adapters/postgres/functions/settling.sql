@@ -2,13 +2,15 @@
 
 -- The common settlement, made cheap: claims of one worker that end their chains, or continue them
 -- with a job that is due now and has no blockers. `p_texts` has the outputs or, where there is a
--- next job, its input. Returns rows of kind 'lost' (positions of claims that are over) and
--- 'unblocked'; or one row of kind 'exists', and then nothing is written: one of the next ids is
--- stored already. All next ids must be different. Locks: rows of `running`, then of `job`, both by
--- id, because the ids are in ascending order (primary keys); then dependents by id.
+-- next job, its input. `p_most`: how many edges of completed chains are counted down at most.
+-- Returns rows of kind 'lost' (positions of claims that are over), 'unblocked' and 'more' (edges are
+-- left for `unblock_more`); or one row of kind 'exists', and then nothing is written: one of the
+-- next ids is stored already. All next ids must be different. Locks: rows of `running`, then of
+-- `job`, both by id, because the ids are in ascending order (primary keys); then dependents by id.
 CREATE OR REPLACE FUNCTION {complete}(
     p_ids uuid[], p_tokens bigint[], p_texts text[], p_worker text,
-    p_next uuid[], p_next_types text[], p_next_priorities integer[], p_next_traces text[], p_next_chain_traces text[]
+    p_next uuid[], p_next_types text[], p_next_priorities integer[], p_next_traces text[], p_next_chain_traces text[],
+    p_most integer
 ) RETURNS TABLE (kind text, place integer, id text, type_name text, ready boolean) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
@@ -23,6 +25,7 @@ DECLARE
     v_traces text[] := p_next_traces;
     v_chain_traces text[] := p_next_chain_traces;
     v_completed uuid[];
+    v_edges bigint;
 BEGIN
     -- Row by row in the order of the ids, whatever the plan: each is looked up and locked in its
     -- own subquery.
@@ -56,7 +59,7 @@ BEGIN
             WHERE j.id = x.id
             RETURNING j.chain_id, j.dependents
         )
-        SELECT array_agg(ended.chain_id) INTO v_completed FROM ended WHERE ended.dependents > 0;
+        SELECT array_agg(ended.chain_id), sum(ended.dependents) INTO v_completed, v_edges FROM ended WHERE ended.dependents > 0;
     ELSE
         PERFORM FROM {job} WHERE id = ANY (v_next) LIMIT 1;
         IF FOUND THEN
@@ -88,18 +91,25 @@ BEGIN
                 e.dependents, e.next_trace, e.next_chain_trace
             FROM ended AS e WHERE e.next IS NOT NULL
         )
-        SELECT array_agg(ended.chain_id) INTO v_completed FROM ended WHERE ended.next IS NULL AND ended.dependents > 0;
+        SELECT array_agg(ended.chain_id), sum(ended.dependents) INTO v_completed, v_edges
+        FROM ended WHERE ended.next IS NULL AND ended.dependents > 0;
         INSERT INTO {ready} (type_name, priority, scheduled_at, id)
         SELECT n.type_name, n.priority, v_now, n.id FROM unnest(v_next, v_types, v_priorities) AS n (id, type_name, priority)
         WHERE n.id IS NOT NULL;
     END IF;
-    IF v_completed IS NOT NULL THEN
+    IF v_edges <= p_most THEN
         RETURN QUERY SELECT 'unblocked', NULL::integer, u.job_id::text, u.type_name, u.ready FROM {unblock}(v_completed, v_now) AS u;
+    ELSIF v_edges > p_most THEN
+        RETURN QUERY SELECT 'unblocked', NULL::integer, u.job_id::text, u.type_name, u.ready
+        FROM {unblock_some}(v_completed, '{}', p_most, v_now) AS u;
+        RETURN QUERY SELECT 'more', NULL::integer, NULL, NULL, NULL::boolean
+        WHERE EXISTS (SELECT FROM {unblocking} WHERE chain_id = ANY (v_completed));
     END IF;
 END $body$;
 
--- Returns rows of kind 'held' (position), 'created' (the continuation) and 'unblocked'; or one row
--- of kind 'problem', and then nothing is written. Edges name the position of their job among the
+-- Returns rows of kind 'held' (position), 'created' (the continuation), 'unblocked' and 'more' (see
+-- `complete`; settlements without a token unblock all dependents); or one row of kind 'problem', and
+-- then nothing is written. Edges name the position of their job among the
 -- continuations, and the position of the continuation that becomes their chain's current job by
 -- this call. Locks: rows of `running` by id; jobs, and the current jobs of chains that
 -- continuations wait for, by id; then dependents by id. Primary keys and job_chain.
@@ -109,7 +119,8 @@ CREATE OR REPLACE FUNCTION {settle}(
     p_next_positions integer[], p_next_ids text[], p_next_types text[], p_next_inputs text[], p_next_priorities integer[],
     p_next_at timestamptz[], p_next_after double precision[], p_next_deadline_at timestamptz[],
     p_next_deadline_after double precision[], p_next_traces text[], p_next_chain_traces text[],
-    p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[]
+    p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[],
+    p_most integer
 ) RETURNS TABLE (kind text, place integer, id text, type_name text, status text, ready boolean, problem text)
 LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
@@ -139,6 +150,8 @@ DECLARE
     v_dependents integer[];
     v_problem jsonb;
     v_completed uuid[];
+    v_by_hand uuid[];
+    v_left_edges bigint;
     v_put_back uuid[];
 BEGIN
     -- The same job twice in one call: only the first counts.
@@ -250,22 +263,31 @@ BEGIN
                 THEN coalesce(x.at_time, v_now + make_interval(secs => coalesce(x.after_time, 0)))
                 ELSE j.scheduled_at END
         FROM unnest(v_all, v_held, v_started, v_next, p_statuses, p_outputs, p_errors, p_at, p_after, p_uncounted, p_give_back,
-            p_workers) AS x (id, held, started_at, next, status, output, error, at_time, after_time, uncounted, give_back, worker)
+            p_workers, p_tokens)
+            AS x (id, held, started_at, next, status, output, error, at_time, after_time, uncounted, give_back, worker, token)
         WHERE x.held AND j.id = x.id
-        RETURNING j.id, j.chain_id, j.status, j.continued_to, j.dependents
+        RETURNING j.id, j.chain_id, j.status, j.dependents, x.token,
+            j.status = 'completed' AND j.continued_to IS NULL AND j.dependents > 0 AS frees
     )
     SELECT
-        array_agg(ended.chain_id) FILTER (WHERE ended.status = 'completed' AND ended.continued_to IS NULL AND ended.dependents > 0),
+        array_agg(ended.chain_id) FILTER (WHERE ended.frees AND ended.token IS NOT NULL),
+        array_agg(ended.chain_id) FILTER (WHERE ended.frees AND ended.token IS NULL),
+        coalesce(sum(ended.dependents) FILTER (WHERE ended.frees AND ended.token IS NOT NULL), 0),
         array_agg(ended.id) FILTER (WHERE ended.status = 'pending')
-    INTO v_completed, v_put_back FROM ended;
+    INTO v_completed, v_by_hand, v_left_edges, v_put_back FROM ended;
     IF v_put_back IS NOT NULL THEN
         PERFORM {enqueue}(v_put_back, v_now);
     END IF;
     RETURN QUERY SELECT 'held', h.n::integer, NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text
     FROM unnest(v_held) WITH ORDINALITY AS h (held, n) WHERE h.held;
-    IF v_completed IS NOT NULL THEN
+    IF v_left_edges > p_most THEN
         RETURN QUERY SELECT 'unblocked', NULL::integer, u.job_id::text, u.type_name, NULL::text, u.ready, NULL::text
-        FROM {unblock}(v_completed, v_now) AS u;
+        FROM {unblock_some}(v_completed, coalesce(v_by_hand, '{}'), p_most, v_now) AS u;
+        RETURN QUERY SELECT 'more', NULL::integer, NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text
+        WHERE EXISTS (SELECT FROM {unblocking} WHERE chain_id = ANY (v_completed));
+    ELSIF v_completed IS NOT NULL OR v_by_hand IS NOT NULL THEN
+        RETURN QUERY SELECT 'unblocked', NULL::integer, u.job_id::text, u.type_name, NULL::text, u.ready, NULL::text
+        FROM {unblock}(v_completed || v_by_hand, v_now) AS u;
     END IF;
     IF cardinality(p_next_ids) > 0 THEN
         IF cardinality(v_edge_jobs) > 0 THEN

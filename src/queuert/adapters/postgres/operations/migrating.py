@@ -55,5 +55,5 @@ class Migrating(Store):
 
     def vacuum(self) -> Program[None]:
         """The small tables first: claims have to step over their dead rows."""
-        for table in ("ready", "later", "running", "worker", "blocker", "key", "job"):
+        for table in ("ready", "later", "running", "worker", "unblocking", "blocker", "key", "job"):
             yield PgStatement(f"VACUUM (ANALYZE) {self.words[table]}", alone=True)

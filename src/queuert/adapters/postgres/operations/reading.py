@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from queuert.adapters.postgres.operations.store import Store
 from queuert.adapters.postgres.rows import Row, blocker_of, chain_of
-from queuert.model import BlockerRow, ChainRow, JobRow, TypeStats
+from queuert.model import Available, BlockerRow, ChainRow, JobRow, TypeStats
 from queuert.ports.program import Program
 
 
@@ -31,12 +31,12 @@ class Reading(Store):
             found.setdefault(row[0], []).append(blocker_of(row[1:]))
         return [list(found.get(job_id, ())) for job_id in job_ids]
 
-    def next_available_in(self, types: Sequence[str]) -> Program[float | None]:
+    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
         if not types:
-            return None
+            return Available(None)
         rows: list[Row] = yield self.statement("read.next_available_in", types=list(types))
-        found: float | None = rows[0][0]
-        return found
+        next_in, unblocking = rows[0]
+        return Available(next_in, unblocking)
 
     def stats(self) -> Program[list[TypeStats]]:
         rows: list[Row] = yield self.statement("read.stats")

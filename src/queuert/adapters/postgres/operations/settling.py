@@ -11,13 +11,26 @@ from queuert.adapters.postgres.operations.creating import columns_of, edges_of
 from queuert.adapters.postgres.operations.store import Store
 from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
 from queuert.errors import InvalidArgument
-from queuert.model import NOW, Created, Deleted, JobRow, NewJob, Settled, Settlement, Unblocked
+from queuert.model import (
+    NOW,
+    UNBLOCKED_AT_ONCE,
+    Created,
+    Deleted,
+    Freed,
+    JobRow,
+    NewJob,
+    Settled,
+    Settlement,
+    Unblocked,
+)
 from queuert.ports.program import Program, atomically
 
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
 class Settling(Store):
+    unblocked_at_once = UNBLOCKED_AT_ONCE
+
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         if not settlements:
             return Settled([], [], [])
@@ -49,14 +62,18 @@ class Settling(Store):
             texts=SEPARATOR.join([_text(item).decode() for item in items]),
             worker=settlements[0].worker,
             **following,
+            most=self.unblocked_at_once,
         )
         applied = [True] * len(settlements)
         unblocked: list[Unblocked] = []
+        more = False
         for kind, place, job_id, type_name, ready in rows:
             if kind == "lost":
                 applied[order[place - 1]] = False
             elif kind == "exists":
                 return None
+            elif kind == "more":
+                more = True
             else:
                 unblocked.append(Unblocked(job_id, type_name, ready))
         created = [
@@ -65,7 +82,7 @@ class Settling(Store):
             else None
             for place, item in enumerate(settlements)
         ]
-        return Settled(applied, created, unblocked)
+        return Settled(applied, created, unblocked, more)
 
     def _settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         following = [
@@ -88,10 +105,12 @@ class Settling(Store):
             next_types=[job.type_name for job in jobs],
             **columns_of(jobs, "next_"),
             **edges_of(jobs, {job.chain_id: place for place, job in enumerate(jobs, 1)}, earlier=False),
+            most=self.unblocked_at_once,
         )
         applied = [False] * len(settlements)
         created: list[Created | None] = [None] * len(settlements)
         unblocked: list[Unblocked] = []
+        more = False
         for kind, place, job_id, type_name, _, ready, problem in rows:
             if kind == "problem":
                 raise_problem(problem)
@@ -99,12 +118,14 @@ class Settling(Store):
                 applied[place - 1] = True
             elif kind == "unblocked":
                 unblocked.append(Unblocked(job_id, type_name, ready))
+            elif kind == "more":
+                more = True
         places = {job.id: (place, job.chain_id) for place, job in following if applied[place - 1]}
         for kind, _, job_id, _, status, ready, _ in rows:
             if kind == "created":
                 place, chain_id = places[job_id]
                 created[place - 1] = Created(job_id, chain_id, status, ready)
-        return Settled(applied, created, unblocked)
+        return Settled(applied, created, unblocked, more)
 
     def _settle_in_turn(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         """A statement applies only the first of several settlements of one job.
@@ -114,6 +135,7 @@ class Settling(Store):
         applied = [False] * len(settlements)
         created: list[Created | None] = [None] * len(settlements)
         unblocked: list[Unblocked] = []
+        more = False
         rest: list[int] = list(range(len(settlements)))
         while rest:
             turn = sorted({settlements[place].job_id: place for place in reversed(rest)}.values())
@@ -121,8 +143,16 @@ class Settling(Store):
             for place, is_applied, made in zip(turn, settled.applied, settled.created, strict=True):
                 applied[place], created[place] = is_applied, made
             unblocked += settled.unblocked
+            more |= settled.more
             rest = [place for place in rest if place not in turn]
-        return Settled(applied, created, unblocked)
+        return Settled(applied, created, unblocked, more)
+
+    def continue_unblocking(self, limit: int) -> Program[Freed]:
+        if limit <= 0:
+            return Freed([])
+        rows: list[Row] = yield self.statement("settle.unblock_more", limit=limit)
+        unblocked = [Unblocked(job_id, type_name, ready) for job_id, type_name, ready, more in rows if more is None]
+        return Freed(unblocked, more=bool(rows) and rows[-1][3])
 
     def trigger(self, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
         return self.jobs_by_id("change.trigger", job_ids)

@@ -14,8 +14,9 @@ SELECT asked.id, b.chain_id, b.chain_type, b.status, b.output, b.trace_context
 FROM unnest(:ids::text[]) AS asked (id) CROSS JOIN LATERAL {blockers_of}(asked.id::uuid) AS b
 ORDER BY asked.id, b.place;
 
+-- The second column is one look at a table that is almost always empty.
 -- read: next_available_in
-SELECT {next_available}(:types::text[]);
+SELECT {next_available}(:types::text[]), EXISTS (SELECT FROM {unblocking});
 
 -- In-flight jobs are counted in the small tables, resting jobs by job_resting. Completed jobs are
 -- not read.

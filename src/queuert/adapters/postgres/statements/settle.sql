@@ -7,7 +7,8 @@ SELECT kind, place, id, type_name, ready FROM {complete}(
     string_to_array(:ids::text, ',')::uuid[], string_to_array(:tokens::text, ',')::bigint[],
     string_to_array(:texts::text, E'\x1e'), :worker::text,
     string_to_array(:next_ids::text, ',', '')::uuid[], string_to_array(:next_types::text, E'\x1e'),
-    string_to_array(:next_priorities::text, ',')::integer[], :next_traces::text[], :next_chain_traces::text[]
+    string_to_array(:next_priorities::text, ',')::integer[], :next_traces::text[], :next_chain_traces::text[],
+    :most::integer
 );
 
 -- write: settle
@@ -17,5 +18,9 @@ SELECT kind, place, id, type_name, status, ready, problem FROM {settle}(
     :next_positions::integer[], :next_ids::text[], :next_types::text[], :next_inputs::text[], :next_priorities::integer[],
     :next_at::timestamptz[], :next_after::double precision[], :next_deadline_at::timestamptz[],
     :next_deadline_after::double precision[], :next_traces::text[], :next_chain_traces::text[],
-    :edge_places::integer[], :edge_chains::text[], :edge_types::text[], :edge_within::integer[], :edge_traces::text[]
+    :edge_places::integer[], :edge_chains::text[], :edge_types::text[], :edge_within::integer[], :edge_traces::text[],
+    :most::integer
 );
+
+-- write: unblock_more
+SELECT id, type_name, ready, more FROM {unblock_more}(:limit::integer);

@@ -103,7 +103,7 @@ class _Plan:
         self.chains: dict[str, _Chain] = {}
         self.ids: set[str] = set()
         self.rows: list[tuple[Any, ...]] = []
-        self.edges: list[tuple[str, int, str, str | None]] = []
+        self.edges: list[tuple[str, int, str, str | None, int]] = []
         self.keys: dict[_Key, str] = {}
         self.answers: list[Created | str] = []
         """What will be stored, or the id of the chain that has the key."""
@@ -154,5 +154,6 @@ class _Plan:
                 blockers[blocker.chain_id] = blocker
                 left += chain.status != "completed"
         for position, each in enumerate(blockers.values()):
-            self.edges.append((job.id, position, each.chain_id, each.trace_context))
+            done = self.chains[each.chain_id].status == "completed"
+            self.edges.append((job.id, position, each.chain_id, each.trace_context, int(done)))
         return left

@@ -35,6 +35,6 @@ class Deleting(Reading):
                 waiting.setdefault(chain_id, []).append(job_id)
             return Deleted([], waiting)
         deleted = yield from self.get_chains(chosen)
-        for name in ("edges_to", "edges_from", "keys", "jobs"):
+        for name in ("edges_to", "edges_from", "keys", "unblocking", "jobs"):
             yield self.statement(f"delete_chains.{name}", chains=chains)
         return Deleted([chain for chain in deleted if chain is not None], {})

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from queuert.adapters.sqlite.operations.base import BaseOperations, array
 from queuert.adapters.sqlite.operations.rows import Row, blocker_of, chain_of, job_of
-from queuert.model import BlockerRow, ChainRow, JobRow, TypeStats
+from queuert.model import Available, BlockerRow, ChainRow, JobRow, TypeStats
 from queuert.ports.program import Program
 
 T = TypeVar("T")
@@ -32,12 +32,13 @@ class Reading(BaseOperations):
         found = {row[0]: make(row) for row in rows}
         return [found.get(each) for each in ids]
 
-    def next_available_in(self, types: Sequence[str]) -> Program[float | None]:
+    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
         if not types:
-            return None
-        rows: list[Row] = yield self.statement("next_available_in.earliest", types=array(types))
-        due: int = rows[0][0]
-        return None if due == _NEVER else max(0, due - self.now()) / 1_000_000
+            return Available(None)
+        rows: list[tuple[int, int]] = yield self.statement("next_available_in.earliest", types=array(types))
+        due, unblocking = rows[0]
+        next_in = None if due == _NEVER else max(0, due - self.now()) / 1_000_000
+        return Available(next_in, bool(unblocking))
 
     def job_blockers(self, job_ids: Sequence[str]) -> Program[list[list[BlockerRow]]]:
         if not job_ids:

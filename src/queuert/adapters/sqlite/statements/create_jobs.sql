@@ -37,10 +37,10 @@ ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- write: wait_for
-INSERT INTO {prefix}blocker (job_id, position, chain_id, trace_context)
+INSERT INTO {prefix}blocker (job_id, position, chain_id, trace_context, done)
 SELECT
     json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
-    json_extract(value, '$[3]')
+    json_extract(value, '$[3]'), json_extract(value, '$[4]')
 FROM json_each(:edges);
 
 -- write: hold_keys

@@ -52,6 +52,10 @@ DELETE FROM {prefix}dedup WHERE (chain_type, key, chain_id) IN (
     CROSS JOIN {prefix}job AS first ON first.id = doomed.value
 );
 
+-- Primary key.
+-- write: unblocking
+DELETE FROM {prefix}unblocking WHERE chain_id IN (SELECT value FROM json_each(:chains));
+
 -- By job_chain.
 -- write: jobs
 DELETE FROM {prefix}job WHERE chain_id IN (SELECT value FROM json_each(:chains));

@@ -2,7 +2,7 @@
 
 -- `items` holds [id, token, status, scheduled_at, uncounted, give_back, completed_by, continued_to,
 -- output, error]. A token must be the job's current one. Without a token, the job must not have ended.
--- Primary key.
+-- Returns also how many jobs wait (or waited) for the chain. Primary key, index blocker_chain.
 -- write: apply
 WITH item AS MATERIALIZED (
     SELECT
@@ -37,7 +37,7 @@ FROM item
 WHERE {prefix}job.id = item.id
     AND ({prefix}job.token = item.token
         OR (item.token IS NULL AND {prefix}job.status IN ('blocked', 'pending', 'running')))
-RETURNING id, chain_id;
+RETURNING id, chain_id, (SELECT count(*) FROM {prefix}blocker AS edge WHERE edge.chain_id = {prefix}job.chain_id);
 
 -- Count down the dependents of completed chains. A job becomes pending when its last blocker
 -- completes. Index blocker_chain, primary key.

@@ -1,0 +1,67 @@
+"""Frees the dependents that completions have left: some in each turn of the main loop.
+
+The work is in the database, and any worker may do it. A worker begins when one of its own
+settlements has left some, or when a poll finds some, perhaps of a worker that has died.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from queuert.client.sessions import Sessions
+from queuert.failure_log import FailureLog
+from queuert.model import UNBLOCKED_AT_ONCE
+from queuert.operations.unblocking import continue_unblocking
+from queuert.transaction import Hooks
+from queuert.worker.backoff import Backoff, Recovery
+from queuert.worker.next_turn import NextTurn
+
+logger = logging.getLogger("queuert.worker")
+
+MAX_STEP = UNBLOCKED_AT_ONCE
+"""Dependents that are freed in one transaction."""
+
+
+class Unblocker:
+    def __init__(self, sessions: Sessions[Any], next_turn: NextTurn, backoff: Backoff) -> None:
+        self._sessions = sessions
+        self._next_turn = next_turn
+        self._recovery = Recovery(backoff)
+        self._log = FailureLog(logger)
+        self._limit = MAX_STEP
+        self._paused_until = 0.0
+
+    @property
+    def due_at(self) -> float | None:
+        """When the next step is due, on the monotonic clock; None if there is nothing to do."""
+        return self._paused_until if self._next_turn.wants_unblocking else None
+
+    async def step(self) -> None:
+        """Free some dependents, if there are any to be freed.
+
+        A failure must not keep the worker from claiming, so it is not raised. The next step is
+        smaller: perhaps the statement took too long.
+        """
+        if not self._next_turn.wants_unblocking or time.monotonic() < self._paused_until:
+            return
+        # Before the step: what is left while it is under way must not be forgotten.
+        self._next_turn.wants_unblocking = False
+        hooks = Hooks()
+        try:
+            freed = await self._sessions.run(continue_unblocking(self._sessions.engine, hooks, self._limit))
+        except Exception as error:
+            self._next_turn.wants_unblocking = True
+            self._paused_until = time.monotonic() + self._recovery.next_delay()
+            self._limit = max(1, self._limit // 2)
+            self._log.failed("freeing", error, "freeing the jobs behind a completed chain failed, trying again soon")
+            return
+        self._log.worked("freeing")
+        self._recovery.reset()
+        self._limit = min(2 * self._limit, MAX_STEP)
+        if freed.more:
+            self._next_turn.wants_unblocking = True
+        if freed.unblocked:
+            self._next_turn.claim_soon()
+        await self._sessions.flush(hooks)
