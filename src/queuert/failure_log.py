@@ -56,7 +56,7 @@ class FailureLog:
         self, what: str, error: BaseException, message: str, *args: object, extra: Mapping[str, Any] | None = None
     ) -> None:
         """Something failed: log it, unless the same was logged a moment ago."""
-        more = self._failures.setdefault(what, Repetitions()).next(type(error))
+        more = self._failures.setdefault(what, Repetitions()).next(type(error).__qualname__)
         if more is None:
             return
         if more:
