@@ -9,7 +9,7 @@ import pytest
 from tests.adapters.postgres.drivers import Watcher
 from tests.adapters.postgres.libraries import (
     KNOWN,
-    VERSIONS,
+    SINCE_6,
     Library,
     Version6,
     at_version,
@@ -64,12 +64,12 @@ def new(database_url: str) -> Iterator[Library]:
 def test_the_tables_stay_and_the_set_comes_beside(old: Library, new: Library, watch: Watcher) -> None:
     functions = "SELECT count(*) FROM pg_proc WHERE proname LIKE 'queuert%'"
     (before,) = watch(functions)
-    assert new.migrate() == VERSIONS[1:]
+    assert new.migrate() == SINCE_6
     assert new.migrate() == []
     assert recorded(watch) == {"": 6, new.functions.digest: KNOWN}
     assert watch("SELECT cardinality(functions) FROM queuert_function_set WHERE digest = ''") == [before]
     assert watch(functions) == [before + len(new.functions.names)]
-    assert watch("SELECT version, oldest FROM queuert_version") == [(version, 6) for version in VERSIONS[1:]]
+    assert watch("SELECT version, oldest FROM queuert_version") == [(version, 6) for version in SINCE_6]
 
 
 def test_a_process_of_version_6_can_restart(old: Library, new: Library) -> None:
@@ -159,7 +159,7 @@ def test_one_that_was_killed_before_its_functions_were_there(
     if version == 0:
         watch("DROP TABLE queuert_job, queuert_ready, queuert_later, queuert_running, queuert_blocker, queuert_key")
         watch("DROP SEQUENCE queuert_token")
-    assert new.migrate() == (VERSIONS if version == 0 else VERSIONS[1:])
+    assert new.migrate() == ([1, *SINCE_6] if version == 0 else SINCE_6)
     new(new.operations.create_jobs([new_job()]))
     assert len(new(new.operations.claim(request())).jobs) == 1
 
@@ -192,7 +192,7 @@ def test_a_role_with_rights_of_before_keeps_working(
 
 
 def test_a_fresh_database_has_nothing_of_version_6(new: Library, watch: Watcher) -> None:
-    assert new.migrate() == VERSIONS
+    assert new.migrate() == [1, *SINCE_6]
     assert recorded(watch) == {new.functions.digest: KNOWN}
     assert watch("SELECT to_regclass('queuert_schema_version') IS NULL") == [True]
     assert isinstance(new.operations, PostgresOperations)
