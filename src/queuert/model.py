@@ -356,10 +356,14 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 class Freed(msgspec.Struct, frozen=True):
-    """What one step of `continue_unblocking` did. `more`: another call has something to do now."""
+    """What one step of `continue_unblocking` did. `more`: another call has something to do now.
+
+    `chain_id`: the chain that these jobs waited for; None if there was nothing to do.
+    """
 
     unblocked: list[Unblocked]
     more: bool = False
+    chain_id: str | None = None
 
 
 class Available(msgspec.Struct, frozen=True):

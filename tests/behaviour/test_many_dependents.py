@@ -151,6 +151,30 @@ async def test_any_worker_carries_on(setting: Setting) -> None:
             gate.open()
 
 
+@pytest.mark.channels
+async def test_the_freed_jobs_are_announced(setting: Setting) -> None:
+    """A worker that handles them is woken, although another one has freed them."""
+    others, handlers, ran = Handlers[Any](), Handlers[Any](), Counter[str]()
+
+    @others.handles(Other)
+    async def other(attempt: Attempt[Other]) -> int:
+        return 1
+
+    @handlers.handles(Behind)
+    async def behind(attempt: Attempt[Behind]) -> int:
+        ran[attempt.job_id] += 1
+        return attempt.job.step.output
+
+    async with connect(setting) as client, connect(setting) as elsewhere:
+        await dependents(client)
+        async with Worker(elsewhere, handlers, poll_interval=setting.poll_interval) as idle:
+            await patiently(idle.drain())
+            await complete_and_die(client)  # without a word
+            async with Worker(client, others, poll_interval=0.02):
+                await eventually(lambda: len(ran) == NUMBER)
+        assert set(ran.values()) == {1}
+
+
 async def all_are_free(client: Client[Any]) -> bool:
     return await blocked(client) == 0
 

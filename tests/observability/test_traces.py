@@ -193,6 +193,23 @@ async def test_a_blocker_of_the_same_call(setting: Setting, telemetry: Telemetry
     assert "PRODUCER await blocker greet → create chain greet" in telemetry.tree()
 
 
+async def test_dependents_that_are_freed_later(setting: Setting, telemetry: Telemetry) -> None:
+    """Not with the completion, but in a step after it: their spans are the same."""
+    registry: Handlers[Any] = Handlers()
+
+    @registry.handles(Greet)
+    async def greet(attempt: Attempt[Greet, Any]) -> str:
+        return "Hello"
+
+    async with setting.connect(JOBS, observers=[telemetry.observer]) as client:
+        client._state.operations.unblocked_at_once = 1
+        async with client.transaction() as tx:
+            greeting = await client.start(tx, Greet())
+            await client.start_many(tx, [After(greeting=greeting) for _ in range(4)])
+        await drained(client, registry)
+    assert telemetry.tree().count("CONSUMER resolve blocker greet → create chain greet") == 4
+
+
 async def test_retries_link_to_the_trace(setting: Setting, telemetry: Telemetry) -> None:
     registry: Handlers[Any] = Handlers()
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from queuert.jobs.chain import error_record
-from queuert.model import TERMINAL, ChainRow, Created, JobRow, NewJob, Settled, Settlement, Unblocked
+from queuert.model import TERMINAL, ChainRow, Created, Freed, JobRow, NewJob, Settled, Settlement, Unblocked
 from queuert.operations.observers import Observers
 from queuert.operations.tracing import Tracing
 from queuert.ports.program import Program, atomically
@@ -123,14 +123,19 @@ class Observations:
         (first,) = [s for (row, s), applied in zip(items, settled.applied, strict=True) if applied and row is ended[0]]
         self._writes.append(Write(ended[0].id, partial(_has_ended, first), events))
 
-    def unblocked(self, freed: Sequence[Unblocked]) -> Program[None]:
+    def unblocked(self, freed: Freed) -> Program[None]:
         """Jobs that became pending some time after their last blocker had completed."""
         events: list[Callable[[], None]] = []
-        for each in freed:
+        for each in freed.unblocked:
             later(events, self._tell.job_unblocked, job_id=each.job_id, job_type=each.type_name)
-        if self._traces is not None:
-            yield from self._resolved(self._traces, events, freed, ())
-        self._writes.append(Write(freed[0].job_id, _exists, events))
+        if self._traces is not None and freed.chain_id is not None:
+            try:
+                found = yield from atomically(self._state.get_jobs([freed.chain_id]))
+            except Exception:
+                found = []  # The jobs are free: that must not fail because a link is unknown.
+            ended = [row for row in found if row is not None]
+            yield from self._resolved(self._traces, events, freed.unblocked, ended)
+        self._writes.append(Write(freed.unblocked[0].job_id, _exists, events))
 
     def _resolved(
         self, traces: Tracing, events: list[Callable[[], None]], unblocked: Sequence[Unblocked], ended: Sequence[JobRow]

@@ -15,5 +15,5 @@ def continue_unblocking(engine: Engine, hooks: Hooks, limit: int) -> Program[Fre
     for unblocked in freed.unblocked:
         notifications.add("job_scheduled", unblocked.type_name)
     if engine.observers is not None and freed.unblocked:
-        yield from engine.observations(hooks).unblocked(freed.unblocked)
+        yield from engine.observations(hooks).unblocked(freed)
     return freed

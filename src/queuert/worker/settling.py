@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol
 
 from queuert.client.sessions import Sessions
@@ -60,7 +61,7 @@ class Settler:
         self._backoff = backoff
         self._waiting: list[Item] = []
         self._task: asyncio.Task[None] | None = None
-        self._aside = SetAside(self._try_again, self._database_works, backoff)
+        self._aside = SetAside(partial(self._try, "settling what was set aside"), self._database_works, backoff)
         self._log = FailureLog(logger)
 
     def add(self, claim: Claim, settlement: Settlement) -> None:
@@ -104,24 +105,25 @@ class Settler:
 
     async def _settle_group(self, group: Sequence[Item]) -> None:
         recovery, tries = Recovery(self._backoff), 0
-        while not await self._try_again(group):
+        while not await self._try("settling", group):
             tries += 1
             if tries >= TRIES and await self._database_works(group):
                 self._aside.add(group)
                 return
             await asyncio.sleep(recovery.next_delay())
 
-    async def _try_again(self, group: Sequence[Item]) -> bool:
+    async def _try(self, what: str, group: Sequence[Item]) -> bool:
         """False if the database has failed. Any other failure is dealt with here."""
         try:
             settled = await self._settle(group)
         except DATABASE_AT_FAULT as error:
-            self._log.failed("settling", error, "settling %d jobs failed, trying again soon", len(group))
+            jobs = f"{len(group)} jobs" if len(group) > 1 else f"job {group[0][0].row.id}"
+            self._log.failed(what, error, "settling %s failed, trying again soon", jobs)
             return False
         except Exception as error:
             await self._without_the_bad_one(group, error)
         else:
-            self._log.worked("settling")
+            self._log.worked(what)
             for (claim, settlement), took_effect in zip(group, settled.applied, strict=True):
                 self._on_settled(claim, settlement, took_effect=took_effect)
         return True

@@ -46,11 +46,10 @@ T = TypeVar("T")
 OTHER_CLOCK = f"({DATABASE_CLOCK})"
 """The same, but the functions have another text: their set has another digest."""
 
-VERSIONS = [migration.version for migration in migrations_for(Installation("public", "queuert_"))]
-KNOWN = VERSIONS[-1]
+KNOWN = migrations_for(Installation("public", "queuert_"))[-1].version
 """The schema version of this library."""
 
-SINCE_6 = VERSIONS[1:]
+SINCE_6 = [each.version for each in migrations_for(Installation("public", "queuert_")) if each.version > 6]
 """What a database of version 6 needs."""
 
 needs_roles = pytest.mark.skipif(

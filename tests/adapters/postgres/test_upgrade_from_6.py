@@ -10,7 +10,6 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.adapters.postgres.libraries import (
     KNOWN,
     SINCE_6,
-    VERSIONS,
     Library,
     Version6,
     at_version,
@@ -160,7 +159,7 @@ def test_one_that_was_killed_before_its_functions_were_there(
     if version == 0:
         watch("DROP TABLE queuert_job, queuert_ready, queuert_later, queuert_running, queuert_blocker, queuert_key")
         watch("DROP SEQUENCE queuert_token")
-    assert new.migrate() == (VERSIONS if version == 0 else SINCE_6)
+    assert new.migrate() == ([1, *SINCE_6] if version == 0 else SINCE_6)
     new(new.operations.create_jobs([new_job()]))
     assert len(new(new.operations.claim(request())).jobs) == 1
 
@@ -193,7 +192,7 @@ def test_a_role_with_rights_of_before_keeps_working(
 
 
 def test_a_fresh_database_has_nothing_of_version_6(new: Library, watch: Watcher) -> None:
-    assert new.migrate() == VERSIONS
+    assert new.migrate() == [1, *SINCE_6]
     assert recorded(watch) == {new.functions.digest: KNOWN}
     assert watch("SELECT to_regclass('queuert_schema_version') IS NULL") == [True]
     assert isinstance(new.operations, PostgresOperations)

@@ -52,7 +52,7 @@ async def the_first_thousand_are_freed_at_once(store: Store) -> None:
     settled = await store.settle(completed(await store.claim_one(SOURCE)))
     equal((freed(settled), settled.more), (jobs[:UNBLOCKED_AT_ONCE], True), "freed by the completion, and more")
     equal(await store.statuses(source, *jobs[-6:]), ["completed", "pending", *["blocked"] * 5], "statuses")
-    equal(await store.continue_unblocking(1000), Freed(ready(jobs[-5:])), "the rest")
+    equal(await store.continue_unblocking(1000), Freed(ready(jobs[-5:]), chain_id=source), "the rest")
 
 
 @case
@@ -109,7 +109,7 @@ async def two_chains_share_the_limit(store: Store) -> None:
     settled = await store.settle(*map(completed, claims))
     equal((freed(settled), settled.more), (both[:1], True), "freed by the completion")
     equal([row.blockers_left for row in await store.jobs(*both) if row is not None], [0, 1, 1], "blockers_left")
-    equal(await store.continue_unblocking(9), Freed(ready([*both[1:], *alone])), "the rest")
+    equal(await store.continue_unblocking(9), Freed(ready([*both[1:], *alone]), chain_id=second), "the rest")
 
 
 @case

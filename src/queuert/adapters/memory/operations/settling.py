@@ -48,7 +48,7 @@ class Settling:
         jobs = tables.unblocking.pop(chain_id)
         if len(jobs) > limit:
             tables.unblocking[chain_id] = jobs[limit:]
-        return Freed(count_down(tables, jobs[:limit]), more=bool(tables.unblocking))
+        return Freed(count_down(tables, jobs[:limit]), more=bool(tables.unblocking), chain_id=chain_id)
 
     @write
     def trigger(self, tables: Tables, job_ids: Sequence[str]) -> list[JobRow | None]:

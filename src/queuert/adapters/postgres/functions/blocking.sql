@@ -167,7 +167,7 @@ BEGIN
 END $body$;
 
 -- Take the next edges of a work item, at most `p_limit`. Returns the jobs that are free now, and at
--- last a row with `more`; no row if there is no item, or if others have locked all of them. Locks:
+-- last a row with the chain and `more`; no row if there is no item, or if others have locked all of them. Locks:
 -- the item (locked ones are skipped), then dependents by id.
 --
 -- Jobs are not counted down here: their blockers are counted again, after the job is locked. A chain
@@ -227,7 +227,7 @@ BEGIN
         RETURN QUERY SELECT j.id::text, j.type_name, j.scheduled_at <= v_now, NULL::boolean
         FROM {job} AS j WHERE j.id = ANY (v_freed) ORDER BY j.id;
     END IF;
-    RETURN QUERY SELECT NULL::text, NULL::text, NULL::boolean, EXISTS (SELECT FROM {unblocking});
+    RETURN QUERY SELECT v_chain::text, NULL::text, NULL::boolean, EXISTS (SELECT FROM {unblocking});
 END $body$;
 
 -- The chains that a job waits or waited for, in their order, with their status now. Primary key of

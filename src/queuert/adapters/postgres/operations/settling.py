@@ -151,8 +151,10 @@ class Settling(Store):
         if limit <= 0:
             return Freed([])
         rows: list[Row] = yield self.statement("settle.unblock_more", limit=limit)
-        unblocked = [Unblocked(job_id, type_name, ready) for job_id, type_name, ready, more in rows if more is None]
-        return Freed(unblocked, more=bool(rows) and rows[-1][3])
+        if not rows:
+            return Freed([])
+        *jobs, (chain_id, _, _, more) = rows
+        return Freed([Unblocked(job_id, type_name, ready) for job_id, type_name, ready, _ in jobs], more, chain_id)
 
     def trigger(self, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
         return self.jobs_by_id("change.trigger", job_ids)

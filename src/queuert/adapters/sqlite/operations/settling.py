@@ -96,7 +96,7 @@ class Settling(Creating):
             yield self.statement("unblocking.delete", chain=chain_id)
         rows = yield self.statement("unblocking.count_again", jobs=array(jobs[:limit]), now=self.now())
         ((more,),) = yield self.statement("unblocking.more")
-        return Freed(_unblocked(rows), bool(more))
+        return Freed(_unblocked(rows), bool(more), chain_id)
 
     def _edges(self, chain_id: str, first: str, number: int) -> Program[list[str]]:
         """The jobs that wait for a chain, by id; with -1, all of them."""
