@@ -86,6 +86,15 @@ def test_a_chain_that_goes_on_in_the_same_call_is_waited_for(machine: StateMachi
     assert waiting.status == "blocked"
 
 
+def test_an_id_is_used_again_after_a_job_that_its_key_was_taken_from(machine: StateMachine) -> None:
+    machine.write(Step("create_jobs", ([first(X, Dedup("k"))],)))
+    again = [first(Y, Dedup("k")), first(Y), replace(first(Z), blockers=(BlockerRef(Y, "a"),))]
+    created = machine.write(Step("create_jobs", (again,)))
+    assert created.error is None
+    [waiting] = machine.read(False, Step("get_jobs", ([Z],))).value
+    assert waiting.status == "blocked"
+
+
 def test_blockers_of_claimed_jobs_are_as_the_claim_leaves_them(machine: StateMachine) -> None:
     """A job that was retried may be claimed while its blocker runs, or together with it."""
     machine.write(Step("create_jobs", ([first(X), replace(first(Z), blockers=(BlockerRef(X, "a"),), priority=0)],)))

@@ -162,9 +162,12 @@ BEGIN
         LOOP
             CONTINUE WHEN NOT v_store[v_item.place] OR v_item.place >= v_bad;
             -- A chain that was found under its key is not stored under the id that the call has for
-            -- it.
+            -- it. A later one of the call with the same id may be.
             IF v_item.within IS NOT NULL AND NOT v_store[v_item.within] THEN
-                v_item.within := NULL;
+                v_item.within := (
+                    SELECT min(new.n) FROM unnest(v_ids, v_store, p_indexes) WITH ORDINALITY AS new (id, store, index, n)
+                    WHERE new.id = v_item.chain_id AND new.store AND new.index = 0 AND new.n < v_item.place
+                );
             END IF;
             v_edge_jobs := v_edge_jobs || v_ids[v_item.place];
             v_edge_places := v_edge_places || v_item.place;
