@@ -84,13 +84,6 @@ MUTATIONS = [
         ("tests/behaviour/test_retry.py",),
     ),
     Mutation(
-        "the transaction of an overdue handler stays open",
-        "worker/overdue.py",
-        "if claim.phases is not None and not await claim.phases.abandon():",
-        "if claim.phases is None:",
-        ("tests/behaviour/test_overdue.py",),
-    ),
-    Mutation(
         "a handler that ended its own chain is rolled back",
         "worker/attempt_transaction.py",
         "if not (settled.applied[0] or self._lock):",
