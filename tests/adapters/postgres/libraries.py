@@ -13,7 +13,7 @@ import pytest
 from tests.adapters.postgres.drivers import Watcher
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
-from queuert.adapters.postgres.command import compile_text
+from queuert.adapters.postgres.command import PgStatement, compile_text
 from queuert.adapters.postgres.installation import (
     DATABASE_CLOCK,
     FunctionSet,
@@ -72,14 +72,20 @@ class Version6(PostgresOperations):
         }
 
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
-        """Blockers came as objects then."""
+        """Blockers came as objects then, and there were no ordinals."""
         names = ("chain_id", "chain_type", "status", "output", "trace_context")
         program = super().claim(request)
         rows = [list(row) for row in (yield next(program))]
         for row in rows[1:]:
             if row[18] is not None:
                 row[18] = json.dumps([[blocker[name] for name in names] for blocker in json.loads(row[18])])
+            row.insert(11, None)
         return answered(program, rows)
+
+    def statement(self, name: str, **parameters: Any) -> PgStatement:
+        if name == "claim.take":
+            del parameters["at_once"], parameters["first_ordinal"]
+        return super().statement(name, **parameters)
 
     def reap(
         self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
