@@ -24,6 +24,7 @@ from tests.support.postgres import PostgresServer
 import queuert
 from queuert import Attempt, Backoff, Client, Handlers, StorageUnavailable, Worker
 from queuert.adapters.broadcast.pauses import Pauses
+from queuert.adapters.postgres.installation import WORKER_SPACE
 from queuert.adapters.postgres.notify.asyncpg import AsyncpgChannels
 from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
 from queuert.model import WorkerRow
@@ -147,6 +148,35 @@ async def test_a_worker_that_stops_is_forgotten(setting: Setting) -> None:
             gate.open()
             assert await client.wait(chain, timeout=30) == 1
         assert await workers(client) == {}
+
+
+async def test_the_lock_is_held_before_the_first_claim_until_the_worker_stops(scheme: str, tmp_path: Path) -> None:
+    """Also if another worker goes on with the same connection."""
+    setting, points = Setting("asyncpg" if "asyncpg" in scheme else "postgres", "postgres", tmp_path), Points()
+    watch, gate = Watcher(database()), Gate()
+    locks = f"SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = {WORKER_SPACE}"
+    found: list[list[int]] = []
+
+    async def look() -> None:
+        found.append(watch(locks))
+
+    points.at("claim", look)
+    async with watched(setting.connect([Step]), points) as client:
+        one, two = Worker(client, waiting(gate)), Worker(client, waiting(gate))
+        await one.start()
+        await eventually(lambda: found)
+        (first,) = found[0]
+        await two.start()
+        await eventually(lambda: len(watch(locks)) == 2)
+        (row,) = [row for row in (await workers(client)).values() if row.id == one.id]
+        assert row.lock_key == first
+        assert await one.stop()
+        (second,) = watch(locks)
+        assert second != first
+        assert await two.stop()
+        await watch.until_gone(LISTENER)
+        assert watch(locks) == []
+    watch.close()
 
 
 async def test_a_worker_that_stops_with_a_job_keeps_it_until_the_lease_ends(known: Setting) -> None:
@@ -291,5 +321,5 @@ async def test_through_a_pooler_the_lease_decides(scheme: str, tmp_path: Path) -
         assert await client.wait(chain, timeout=30) == 1
         assert (await workers(client))[worker.id].lock_key is None
     watch = Watcher(database())
-    assert watch("SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND classid = 1903519095") == []
+    assert watch(f"SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND classid = {WORKER_SPACE}") == []
     watch.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -253,6 +255,26 @@ async def test_nobody_is_dead_after_a_restart(make: Make, own_server: PostgresSe
             assert before.server_started is not None
             assert after.server_started > before.server_started
             assert await dead(scene) == []
+
+
+async def test_nobody_is_dead_after_a_crash_of_a_backend(make: Make, own_server: PostgresServer) -> None:
+    """It ends all sessions, but the postmaster goes on."""
+    with own_server.fresh() as url:
+        async with open_scene(own_server, at=url) as scene:
+            await scene.run(scene.operations.migrate())
+            (started,) = scene.watch("SELECT pg_postmaster_start_time()")
+            adapter, ear = await listening(make, scene.url)
+            await adapter.hold(KEY)
+            assert (await register(scene, "one", KEY)).lock_key == KEY
+            await claim_as(scene, "one")
+            (listener,) = scene.watch.others(LISTENER)
+        os.kill(listener, signal.SIGKILL)
+        await ear.until(MISSED)
+        await adapter.close()
+        async with open_scene(own_server, at=url) as scene:
+            assert scene.watch("SELECT pg_postmaster_start_time()") == [started]
+            for _ in range(3):
+                assert await dead(scene) == []
 
 
 async def test_a_connection_through_a_pooler_takes_no_lock(scene: Scene) -> None:

@@ -32,6 +32,11 @@ WORKER_SPACE = 0x71756577
 """The same for the locks that workers hold ("quew"). They are held for as long as a worker runs. So
 none of the other locks may ever have the same key."""
 
+SERVER_RUN = "greatest(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())"
+"""Since when the server runs without an interruption that ended all sessions. If one of its processes
+crashes, it ends all sessions, but the postmaster goes on; the figures of its activity begin anew
+then."""
+
 STEADY = " ".join(
     f"SET {setting}"
     for setting in (
@@ -96,6 +101,7 @@ class Installation(msgspec.Struct, frozen=True):
             "schema_text": _literal(f'"{self.schema}"'),
             "clock": self.clock,
             "lock_space": str(ADVISORY_SPACE),
+            "server_run": SERVER_RUN,
             "worker_space": str(WORKER_SPACE),
             "lock_name": _literal(f"{self.schema}/{self.prefix}/")[1:-1],
             "ready_key": _literal(self.name("ready_pkey")),

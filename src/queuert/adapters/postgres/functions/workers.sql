@@ -10,7 +10,7 @@ $body$;
 
 -- The workers other than `p_worker` that are dead and have running jobs of these types. Dead is one
 -- whose lock has been missing for `p_grace` seconds since that was first noticed. A lock that was
--- held before the server started means nothing. A worker that misses its own lock takes that back
+-- held before the server started, or recovered from a crash, means nothing. A worker that misses its own lock takes that back
 -- from its row, so that others do not act on it.
 --
 -- Locks: rows of `worker`, in the order of their ids; locked ones are skipped. Writes only if a lock
@@ -19,7 +19,7 @@ CREATE OR REPLACE FUNCTION {dead_workers}(p_worker text, p_types text[], p_grace
 LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz := {clock};
-    v_server timestamptz := pg_postmaster_start_time();
+    v_server timestamptz := {server_run};
     v_held bigint[];
     v_changed text[];
     v_dead text[];

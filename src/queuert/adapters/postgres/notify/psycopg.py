@@ -71,7 +71,7 @@ class Reader:
         self._on_message = on_message
         self._lost = asyncio.Event()
         self._answered = asyncio.Event()
-        self._answer: bytes | None = None
+        self._is_true = False
         self._one_at_a_time = asyncio.Lock()
 
     async def until_lost(self) -> None:
@@ -91,7 +91,7 @@ class Reader:
         async with self._one_at_a_time:
             if self._lost.is_set():
                 return False
-            self._answer = None
+            self._is_true = False
             self._answered.clear()
             self._connection.pgconn.send_query(query.encode())
             self._connection.pgconn.flush()
@@ -100,7 +100,7 @@ class Reader:
             except asyncio.CancelledError:
                 self._lost.set()  # else its answer would be taken for the next one
                 raise
-            return self._answer == b"t"
+            return self._is_true
 
     def _read(self) -> None:
         try:
@@ -117,8 +117,7 @@ class Reader:
             result = pgconn.get_result()
             if result is None:
                 return True
-            if result.ntuples:
-                self._answer = result.get_value(0, 0)
+            self._is_true = result.ntuples > 0 and result.get_value(0, 0) == b"t"
         return False
 
 

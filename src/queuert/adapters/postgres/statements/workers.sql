@@ -5,7 +5,7 @@
 -- Locks the worker's own row.
 -- write: register
 INSERT INTO {worker} AS w (id, registered_at, seen_at, horizon, server_started, lock_key, lock_server)
-SELECT :worker::text, this.now, this.now, :horizon::bigint, server.started, held.lock_key, CASE WHEN held.lock_key IS NOT NULL THEN server.started END
+SELECT :worker::text, this.now, this.now, :horizon::bigint, server.started, held.lock_key, CASE WHEN held.lock_key IS NOT NULL THEN {server_run} END
 FROM (SELECT {clock} AS now) AS this
 CROSS JOIN (SELECT pg_postmaster_start_time() AS started) AS server
 CROSS JOIN (SELECT max(key) AS lock_key FROM unnest({worker_locks}()) AS key WHERE key = :lock_key::bigint) AS held
