@@ -26,7 +26,7 @@ WINDOW = 0.01
 """Seconds. A move covers about as many jobs as begin in this time: few if handlers are slow."""
 LEAST = 8
 """Jobs that a move covers at least."""
-MOST = 40
+MOST = 35
 MOST_PER_SLOT = 10
 """Jobs that a move covers at most: `MOST`, and so many more for each slot above ten. A worker that
 is killed costs no more bystanders an attempt."""
