@@ -83,11 +83,6 @@ class Version6(PostgresOperations):
             row.insert(11, None)
         return answered(program, rows)
 
-    def statement(self, name: str, **parameters: Any) -> PgStatement:
-        if name == "claim.take":
-            del parameters["at_once"], parameters["first_ordinal"]
-        return super().statement(name, **parameters)
-
     def reap(
         self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
     ) -> Program[list[JobRow]]:
