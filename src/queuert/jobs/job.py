@@ -120,7 +120,7 @@ class EntryJob(Job[Returns_co, Next_co], name=""):
 JobClass = type[Job[Any, Any]]
 
 _FOREIGN_FIELDS = {("msgspec", "Field"), ("pydantic", "FieldInfo"), ("attr", "_CountingAttr")}
-"""What other libraries use to describe a field, by package and type. To a dataclass it is a value."""
+"""What other libraries describe a field with. A dataclass would take it for the default itself."""
 
 _RESERVED = ("set", "_resolves_to", "_continues_with")
 
