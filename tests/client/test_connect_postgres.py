@@ -71,7 +71,7 @@ def test_a_sync_client_has_sync_connections(database_url: str) -> None:
 
 def test_ids_that_postgresql_cannot_store_are_refused_at_once(connect: Connect) -> None:
     """Without a connection, and whatever the validator says."""
-    with pytest.raises(queuert.InvalidJobId, match="'order:1' .* stores only UUIDs"):
+    with pytest.raises(queuert.InvalidJobId, match=r"'order:1' .* stores only UUIDs"):
         connect("postgresql://nowhere/x", jobs=[Greet], generate_id=lambda: "order:1", validate_id=lambda _: True)
 
 

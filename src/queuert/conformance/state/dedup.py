@@ -108,9 +108,7 @@ async def the_window_ends(store: Store) -> None:
 
 @case
 async def the_window_of_open_chains(store: Store) -> None:
-    """With scope "incomplete" and a window, a chain matches if it has not ended and is young
-    enough.
-    """
+    """With scope "incomplete" and a window, a chain matches if it is open and young enough."""
     first = await started(store, key("k"))
     await found(store, key("k", window=3600), first)
     await store.elapse(0.3)

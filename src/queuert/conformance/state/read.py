@@ -122,9 +122,7 @@ async def rows_read_twice_are_equal(store: Store) -> None:
 
 @driver_case
 async def ids_that_no_job_can_have(store: Store) -> None:
-    """An id that cannot be stored belongs to no job. It raises nothing, and the transaction goes
-    on.
-    """
+    """An id that cannot be stored belongs to no job; reading or changing it breaks nothing."""
     kept = await store.start()
     for wrong in ("", "no-such-id", kept.upper() + "x", "{" + kept + "}", "\u20ac"):
         async with store.transaction() as tx:
