@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+CANCEL_PATIENCE = 2.0
+"""Seconds for the server to answer a cancellation. A server that is silent does not answer it."""
 
 
 async def finish(call: Coroutine[Any, Any, T]) -> T:
@@ -19,14 +22,22 @@ async def finish(call: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-async def cancel_and_finish(call: Coroutine[Any, Any, T]) -> T:
-    """Run a call. If we are cancelled, cancel it once, and let it clean up to the end."""
+async def cancel_and_finish(call: Coroutine[Any, Any, T], give_up: Callable[[], None]) -> T:
+    """Run a call. If we are cancelled, cancel it once, and let it clean up to the end. If it has
+    not ended after `CANCEL_PATIENCE`, `give_up` is called, and it is cancelled again."""
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         task.cancel()
+
+        def enough() -> None:
+            give_up()
+            task.cancel()
+
+        timer = asyncio.get_running_loop().call_later(CANCEL_PATIENCE, enough)
         await wait_out(task)
+        timer.cancel()
         raise
 
 

@@ -8,14 +8,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from queuert.adapters import finishing
 from queuert.contexts import async_context
 
 T = TypeVar("T")
 AnyLock: TypeAlias = "asyncio.Lock | threading.Lock"
+
+
+class Alarm(Protocol):
+    def cancel(self) -> None: ...
 
 
 class Waiting:
@@ -41,9 +46,25 @@ class Waiting:
         """Run a call to its end, even if the task that waits for it is cancelled."""
         return await call
 
-    async def cancel_and_finish(self, call: Coroutine[Any, Any, T]) -> T:
+    async def cancel_and_finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], None]) -> T:  # noqa: ARG002
         """Run a call. If the task that waits for it is cancelled, cancel the call too, and let it
-        clean up."""
+        clean up. `give_up` is called if that takes long, and makes it end."""
+        return await call
+
+    async def result(self, future: Future[T], timeout: float | None) -> T:
+        """The result of a future that another thread or task sets. Raises `TimeoutError`."""
+        return future.result(timeout)
+
+    def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
+        """Call a function after this time, unless the alarm is cancelled before."""
+        timer = threading.Timer(seconds, ring)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    async def connecting(self, call: Coroutine[Any, Any, T], seconds: float) -> T:  # noqa: ARG002
+        """Run a call that connects. Raises `TimeoutError`. A thread cannot be interrupted: there,
+        the driver's own limit applies."""
         return await call
 
 
@@ -66,8 +87,19 @@ class _OnLoop(Waiting):
     async def finish(self, call: Coroutine[Any, Any, T]) -> T:
         return await finishing.finish(call)
 
-    async def cancel_and_finish(self, call: Coroutine[Any, Any, T]) -> T:
-        return await finishing.cancel_and_finish(call)
+    async def cancel_and_finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], None]) -> T:
+        return await finishing.cancel_and_finish(call, give_up)
+
+    async def result(self, future: Future[T], timeout: float | None) -> T:
+        async with asyncio.timeout(timeout):
+            return await asyncio.wrap_future(future)
+
+    def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
+        return asyncio.get_running_loop().call_later(seconds, ring)
+
+    async def connecting(self, call: Coroutine[Any, Any, T], seconds: float) -> T:
+        async with asyncio.timeout(seconds):
+            return await call
 
 
 IN_THREAD = Waiting()

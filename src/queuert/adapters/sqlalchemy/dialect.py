@@ -29,6 +29,10 @@ class Dialect(ABC):
         """Run a command in the caller's transaction. `stranger`: it is another engine's."""
 
     @abstractmethod
+    def abandon(self, pooled: Pooled) -> None:
+        """Close the socket, or interrupt the statement. Not where SQLAlchemy may do I/O."""
+
+    @abstractmethod
     def check_before_commit(self, pooled: Pooled) -> None:
         """Raise `TransactionMisused` if a statement has failed and its error was swallowed."""
 

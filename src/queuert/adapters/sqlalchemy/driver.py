@@ -18,23 +18,29 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, SessionTransaction, sessionmaker
 from sqlalchemy.pool import PoolProxiedConnection as Pooled
+from sqlalchemy.pool import QueuePool
 
 from queuert.adapters.fair_lock import FairLock
 from queuert.adapters.postgres.drivers import errors
 from queuert.adapters.postgres.drivers.driver import Driver, Status, Transaction, ended_badly
+from queuert.adapters.postgres.drivers.sources import Gate
 from queuert.adapters.sqlalchemy.dialect import Dialect
 from queuert.adapters.sqlalchemy.handles import Handle, Root, behind, check_database, problem_of, resolve, root_of
 from queuert.adapters.sqlalchemy.watching import Restore, watch
 from queuert.adapters.waiting import IN_THREAD, ON_LOOP, done
 from queuert.contexts import context
 from queuert.errors import QueuertError, StorageUnavailable, TransactionMisused, TransactionRequired
-from queuert.ports.provider import AfterCommitWork
+from queuert.ports.provider import AfterCommitWork, Limit
 
 T = TypeVar("T")
 W = TypeVar("W", bound=AfterCommitWork)
 AnyEngine = Engine | AsyncEngine
 AnySource = AnyEngine | sessionmaker[Any] | async_sessionmaker[Any]
 Nested = SessionTransaction | NestedTransaction
+
+POOL_TIMEOUT = 30.0
+"""Seconds to wait for other users of the library. The engine has a timeout of its own."""
+GIVE_BACK_PATIENCE = 5.0
 
 _LOST = "8s2b"
 """SQLAlchemy's code of the error that follows when a connection was lost in a transaction."""
@@ -60,6 +66,11 @@ class SqlAlchemyDriver(Driver[Any]):
         self._begun: WeakSet[Root] = WeakSet()
         """The callers' transactions that the database is known to have begun."""
         self._busy: set[int] = set()
+        size = size_of(self._engine.pool) if turns is None else None
+        self._gate: Gate[Any] | None = None
+        if size is not None:
+            self._gate = Gate(self.waiting, size, POOL_TIMEOUT)
+            self.lanes = self._gate.lanes
 
     # Without I/O
 
@@ -120,13 +131,18 @@ class SqlAlchemyDriver(Driver[Any]):
 
     # Connections
 
-    async def take(self, command: Any) -> Any:
+    async def take(self, command: Any, limit: Limit | None = None) -> Any:
+        if self._gate is not None:
+            return await self._gate.take(limit, lambda: self._take(command, limit))
+        return await self._take(command, limit)
+
+    async def _take(self, command: Any, limit: Limit | None) -> Any:
         if self._turns is not None:
             await self._turns.acquire_async()
         try:
             with self._translating(inside=False):
                 if command is not None:
-                    handle: Any = await done(self._autocommit.connect())
+                    handle: Any = await self._connect(limit)
                     self._own[behind(handle)] = None
                 elif isinstance(self._source, Engine | AsyncEngine):
                     handle = await done(self._source.connect())
@@ -137,13 +153,42 @@ class SqlAlchemyDriver(Driver[Any]):
             self._end_turn()
             raise
 
+    async def _connect(self, limit: Limit | None) -> Any:
+        connecting = done(self._autocommit.connect())
+        if limit is None:
+            return await connecting
+        try:
+            return await self.waiting.connecting(connecting, limit.seconds)
+        except TimeoutError as error:
+            raise errors.unavailable(f"the engine gave no connection within {limit.seconds:g} s") from error
+
     async def give_back(self, connection: Any) -> None:
         try:
             with suppress(TransactionMisused):  # the user has closed it
                 self._own.pop(behind(connection), None)
-            await self.waiting.finish(done(connection.close()))
+            # It may roll back, and a silent server does not answer that.
+            alarm = self.waiting.alarm(GIVE_BACK_PATIENCE, lambda: self.abandon(connection))
+            try:
+                await self.waiting.finish(done(connection.close()))
+            finally:
+                alarm.cancel()
         finally:
             self._end_turn()
+            if self._gate is not None:
+                self._gate.leave(connection)
+
+    def abandon(self, connection: Any) -> None:
+        with suppress(Exception):  # it has no connection any more, or not yet
+            self._dialect.abandon(_pooled(behind(connection)))
+
+    async def reserve(self, statement_timeout: float) -> None:  # noqa: ARG002
+        """The settings of the engine's connections are the user's."""
+        if self._gate is not None:
+            await self._gate.reserve()
+
+    async def unreserve(self) -> None:
+        if self._gate is not None:
+            self._gate.unreserve()
 
     def _end_turn(self) -> None:
         if self._turns is not None:
@@ -316,6 +361,14 @@ class SqlAlchemyDriver(Driver[Any]):
         if isinstance(handle, AsyncSession | AsyncConnection):
             return await handle.run_sync(function, *arguments)
         return function(handle, *arguments)
+
+
+def size_of(pool: Any) -> int | None:
+    """How many connections the engine's pool opens at most. None: any number, or not known."""
+    if not isinstance(pool, QueuePool):
+        return None
+    overflow: int = getattr(pool, "_max_overflow", -1)  # there is no public name for it
+    return None if overflow < 0 or not pool.size() else pool.size() + overflow
 
 
 def _roll_back(handle: Handle) -> None:

@@ -6,6 +6,7 @@ RELEASE and COMMIT.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import Any
 
@@ -15,13 +16,15 @@ from asyncpg.transaction import TransactionState
 from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers import errors
-from queuert.adapters.postgres.drivers.asyncpg_pools import Connection, GivenPool, OwnPool, database_of, own
-from queuert.adapters.postgres.drivers.driver import GUARD, Driver, Status, Transaction
+from queuert.adapters.postgres.drivers.asyncpg_pools import Connection, GivenAsyncpgPool, OwnPool, database_of, own
+from queuert.adapters.postgres.drivers.driver import GUARD, PooledDriver, Status, Transaction
 from queuert.adapters.postgres.drivers.errors import reraise, unavailable
+from queuert.adapters.postgres.drivers.one_connection import OneConnection
 from queuert.adapters.postgres.drivers.session import AsyncSqlProvider
-from queuert.adapters.postgres.drivers.sources import OneConnection, PoolOptions, Source
+from queuert.adapters.postgres.drivers.sources import PoolOptions, Source
 from queuert.adapters.waiting import ON_LOOP
 from queuert.errors import TransactionMisused
+from queuert.ports.provider import Limit
 
 AsyncpgSource = str | asyncpg.Pool | asyncpg.Connection
 Rows = list[tuple[Any, ...]]
@@ -71,7 +74,7 @@ def translated(error: BaseException, *, inside: bool) -> BaseException:
     return errors.translated(error, inside=inside, lost=lost)
 
 
-class AsyncpgDriver(Driver[Connection]):
+class AsyncpgDriver(PooledDriver[Connection]):
     waiting = ON_LOOP
     error_types = DriverError
 
@@ -81,7 +84,7 @@ class AsyncpgDriver(Driver[Connection]):
             self._source = OwnPool(source, options)
             self.reads_committed = True if options.prepare else None
         elif isinstance(source, asyncpg.Pool):
-            self._source = GivenPool(source)  # pyright: ignore[reportUnknownArgumentType]
+            self._source = GivenAsyncpgPool(source)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(source, asyncpg.Connection):
             self._source = OneConnection(self, source)  # pyright: ignore[reportUnknownArgumentType]
         else:
@@ -103,12 +106,13 @@ class AsyncpgDriver(Driver[Connection]):
         self.require_transaction(connection)
         errors.check_database(database_of(connection), self._source.database)
 
-    async def take(self, command: PgStatement | None) -> Connection:
+    async def take(self, command: PgStatement | None, limit: Limit | None = None) -> Connection:
         try:
-            connection = await self._source.take()
+            connection = await self._source.take(limit)
             if (ours := own(connection)) is not None:
                 try:
-                    await ours.hand_out(to_user=command is None or command.indifferent)
+                    async with asyncio.timeout(None if limit is None else limit.seconds):
+                        await ours.hand_out(to_user=command is None or command.indifferent)
                 except BaseException:
                     await self.give_back(connection)
                     raise
@@ -119,15 +123,17 @@ class AsyncpgDriver(Driver[Connection]):
         return connection
 
     async def give_back(self, connection: Connection) -> None:
-        """asyncpg's pool runs this to its end by itself, also if it is cancelled."""
+        await finish(self._give_back(connection))
+
+    async def _give_back(self, connection: Connection) -> None:
         try:
             await self._source.give_back(connection)
         except DriverError:
             return  # it could not be reset: asyncpg has discarded it
 
-    async def close(self) -> None:
-        """Waits a little for connections in use. What is still open then is rolled back."""
-        await self._source.close()
+    def abandon(self, connection: Connection) -> None:
+        with suppress(asyncpg.InterfaceError):  # it has gone back to its pool
+            connection.terminate()
 
     async def begin(self, tx: Transaction[Connection]) -> None:
         # `first` may have to wait for a lock. Then a cancellation cancels it on the server.

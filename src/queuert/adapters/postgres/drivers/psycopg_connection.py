@@ -6,6 +6,8 @@ the result of either.
 
 from __future__ import annotations
 
+import socket
+from contextlib import suppress
 from typing import Any, LiteralString
 
 import psycopg
@@ -95,6 +97,21 @@ def status_of(connection: AnyConnection) -> Status:
     if status == TransactionStatus.UNKNOWN:
         return Status.LOST if connection.broken else Status.CLOSED
     return _STATUS[status]
+
+
+def abandon(connection: AnyConnection) -> None:
+    """Close the socket, without a word to the server. A statement that waits for an answer fails at
+    once, in its task or thread, which then closes the connection.
+
+    psycopg's own way would be to cancel the statement first. That takes ten seconds if the server
+    is silent.
+    """
+    with suppress(psycopg.Error, OSError):  # it is closed already
+        end = socket.fromfd(connection.pgconn.socket, socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        finally:
+            end.close()
 
 
 def is_lost(error: BaseException) -> bool:

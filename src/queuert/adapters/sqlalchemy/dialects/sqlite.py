@@ -75,6 +75,12 @@ class SqliteDialect(Dialect):
 
         _on_driver(pooled, check)
 
+    def abandon(self, pooled: Pooled) -> None:
+        connection: Any = pooled.driver_connection
+        if not isinstance(connection, sqlite3.Connection):
+            connection = connection._conn  # of aiosqlite
+        connection.interrupt()
+
     def check_before_commit(self, pooled: Pooled) -> None:
         """A statement that fails leaves the transaction as it was."""
         _on_driver(pooled, session.require_open)
