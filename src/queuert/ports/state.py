@@ -121,6 +121,16 @@ class StateOperations(Protocol):
         """
         ...
 
+    def release(self, worker: str, held: Sequence[str]) -> Program[list[JobRow]]:
+        """Put back the running jobs of this worker, except those it holds. Returns the new rows, in
+        the order of their ids.
+
+        A claim whose client hung up may still commit. Then the worker does not know the jobs, so
+        their attempts cannot have begun: they are as they were before the claim. Locked rows are
+        skipped.
+        """
+        ...
+
     def next_available_in(self, types: Sequence[str]) -> Program[float | None]:
         """Seconds until a pending job of these types is due. 0 if one is due, None if none is
         pending.

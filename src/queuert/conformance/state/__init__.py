@@ -29,6 +29,7 @@ from queuert.conformance.state import (
     put_back,
     read,
     reap,
+    release,
     renew,
     settle,
     settle_continue,
@@ -45,7 +46,7 @@ from queuert.conformance.state.store import STATE, open_store
 
 _ = (
     values, create, read, blockers, unblock, unblock_chains, dedup, dedup_writes, claim, claim_order,
-    claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap,
+    claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap, release,
     next_available, trigger_retry, delete, delete_cascade, listing, listing_chains, stats, transactions, isolation,
     concurrency, concurrency_blockers, migrations,
 )  # fmt: skip

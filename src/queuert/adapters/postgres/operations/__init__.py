@@ -11,11 +11,12 @@ from queuert.adapters.postgres.operations.creating import Creating
 from queuert.adapters.postgres.operations.listing import Listing
 from queuert.adapters.postgres.operations.migrating import Migrating
 from queuert.adapters.postgres.operations.reading import Reading
+from queuert.adapters.postgres.operations.releasing import Releasing
 from queuert.adapters.postgres.operations.settling import Settling
 from queuert.ports.state import StateOperations
 
 
-class PostgresOperations(Creating, Reading, Claiming, Settling, Listing, Migrating):
+class PostgresOperations(Creating, Reading, Claiming, Releasing, Settling, Listing, Migrating):
     """The operations of a PostgreSQL database, for the tables of one schema and prefix: one round
     trip each.
 
