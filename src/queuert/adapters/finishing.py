@@ -12,13 +12,22 @@ CANCEL_PATIENCE = 2.0
 """Seconds for the server to answer a cancellation. A server that is silent does not answer it."""
 
 
-async def finish(call: Coroutine[Any, Any, T]) -> T:
-    """Run a call to its end, even if we are cancelled. For COMMIT, ROLLBACK and giving back."""
+async def finish(call: Coroutine[Any, Any, T], give_up: Callable[[], None] | None = None) -> T:
+    """Run a call to its end, even if we are cancelled. For COMMIT, ROLLBACK and giving back.
+
+    `give_up` is called if the call has not ended `CANCEL_PATIENCE` after a cancellation. It makes
+    the call fail.
+    """
     task = asyncio.ensure_future(call)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
-        await wait_out(task)
+        if give_up is None:
+            await wait_out(task)
+        else:
+            timer = asyncio.get_running_loop().call_later(CANCEL_PATIENCE, give_up)
+            await wait_out(task)
+            timer.cancel()
         raise
 
 

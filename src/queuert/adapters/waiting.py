@@ -42,8 +42,9 @@ class Waiting:
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251  # nothing else runs here
 
-    async def finish(self, call: Coroutine[Any, Any, T]) -> T:
-        """Run a call to its end, even if the task that waits for it is cancelled."""
+    async def finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], None] | None = None) -> T:  # noqa: ARG002
+        """Run a call to its end, even if the task that waits for it is cancelled. `give_up` is
+        called if that takes long after a cancellation, and makes the call fail."""
         return await call
 
     async def cancel_and_finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], None]) -> T:  # noqa: ARG002
@@ -84,8 +85,8 @@ class _OnLoop(Waiting):
         task = asyncio.current_task()
         return 0 if task is None else task.cancelling()
 
-    async def finish(self, call: Coroutine[Any, Any, T]) -> T:
-        return await finishing.finish(call)
+    async def finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], None] | None = None) -> T:
+        return await finishing.finish(call, give_up)
 
     async def cancel_and_finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], None]) -> T:
         return await finishing.cancel_and_finish(call, give_up)

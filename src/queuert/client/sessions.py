@@ -25,7 +25,15 @@ from queuert.errors import (
 )
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program, answered
-from queuert.ports.provider import AsyncProvider, BlockingProvider, Enlisting, SyncProvider, run_async
+from queuert.ports.provider import (
+    AsyncProvider,
+    BlockingProvider,
+    Enlisting,
+    Limit,
+    SyncProvider,
+    Upkeep,
+    run_async,
+)
 from queuert.transaction import Enlisted, Hooks, OpenTransaction, Transaction
 
 Conn = TypeVar("Conn", default=Any)
@@ -50,6 +58,7 @@ class Sessions(Generic[Conn]):
         self._open: dict[Hashable, OpenBlock] = {}
         """The transactions that tasks (or threads) have open."""
         self._open_lock = threading.Lock()
+        self._upkeep = cast("Upkeep[Conn]", provider) if hasattr(provider, "execute_within") else None
         self._owner: Any = provider
         """The provider as it was given: a transaction belongs to it."""
 
@@ -72,6 +81,36 @@ class Sessions(Generic[Conn]):
         """Drive a program, in the transaction of a connection or on a connection of our own."""
         self.check_open()
         return await run_async(self._provider, connection, program)
+
+    # For workers: see `queuert.ports.provider.Upkeep`
+
+    async def run_within(self, limit: Limit, program: Program[T]) -> T:
+        """Drive a program on a connection of our own, each of its commands within limited time."""
+        self.check_open()
+        return await run_async(self._provider, None, program, limit=limit)
+
+    def abandon(self, tx: OpenTransaction[Conn]) -> None:
+        """Make what runs in a transaction fail at once, also its own COMMIT. It cannot be committed
+        any more. May be called in any thread.
+        """
+        connection = tx.connection_in_use()
+        if connection is not None and hasattr(self._owner, "abandon"):
+            self._owner.abandon(connection)
+
+    async def reserve(self, statement_timeout: float) -> None:
+        """A worker begins: set aside what its own statements need."""
+        if self._upkeep is not None:
+            await self._upkeep.reserve(statement_timeout)
+
+    async def unreserve(self) -> None:
+        if self._upkeep is not None:
+            await self._upkeep.unreserve()
+
+    def room(self) -> tuple[int, int] | None:
+        """How many transactions can be open at once while a worker runs, and how many connections
+        are set aside for it. None: this is not limited.
+        """
+        return None if self._upkeep is None else self._upkeep.room()
 
     # Which connection
 
@@ -139,6 +178,7 @@ class Sessions(Generic[Conn]):
         holder = self._current()
         # One with a `first` is the worker's: its phase opens it, and user code cannot leave it.
         self.enter(holder, itself if first is None else ())
+        tx: OpenTransaction[Conn] | None = None
         try:
             block = self._provider.transaction() if first is None else self._provider.transaction(next(first))
             async with block as connection:
@@ -151,6 +191,8 @@ class Sessions(Generic[Conn]):
                     tx.end()
         finally:
             self.leave(holder)
+            if tx is not None:
+                tx.give_back()
         await self.flush(tx.hooks)
 
     @async_context

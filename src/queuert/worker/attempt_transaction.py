@@ -35,6 +35,7 @@ class AttemptTransaction(Generic[Conn]):
         self._sessions = sessions
         self._claim = claim
         self._lock = lock
+        self._tx: OpenTransaction[Conn] | None = None
 
     async def open(self) -> Transaction[Conn]:
         """Begin, unless it has begun. Raises `OwnershipLost` if the claim is over."""
@@ -51,6 +52,13 @@ class AttemptTransaction(Generic[Conn]):
         """Undo it. If code inside has ended it before, `error` gets a note about that."""
         raise NotImplementedError
 
+    def abandon(self) -> None:
+        """Close its connection at once: the database is silent, or the attempt does not end. What
+        the handler, or the worker, waits for in this transaction fails.
+        """
+        if self._tx is not None:
+            self._sessions.abandon(self._tx)
+
     @async_context
     async def _block(self) -> AsyncIterator[OpenTransaction[Conn]]:
         job_id, token, state = self._claim.row.id, self._claim.token, self._sessions.engine.state
@@ -58,6 +66,7 @@ class AttemptTransaction(Generic[Conn]):
             if not tx.first:
                 (row,) = await self._sessions.run(state.get_jobs([job_id]), tx.connection)
                 raise OwnershipLost(job_id, lost_reason(row, token) or "taken_by_another_worker")
+            self._tx = tx
             yield tx
 
     async def _settle(self, tx: OpenTransaction[Conn], settlement: Settlement) -> None:

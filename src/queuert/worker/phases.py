@@ -53,6 +53,7 @@ class Phases(Generic[Conn]):
         self._transaction: AttemptTransaction[Conn] | None = None
         """Open from the phase that needs it until the handler has returned and the attempt is
         settled in it."""
+        self._latest: AttemptTransaction[Conn] | None = None
 
     @async_context
     async def phase(self, phase: Phase, mode: Mode | None = None) -> AsyncIterator[Transaction[Conn]]:
@@ -98,6 +99,12 @@ class Phases(Generic[Conn]):
         transaction, self._transaction = self._transaction, None
         return transaction
 
+    def abandon(self) -> None:
+        """Close the connection of the transaction at once, even while it is being ended. May be
+        called in any thread."""
+        if self._latest is not None:
+            self._latest.abandon()
+
     def _begin(self, phase: Phase, mode: Mode | None) -> None:
         if self._current is not None:
             raise PhaseError(f"{phase}() cannot be opened inside {self._current}()")
@@ -124,7 +131,7 @@ class Phases(Generic[Conn]):
             # If the handler goes on afterwards, the lease must be renewed, so the job is not
             # locked.
             lock = self._current == "complete" or self._mode == "atomic"
-            self._transaction = self._transaction_type(self._sessions, self._claim, lock=lock)
+            self._transaction = self._latest = self._transaction_type(self._sessions, self._claim, lock=lock)
         return await self._transaction.open()
 
     async def _commit(self) -> None:

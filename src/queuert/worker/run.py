@@ -24,6 +24,7 @@ from queuert.worker.leases import LeaseKeeper
 from queuert.worker.next_turn import NextTurn
 from queuert.worker.observed import listener_for
 from queuert.worker.options import WorkerOptions
+from queuert.worker.orphans import Orphans
 from queuert.worker.prefetch import STALE
 from queuert.worker.wake import Wake
 from queuert.worker.watchdog import Watchdog
@@ -35,6 +36,12 @@ Conn = TypeVar("Conn")
 MAX_UNSETTLED = 4000
 """Results that wait to be settled: a few groups. With less, claims find room for a handful, and
 cost as if for many."""
+SETTLE = (1.0, 10.0)
+"""Seconds, at least and at most, for the results of handlers to be settled when the worker
+stops."""
+CLOSE = 2.5
+"""Seconds for each of the two last steps, which are quick unless the database hangs. A statement
+that is cancelled takes up to 2 s then."""
 CLEAN_UP = (1.0, 5.0)
 """Seconds, at least and at most, for cancelled handlers to come to their end when the worker
 stops."""
@@ -57,7 +64,9 @@ class WorkerRun(Generic[Conn]):
         self._poll_at = 0.0
         self._reap_at = 0.0
         self._recovery = Recovery(options.recovery_backoff)
-        self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, options.renew_interval)
+        self._limit = options.limit
+        self._orphans = Orphans(self._sessions, worker_id, self._attempts.claims, self._limit)
+        self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, self._orphans, options)
         self._wake = Wake(
             adapters_of(client)[1],
             self._policy.types,
@@ -68,6 +77,7 @@ class WorkerRun(Generic[Conn]):
         self._watchdog = Watchdog(self._attempts.type_of)
         self._stopping = asyncio.Event()
         self._migrated = True
+        self._reserved = False
         self._closed = False
         self._hurry = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -117,8 +127,10 @@ class WorkerRun(Generic[Conn]):
             self._attempts.abort_running("shutdown")
             # Cancelled handlers get a moment to clean up; threads cannot be cancelled and keep
             # their leases.
-            await self._within(min(max(timeout, CLEAN_UP[0]), CLEAN_UP[1]), self._attempts.async_handlers_ended())
-        if not await self._within(max(timeout, 1.0), self._everything_settled()):
+            clean_up = min(max(timeout, CLEAN_UP[0]), CLEAN_UP[1])
+            if not await self._within(clean_up, self._attempts.async_handlers_ended()):
+                self._attempts.abandon_running()
+        if not await self._within(min(max(timeout, SETTLE[0]), SETTLE[1]), self._everything_settled()):
             logger.error("worker %s stopped with results unsettled: those jobs will run again once their leases have "
                          "ended", self._worker_id, extra={"worker_id": self._worker_id})  # fmt: skip
             clean = False
@@ -130,16 +142,26 @@ class WorkerRun(Generic[Conn]):
         return clean
 
     async def _close(self) -> None:
+        """Takes limited time: the database may hang."""
         self._closed = True
         self._quiet.set()
-        await self._attempts.close()
-        left = [task for task in (self._main_task, self._keeper_task) if task is not None]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        await self._wake.dispose()
+        self._attempts.abandon_running()
+        left = self._attempts.close()
+        for task in (self._main_task, self._keeper_task):
+            if task is not None:
+                task.cancel()
+                left.append(task)
+        if left:
+            await asyncio.wait(left, timeout=CLOSE)
+        await self._within(CLOSE, self._say_goodbye())
         if self._main_task is not None:
             self._watchdog.stop()
+
+    async def _say_goodbye(self) -> None:
+        goodbyes = [self._wake.dispose(), self._orphans.give_back()]
+        if self._reserved:
+            goodbyes.append(self._sessions.unreserve())
+        await asyncio.gather(*goodbyes)
 
     async def _handlers_ended(self, timeout: float) -> bool:
         """Whether all handlers ended in time, and before a second signal."""
@@ -197,6 +219,9 @@ class WorkerRun(Generic[Conn]):
         if not self._migrated:
             await self._sessions.ensure_schema()
             self._migrated = True
+        if not self._reserved:
+            await self._sessions.reserve(self._limit.seconds)
+            self._reserved = True
         if self._is_stale():
             self._prefetch.stalled()
             self._attempts.give_back_waiting()
@@ -219,7 +244,8 @@ class WorkerRun(Generic[Conn]):
         """
         await self._wake.listen()
         if not self._next_turn.wants_claim:
-            available = await self._sessions.run(self._engine.state.next_available_in(self._policy.types))
+            program = self._engine.state.next_available_in(self._policy.types)
+            available = await self._sessions.run_within(self._limit, program)
             # Only ever added to: what happened here while the database was asked may be news to its
             # answer.
             if available == 0:
@@ -269,7 +295,12 @@ class WorkerRun(Generic[Conn]):
         # Before the claim: what is announced while it is under way must not be forgotten.
         self._next_turn.wants_claim = False
         try:
-            result = await self._sessions.run(self._engine.state.claim(request))
+            async with self._orphans.claim():
+                result = await self._sessions.run_within(self._limit, self._engine.state.claim(request))
+                if result.jobs:
+                    self._quiet.clear()
+                for claimed in result.jobs:
+                    self._attempts.begin(claimed, claimed_at, stopping=self._stopping.is_set())
         except BaseException:
             self._next_turn.wants_claim = True
             raise
@@ -279,10 +310,6 @@ class WorkerRun(Generic[Conn]):
             self._next_turn.wants_claim = True
         if result.next_in is not None:
             self._next_turn.claim_in(result.next_in)
-        if result.jobs:
-            self._quiet.clear()
-        for claimed in result.jobs:
-            self._attempts.begin(claimed, claimed_at, stopping=self._stopping.is_set())
         if any(_lost_its_worker(claimed) for claimed in result.jobs):
             # One of them may be what killed that worker. What is held ahead when this one dies
             # loses an attempt, too, without ever having run: so hold nothing.
@@ -294,9 +321,8 @@ class WorkerRun(Generic[Conn]):
         if now < self._reap_at:
             return
         hooks = Hooks()
-        reaped = await self._sessions.run(
-            self._engine.state.reap(self._policy.types, list(self._attempts.claims), 1, _LEASE_EXPIRED)
-        )
+        program = self._engine.state.reap(self._policy.types, list(self._attempts.claims), 1, _LEASE_EXPIRED)
+        reaped = await self._sessions.run_within(self._limit, program)
         if not reaped:
             self._reap_at = now + self._options.reap_interval
             return

@@ -17,6 +17,7 @@ from queuert.client.sessions import Sessions
 from queuert.errors import StorageError
 from queuert.model import Settled, Settlement
 from queuert.operations.settle import settle
+from queuert.ports.provider import Limit
 from queuert.transaction import Hooks
 from queuert.worker.backoff import Backoff, Recovery
 from queuert.worker.claim import Claim
@@ -45,8 +46,10 @@ class Settler:
         next_turn: NextTurn,
         on_settled: OnSettled,
         backoff: Backoff,
+        limit: Limit,
     ) -> None:
         self._sessions = sessions
+        self._limit = limit
         self._verdicts = verdicts
         self._next_turn = next_turn
         self._on_settled = on_settled
@@ -69,13 +72,12 @@ class Settler:
         while self._task is not None:
             await asyncio.wait({self._task})
 
-    async def give_up(self) -> None:
-        """Drop what is not settled; it is run again once its lease has ended."""
+    def give_up(self) -> list[asyncio.Task[None]]:
+        """Drop what is not settled; it is run again once its lease has ended. Returns the task that
+        is to be cancelled, if there is one."""
         self._waiting = []
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-            self._task = None  # it clears itself, unless it never began
+        task, self._task = self._task, None  # it clears this itself, unless it never began
+        return [] if task is None else [task]
 
     async def _work(self) -> None:
         try:
@@ -107,7 +109,7 @@ class Settler:
     async def _settle(self, group: Sequence[Item]) -> Settled:
         hooks = Hooks()
         program = settle(self._sessions.engine, hooks, [(claim.row, settlement) for claim, settlement in group])
-        settled = await self._sessions.run(program)
+        settled = await self._sessions.run_within(self._limit, program)
         if settled.unblocked or any(created is not None for created in settled.created):
             self._next_turn.claim_soon()
         await self._sessions.flush(hooks)

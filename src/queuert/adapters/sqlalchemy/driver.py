@@ -201,7 +201,7 @@ class SqlAlchemyDriver(Driver[Any]):
     # Transactions of our own
 
     async def begin(self, tx: Transaction[Any]) -> None:
-        await self.waiting.finish(self._call(tx.connection, self._begin, tx))
+        await self.waiting.finish(self._call(tx.connection, self._begin, tx), lambda: self.abandon(tx.connection))
         if tx.first is not None:
             tx.answer = await self.run(tx.connection, tx.first)
 

@@ -13,7 +13,7 @@ from typing import Any
 import asyncpg
 from asyncpg.transaction import TransactionState
 
-from queuert.adapters.finishing import finish
+from queuert.adapters.finishing import CANCEL_PATIENCE, finish
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers import errors
 from queuert.adapters.postgres.drivers.asyncpg_pools import Connection, GivenAsyncpgPool, OwnPool, database_of, own
@@ -113,7 +113,10 @@ class AsyncpgDriver(PooledDriver[Connection]):
                 try:
                     async with asyncio.timeout(None if limit is None else limit.seconds):
                         await ours.hand_out(to_user=command is None or command.indifferent)
-                except BaseException:
+                except BaseException as error:
+                    if isinstance(error, TimeoutError):
+                        self.abandon(connection)
+                        self.distrust_idle()
                     await self.give_back(connection)
                     raise
         except asyncpg.InterfaceError as error:  # the user's pool is not open
@@ -137,7 +140,7 @@ class AsyncpgDriver(PooledDriver[Connection]):
 
     async def begin(self, tx: Transaction[Connection]) -> None:
         # `first` may have to wait for a lock. Then a cancellation cancels it on the server.
-        await (finish(self._begin(tx)) if tx.first is None else self._begin(tx))
+        await (finish(self._begin(tx), lambda: self.abandon(tx.connection)) if tx.first is None else self._begin(tx))
 
     async def _begin(self, tx: Transaction[Connection]) -> None:
         connection, words = tx.connection, BEGIN
@@ -154,7 +157,7 @@ class AsyncpgDriver(PooledDriver[Connection]):
             tag = await connection.execute(words)
         except BaseException as error:
             if not isinstance(error, asyncpg.InterfaceError):  # with that one, nothing was sent
-                await finish(self._give_up(connection))
+                await self._give_up(connection)
             if isinstance(error, DriverError):
                 raise reraise(translated(error, inside=True)) from error
             raise
@@ -168,10 +171,12 @@ class AsyncpgDriver(PooledDriver[Connection]):
 
     async def _give_up(self, connection: Connection) -> None:
         """BEGIN has failed or was cancelled, so a transaction may be open or not. asyncpg sends
-        this after the server has answered."""
+        this after the server has answered, which a silent server never does."""
         _reset_when_released(connection)  # the reset before BEGIN is undone too
+        alarm = ON_LOOP.alarm(CANCEL_PATIENCE, lambda: self.abandon(connection))
         with suppress(*DriverError):
-            await connection.execute("ROLLBACK")
+            await finish(connection.execute("ROLLBACK"))
+        alarm.cancel()
 
     async def commit(self, tx: Transaction[Connection]) -> bool:
         """Not through asyncpg's object: it drops the answer, and only that tells of a rollback."""

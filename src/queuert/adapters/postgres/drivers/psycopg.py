@@ -109,7 +109,7 @@ class PsycopgDriver(PooledDriver[C]):
         return connection
 
     async def give_back(self, connection: C) -> None:
-        await self.waiting.finish(self._give_back(connection))
+        await self.waiting.finish(self._give_back(connection), lambda: self.abandon(connection))
 
     async def _give_back(self, connection: C) -> None:
         try:
@@ -125,7 +125,7 @@ class PsycopgDriver(PooledDriver[C]):
         psycopg_connection.abandon(connection)
 
     async def begin(self, tx: Transaction[C]) -> None:
-        await self.waiting.finish(self._begin(tx))
+        await self.waiting.finish(self._begin(tx), lambda: self.abandon(tx.connection))
         if tx.first is not None:
             # The guard first: PostgreSQL keeps two owners for a row that is locked before a
             # savepoint and written after it.

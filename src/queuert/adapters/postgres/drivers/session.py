@@ -28,6 +28,10 @@ C = TypeVar("C")
 ATTEMPTS = 5
 """How often a statement that runs alone is tried if deadlocks or serialization failures undo it."""
 
+ROLLBACK_PATIENCE = 5.0
+"""Seconds for a ROLLBACK, which is quick unless the server is silent. Then the connection is
+closed, and the server rolls back when it notices."""
+
 SHOW_ISOLATION = PgStatement("SHOW default_transaction_isolation", writes=False)
 
 
@@ -217,10 +221,13 @@ async def _commit(driver: Driver[C], tx: Transaction[C]) -> None:
 async def _roll_back(driver: Driver[C], tx: Transaction[C]) -> bool:
     """False: the transaction was gone already. An error here would hide the one that led to it."""
     was_open = driver.is_open(tx.connection)
+    alarm = driver.waiting.alarm(ROLLBACK_PATIENCE, lambda: driver.abandon(tx.connection))
     try:
         await driver.roll_back(tx)
     except driver.error_types:
         return False
+    finally:
+        alarm.cancel()
     return was_open
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiosqlite import Connection
@@ -78,6 +79,10 @@ class AiosqliteProvider(BaseAsyncProvider[Connection]):
                     await self._drop()
             finally:
                 self.lock.release()
+
+    def abandon(self, connection: Any) -> None:
+        with suppress(ValueError):  # it is closed
+            super().abandon(connection._conn)
 
     async def in_thread(self, connection: Connection, function: Callable[[sqlite3.Connection], T]) -> T:
         return await call(connection, function)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
@@ -12,8 +13,9 @@ from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.database import Database
 from queuert.adapters.sqlite.connections.own import OwnConnection
 from queuert.adapters.sqlite.drivers.base import BaseProvider
+from queuert.adapters.waiting import IN_THREAD
 from queuert.errors import TransactionNested
-from queuert.ports.provider import SyncProvider
+from queuert.ports.provider import Limit, SyncProvider
 
 
 class _ThreadConnections:
@@ -61,6 +63,19 @@ class SqliteProvider(BaseProvider):
             return mine.own.run_alone(command)
         finally:
             self.leave(mine)
+
+    def execute_within(self, limit: Limit, command: Command) -> Any:
+        mine = self._mine()
+        alarm = IN_THREAD.alarm(limit.seconds, mine.own.interrupt)
+        try:
+            return self.execute(None, command)
+        finally:
+            alarm.cancel()
+
+    def abandon(self, connection: sqlite3.Connection) -> None:
+        """Interrupt the statement that runs on the connection of an open transaction."""
+        with suppress(sqlite3.ProgrammingError):  # it is closed
+            connection.interrupt()
 
     def close(self) -> None:
         """A thread that uses its connections now closes them itself, when it is done."""
