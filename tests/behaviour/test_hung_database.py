@@ -219,13 +219,11 @@ async def test_a_claim_that_commits_after_its_client_has_gone(scene: Scene, capl
         numbers.append(attempt.number)
         return attempt.job.number
 
+    async with scene.beside.transaction() as tx:
+        chains = await scene.beside.start_many(tx, [Step(number=each) for each in range(5)])
     with psycopg.connect(database()) as other:
-        async with scene.worker(handlers, lease=8.0, renew_interval=1.0, concurrency=5):
-            await eventually(lambda: scene.watch.others("query LIKE '%claim%'"))
-            await asyncio.to_thread(other.execute, "LOCK TABLE queuert_ready IN EXCLUSIVE MODE")
-            async with scene.beside.transaction() as tx:
-                # Not due for another moment: the lock is for claims.
-                chains = await scene.beside.start_many(tx, [Step(number=each).set(after=0.3) for each in range(5)])
+        other.execute("LOCK TABLE queuert_ready IN EXCLUSIVE MODE")
+        async with scene.worker(handlers, lease=16.0, renew_interval=1.0, concurrency=5):
             await eventually(lambda: scene.watch.others("wait_event_type = 'Lock'"))
             scene.proxy.freeze_answers()
             other.rollback()
