@@ -58,6 +58,8 @@ class Sessions(Generic[Conn]):
         self._open: dict[Hashable, OpenBlock] = {}
         """The transactions that tasks (or threads) have open."""
         self._open_lock = threading.Lock()
+        self._lent: dict[Hashable, OpenTransaction[Conn]] = {}
+        """The transactions of phases, by the task or thread whose phase it is."""
         self._upkeep = cast("Upkeep[Conn]", provider) if hasattr(provider, "execute_within") else None
         self._owner: Any = provider
         """The provider as it was given: a transaction belongs to it."""
@@ -131,9 +133,15 @@ class Sessions(Generic[Conn]):
         return OpenTransaction(connection, self._owner, joined=True, hooks=enlisted.hooks)
 
     def reading(self, tx: Tx[Conn] | None) -> Conn | None:
+        """The connection for a read. None: one of our own.
+
+        Inside of a phase, a read uses the phase's transaction: all connections may be held by
+        phases that do the same, and each would wait for the others.
+        """
         self.check_open()
         if tx is None:
-            return None
+            lent = self._lent.get(self._current()) if self._lent else None
+            return lent.connection if lent is not None and lent.is_open else None
         if isinstance(tx, OpenTransaction):
             return self._connection(cast("OpenTransaction[Conn]", tx))
         if not hasattr(self._owner, "enlist"):
@@ -248,6 +256,12 @@ class Sessions(Generic[Conn]):
     def leave(self, holder: Hashable) -> None:
         with self._open_lock:
             self._open.pop(holder, None)
+            self._lent.pop(holder, None)
+
+    def lend(self, tx: Transaction[Conn]) -> None:
+        """The running task or thread, which has entered, is in a phase with this transaction."""
+        if isinstance(tx, OpenTransaction):
+            self._lent[self._current()] = cast("OpenTransaction[Conn]", tx)
 
     def has_left_open(self, holder: Hashable) -> bool:
         """Whether a task or thread, now at its end, has opened a transaction and never left its

@@ -174,7 +174,9 @@ class PhasesInTask(Phases[Conn]):
             # the write lock.
             self._sessions.enter(task)
             self._inside.add(task)
-        return await super()._open()
+        tx = await super()._open()
+        self._sessions.lend(tx)
+        return tx
 
     def hand_over(self) -> AttemptTransaction[Conn] | None:
         while self._inside:
@@ -189,6 +191,11 @@ class PhasesInThread(Phases[Conn]):
     """For a plain `def` handler, in its thread. Nothing here suspends."""
 
     _transaction_type = TransactionInThread
+
+    async def _open(self) -> Transaction[Conn]:
+        tx = await super()._open()
+        self._sessions.lend(tx)
+        return tx
 
     def _to_the_end(self, end: Awaitable[None]) -> Awaitable[None]:
         return end

@@ -89,6 +89,7 @@ class WorkerRun(Generic[Conn]):
 
     def start(self, *, migrated: bool) -> None:
         self._migrated = migrated
+        self._check_room()
         self._main_task = asyncio.create_task(self._main(), name=f"queuert-worker {self._worker_id}")
         self._keeper_task = asyncio.create_task(self._keeper.run(), name=f"queuert-leases {self._worker_id}")
         self._watchdog.start()
@@ -96,6 +97,16 @@ class WorkerRun(Generic[Conn]):
         self._observer.worker_started(
             worker_id=self._worker_id, job_types=self._policy.types, concurrency=self._policy.concurrency
         )
+
+    def _check_room(self) -> None:
+        """Whether each handler can have a transaction open."""
+        room, slots = self._sessions.room(), self._policy.concurrency
+        if room is not None and slots > room[0]:
+            logger.warning(
+                "worker %s runs %d handlers at once, and its pool of %d connections has %d for them: handlers that "
+                "open transactions may have to wait. A pool of %d connections would do",
+                self._worker_id, slots, sum(room), room[0], slots + room[1], extra={"worker_id": self._worker_id},
+            )  # fmt: skip
 
     def hurry(self) -> None:
         """Stop waiting for running handlers."""
