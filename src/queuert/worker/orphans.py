@@ -29,8 +29,8 @@ class Orphans:
         self._limit = limit
         self._claiming = asyncio.Lock()
         self.possible = False
-        """A claim has failed, once or more often. It stays so: nobody knows when a server that hung
-        carries out what it was sent."""
+        """A claim has failed, once or more often. It stays so: a server that hung may carry out
+        what it was sent at any time."""
 
     @async_context
     async def claim(self) -> AsyncIterator[None]:

@@ -36,7 +36,7 @@ async def proxied(url: str) -> AsyncGenerator[tuple[Proxy, str]]:
 
 
 async def silence(provider: Any, limit: Limit = SHORT) -> None:
-    with pytest.raises(StorageUnavailable, match="did not (answer|accept)|cannot be reached"):
+    with pytest.raises(StorageUnavailable, match=r"did not (answer|accept)|cannot be reached"):
         async with asyncio.timeout(PATIENCE):
             await provider.execute_within(limit, ONE)
 

@@ -1,4 +1,4 @@
-"""However many calls wait for a connection: there are never more connections than the pool's size, and no call fails."""
+"""However many calls wait for a connection: there are never more connections than the pool has, and no call fails."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ C = TypeVar("C")
 LONGEST_LIFE = 3600.0
 """Seconds after which a connection is replaced. Backends grow, and addresses change."""
 LONGEST_IDLE = 600.0
-"""Seconds after which a connection that nobody needs is closed."""
+"""Seconds after which a connection that is not used is closed."""
 
 
 class Opener(ABC, Generic[C]):

@@ -1,5 +1,5 @@
-"""Where connections come from: a pool of our own (`pool`), the user's pool, or one connection of the
-user's (`one_connection`).
+"""Where connections come from: a pool of our own (`pool`), the user's pool, or one connection of
+the user's (`one_connection`).
 """
 
 from __future__ import annotations
