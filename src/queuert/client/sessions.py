@@ -201,7 +201,8 @@ class Sessions(Generic[Conn]):
             self.leave(holder)
             if tx is not None:
                 tx.give_back()
-        await self.flush(tx.hooks)
+        if tx is not None:
+            await self.flush(tx.hooks)
 
     @async_context
     async def after_commit(self, connection: Conn) -> AsyncIterator[OpenTransaction[Conn]]:
@@ -261,7 +262,7 @@ class Sessions(Generic[Conn]):
     def lend(self, tx: Transaction[Conn]) -> None:
         """The running task or thread, which has entered, is in a phase with this transaction."""
         if isinstance(tx, OpenTransaction):
-            self._lent[self._current()] = cast("OpenTransaction[Conn]", tx)
+            self._lent[self._current()] = tx
 
     def has_left_open(self, holder: Hashable) -> bool:
         """Whether a task or thread, now at its end, has opened a transaction and never left its

@@ -29,7 +29,7 @@ class Dialect(ABC):
         """Run a command in the caller's transaction. `stranger`: it is another engine's."""
 
     @abstractmethod
-    def abandon(self, pooled: Pooled) -> None:
+    def abandon(self, driver_connection: Any) -> None:
         """Close the socket, or interrupt the statement. Not where SQLAlchemy may do I/O."""
 
     @abstractmethod

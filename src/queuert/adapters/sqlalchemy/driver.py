@@ -62,6 +62,8 @@ class SqlAlchemyDriver(Driver[Any]):
         """Where there is one writer: the order in which this process waits for the write lock."""
         self._own: WeakKeyDictionary[Handle, Root | None] = WeakKeyDictionary()
         """What we have taken, and the transaction that we have begun on it."""
+        self._drivers: WeakKeyDictionary[Handle, Any] = WeakKeyDictionary()
+        """The connections of the database driver that they use."""
         self._works: WeakKeyDictionary[Root, tuple[AfterCommitWork, Restore]] = WeakKeyDictionary()
         self._begun: WeakSet[Root] = WeakSet()
         """The callers' transactions that the database is known to have begun."""
@@ -144,6 +146,7 @@ class SqlAlchemyDriver(Driver[Any]):
                 if command is not None:
                     handle: Any = await self._connect(limit)
                     self._own[behind(handle)] = None
+                    self._drivers[behind(handle)] = _pooled(behind(handle)).driver_connection
                 elif isinstance(self._source, Engine | AsyncEngine):
                     handle = await done(self._source.connect())
                 else:
@@ -172,14 +175,18 @@ class SqlAlchemyDriver(Driver[Any]):
                 await self.waiting.finish(done(connection.close()))
             finally:
                 alarm.cancel()
+                with suppress(TransactionMisused):
+                    self._drivers.pop(behind(connection), None)
         finally:
             self._end_turn()
             if self._gate is not None:
                 self._gate.leave(connection)
 
     def abandon(self, connection: Any) -> None:
-        with suppress(Exception):  # it has no connection any more, or not yet
-            self._dialect.abandon(_pooled(behind(connection)))
+        with suppress(TransactionMisused):  # the user has closed it
+            driver_connection = self._drivers.get(behind(connection))
+            if driver_connection is not None:
+                self._dialect.abandon(driver_connection)
 
     async def reserve(self, statement_timeout: float) -> None:  # noqa: ARG002
         """The settings of the engine's connections are the user's."""
@@ -214,6 +221,7 @@ class SqlAlchemyDriver(Driver[Any]):
                 connection = handle.execution_options(**self._dialect.options)
                 handle.begin()
             tx.begun = self._own[handle] = root_of(handle)
+            self._drivers[handle] = connection.connection.driver_connection
             self._dialect.begin(connection.connection)
             if tx.first is not None:
                 tx.begun = handle.begin_nested()

@@ -59,11 +59,8 @@ class Lanes:
         """A worker begins: set its connections aside. False: they were not free in time."""
         async with holding(self._reserving):
             if self._workers == 0:
-                for taken in range(self.set_aside):
-                    if not await self.enter(self.main, timeout):
-                        for _ in range(taken):
-                            self.leave(self.main)
-                        return False
+                if not await self._take_aside(timeout):
+                    return False
                 if self.set_aside > 0:
                     self.main.size = self.size - self.set_aside
                     self._renewal = Lane(1, upkeep=True)
@@ -71,6 +68,17 @@ class Lanes:
                     self._worker = Lane(self.set_aside - 1, upkeep=True)
             self._workers += 1
             return True
+
+    async def _take_aside(self, timeout: float | None) -> bool:
+        taken = 0
+        try:
+            while taken < self.set_aside and await self.enter(self.main, timeout):
+                taken += 1
+        finally:
+            if taken < self.set_aside:
+                for _ in range(taken):
+                    self.leave(self.main)
+        return taken == self.set_aside
 
     def unreserve(self) -> None:
         """A worker has ended. After the last one, nothing is set aside any more."""

@@ -67,7 +67,8 @@ class _Facts:
 class Pool(Source[C]):
     def __init__(self, opener: Opener[C], options: PoolOptions, close_wait: float = 0.0) -> None:
         """`close_wait`: seconds that `close` waits for connections that are in use."""
-        self.lanes: Lanes = Lanes(opener.waiting, options.max_size, OF_OWN_POOL)
+        self._lanes = Lanes(opener.waiting, options.max_size, OF_OWN_POOL)
+        self.lanes = self._lanes
         self._opener = opener
         self._timeout = options.timeout
         self._close_wait = close_wait
@@ -89,8 +90,8 @@ class Pool(Source[C]):
 
     async def take(self, limit: Limit | None) -> C:
         began = monotonic()
-        lane = self.lanes.lane_for(limit)
-        if not await self.lanes.enter(lane, self._timeout):
+        lane = self._lanes.lane_for(limit)
+        if not await self._lanes.enter(lane, self._timeout):
             raise unavailable(f"all {lane.size} connections were in use for {self._timeout:g} s")
         try:
             while (found := self._pop_idle(lane)) is not None:
@@ -103,7 +104,7 @@ class Pool(Source[C]):
             timeout = self._statement_timeout if lane.upkeep else None
             connection = await self._opener.connect(left if limit is None else limit.seconds, timeout)
         except BaseException:
-            self.lanes.leave(lane)
+            self._lanes.leave(lane)
             raise
         self._used[connection] = _Facts(lane)
         return connection
@@ -123,7 +124,7 @@ class Pool(Source[C]):
                 await self._opener.close(connection)
         finally:
             self._used.pop(connection, None)
-            self.lanes.leave(facts.lane)
+            self._lanes.leave(facts.lane)
             if self._closed and not self._used and not self._emptied.done():
                 self._emptied.set_result(None)
 
@@ -133,13 +134,13 @@ class Pool(Source[C]):
 
     async def reserve(self, statement_timeout: float) -> None:
         """Set connections aside for a worker, with the largest timeout of all workers."""
-        if not await self.lanes.reserve(self._timeout):
-            raise unavailable(f"all {self.lanes.size} connections were in use for {self._timeout:g} s")
+        if not await self._lanes.reserve(self._timeout):
+            raise unavailable(f"all {self._lanes.size} connections were in use for {self._timeout:g} s")
         if self._statement_timeout is None or statement_timeout > self._statement_timeout:
             self._statement_timeout = statement_timeout
             await self._close_idle(lambda facts: facts.lane.upkeep)
         # The connections that are set aside are within `size`.
-        main = self.lanes.main
+        main = self._lanes.main
         used = sum(facts.lane is main for facts in self._used.values())
         idle = [connection for connection, facts in self._idle.items() if facts.lane is main]
         for connection in idle[: max(0, used + len(idle) - main.size)]:
@@ -148,12 +149,12 @@ class Pool(Source[C]):
 
     async def unreserve(self) -> None:
         await self._close_idle(lambda facts: facts.lane.upkeep)
-        self.lanes.unreserve()
+        self._lanes.unreserve()
 
     async def close(self) -> None:
         """Connections that are in use are closed when they are given back."""
         self._closed = True
-        self.lanes.close(ClientClosed("PostgreSQL provider"))
+        self._lanes.close(ClientClosed("PostgreSQL provider"))
         await self._close_idle(lambda _: True)
         if self._used and self._close_wait:
             with suppress(TimeoutError):

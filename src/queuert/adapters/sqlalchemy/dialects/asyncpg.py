@@ -41,9 +41,8 @@ class AsyncpgDialect(PostgresDialect):
         finally:
             cursor.close()
 
-    def abandon(self, pooled: Pooled) -> None:
-        connection: Any = pooled.driver_connection
-        connection.terminate()
+    def abandon(self, driver_connection: Any) -> None:
+        driver_connection.terminate()
 
     def check_before_commit(self, pooled: Pooled) -> None:
         """asyncpg does not show whether a statement has failed.

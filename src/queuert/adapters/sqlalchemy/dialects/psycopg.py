@@ -31,9 +31,8 @@ class PsycopgDialect(PostgresDialect):
             )
         return run_blocking(run(dbapi, command, prepare=None))
 
-    def abandon(self, pooled: Pooled) -> None:
-        connection: Any = pooled.driver_connection
-        abandon(connection)
+    def abandon(self, driver_connection: Any) -> None:
+        abandon(driver_connection)
 
     def translated(self, error: DBAPIError, *, inside: bool) -> BaseException:
         return translated(error.orig, inside=inside) if isinstance(error.orig, psycopg.Error) else error

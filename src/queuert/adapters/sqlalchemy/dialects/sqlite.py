@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from sqlalchemy.engine import AdaptedConnection
@@ -75,11 +76,12 @@ class SqliteDialect(Dialect):
 
         _on_driver(pooled, check)
 
-    def abandon(self, pooled: Pooled) -> None:
-        connection: Any = pooled.driver_connection
+    def abandon(self, driver_connection: Any) -> None:
+        connection = driver_connection
         if not isinstance(connection, sqlite3.Connection):
             connection = connection._conn  # of aiosqlite
-        connection.interrupt()
+        with suppress(ValueError, sqlite3.ProgrammingError):  # it is closed
+            connection.interrupt()
 
     def check_before_commit(self, pooled: Pooled) -> None:
         """A statement that fails leaves the transaction as it was."""
