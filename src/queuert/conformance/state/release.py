@@ -21,6 +21,7 @@ async def unknown_jobs_are_put_back(store: Store) -> None:
     claimed = only((await store.claim(by("one"))).jobs, "claimed")
     row = only(await store.release("one", []), "released")
     equal((row.id, row.status, row.attempt, row.scheduled_at), (claimed.job.id, "pending", 1, PAST), "the job")
+    equal(row.last_attempt_at, claimed.job.last_attempt_at, "last_attempt_at, as after giving back")
     same_json(row.last_error, ERROR, "last_error")
     no_claim(row)
     equal(await store.job(row.id), row, "the stored row")
@@ -30,9 +31,7 @@ async def unknown_jobs_are_put_back(store: Store) -> None:
 
 @case
 async def held_jobs_are_kept(store: Store) -> None:
-    """Jobs that the worker names keep their claim. Others are returned in the order of their
-    ids.
-    """
+    """Jobs that the worker names keep their claim. Others are returned in id order."""
     await store.create(*(new_job() for _ in range(5)))
     jobs = [claimed.job for claimed in (await store.claim(by("one"))).jobs]
     released = await store.release("one", [jobs[1].id, jobs[3].id])

@@ -21,6 +21,8 @@ BEGIN
     IF cardinality(v_ids) = 0 THEN
         RETURN;
     END IF;
+    UPDATE {job} AS j SET last_attempt_at = r.started_at
+    FROM {running} AS r WHERE r.job_id = ANY (v_ids) AND j.id = ANY (v_ids) AND j.id = r.job_id;
     DELETE FROM {running} WHERE job_id = ANY (v_ids);
     PERFORM {enqueue}(v_ids, {clock});
     RETURN QUERY SELECT id::text FROM unnest(v_ids) AS id;
