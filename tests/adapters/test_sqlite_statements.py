@@ -47,6 +47,7 @@ PASSING = re.compile(r"SCAN (asked|lease|taken|item|freed|completed|doomed|edge|
 
 # A scan of a whole index is right where that index holds just what is wanted.
 WHOLE_INDEXES = {
+    "release.unknown": {"SCAN claimed USING INDEX queuert_job_running"},
     "claim.running": {"SCAN queuert_job USING INDEX queuert_job_running"},
     "stats.counts": {
         "SCAN queuert_job USING INDEX queuert_job_running",
