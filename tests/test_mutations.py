@@ -86,7 +86,7 @@ MUTATIONS = [
     Mutation(
         "the transaction of an overdue handler stays open",
         "worker/overdue.py",
-        "if claim.phases is not None and not await claim.phases.abandon():",
+        "if claim.phases is not None and not await claim.phases.take_away():",
         "if claim.phases is None:",
         ("tests/behaviour/test_overdue.py",),
     ),

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from queuert.ports.provider import Limit
 from queuert.worker.backoff import Backoff
 from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.handlers import HandlerPlan
+
+SHORTEST_LIMIT = 1.0
+"""Seconds for a statement, unless even that is more than half of the lease. A busy server may take
+long for a small thing."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,14 @@ class WorkerOptions:
     def renew_interval(self) -> float:
         """The shortest of all handlers'."""
         return min(plan.renew_interval for plan in self.plans.values())
+
+    @property
+    def limit(self) -> Limit:
+        """How long a statement of the worker's own may take: well under the shortest lease. Two
+        of them in a row still leave time for a third.
+        """
+        lease = min(plan.lease for plan in self.plans.values())
+        return Limit(max(lease / 4, min(SHORTEST_LIMIT, lease / 2)))
 
     @property
     def reap_interval(self) -> float:

@@ -20,6 +20,7 @@ from queuert.errors import StorageError
 from queuert.failure_log import FailureLog
 from queuert.model import Settled, Settlement
 from queuert.operations.settle import settle
+from queuert.ports.provider import Limit
 from queuert.transaction import Hooks
 from queuert.worker.backoff import Backoff, Recovery
 from queuert.worker.claim import Claim
@@ -53,8 +54,10 @@ class Settler:
         next_turn: NextTurn,
         on_settled: OnSettled,
         backoff: Backoff,
+        limit: Limit,
     ) -> None:
         self._sessions = sessions
+        self._limit = limit
         self._verdicts = verdicts
         self._next_turn = next_turn
         self._on_settled = on_settled
@@ -79,15 +82,14 @@ class Settler:
         while tasks := self._tasks():
             await asyncio.wait(tasks)
 
-    async def give_up(self) -> None:
-        """Drop what is not settled; it is run again once its lease has ended."""
+    def give_up(self) -> list[asyncio.Task[None]]:
+        """Drop what is not settled; it is run again once its lease has ended. Returns the tasks
+        that are to be cancelled."""
         self._waiting = []
         self._aside.give_up()
-        for task in (tasks := self._tasks()):
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        tasks = self._tasks()
         self._task = self._aside.task = None  # they clear themselves, unless they never began
+        return list(tasks)
 
     def _tasks(self) -> set[asyncio.Task[None]]:
         return {task for task in (self._task, self._aside.task) if task is not None}
@@ -131,7 +133,8 @@ class Settler:
     async def _database_works(self, group: Sequence[Item]) -> bool:
         """Whether it answers a plain question. Then it is the group that it cannot settle."""
         try:
-            await self._sessions.run(self._sessions.engine.state.get_jobs([group[0][0].row.id]))
+            program = self._sessions.engine.state.get_jobs([group[0][0].row.id])
+            await self._sessions.run_within(self._limit, program)
         except DATABASE_AT_FAULT:
             return False
         return True
@@ -139,7 +142,7 @@ class Settler:
     async def _settle(self, group: Sequence[Item]) -> Settled:
         hooks = Hooks()
         program = settle(self._sessions.engine, hooks, [(claim.row, settlement) for claim, settlement in group])
-        settled = await self._sessions.run(program)
+        settled = await self._sessions.run_within(self._limit, program)
         if settled.unblocked or any(created is not None for created in settled.created):
             self._next_turn.claim_soon()
         if settled.more:
