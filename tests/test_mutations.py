@@ -84,13 +84,6 @@ MUTATIONS = [
         ("tests/behaviour/test_retry.py",),
     ),
     Mutation(
-        "the transaction of an overdue handler stays open",
-        "worker/overdue.py",
-        "if claim.phases is not None and not await claim.phases.take_away():",
-        "if claim.phases is None:",
-        ("tests/behaviour/test_overdue.py",),
-    ),
-    Mutation(
         "a handler that ended its own chain is rolled back",
         "worker/attempt_transaction.py",
         "if not (settled.applied[0] or self._lock):",
@@ -110,6 +103,34 @@ MUTATIONS = [
         'if chain.status == "cancelled":',
         'if chain.status == "canceled":',
         ("tests/client/test_wait.py", "tests/behaviour/test_wait.py"),
+    ),
+    Mutation(
+        "jobs that are freed later are not announced",
+        "operations/unblocking.py",
+        "    for unblocked in freed.unblocked:\n",
+        "    for unblocked in ():\n",
+        ("tests/behaviour/test_many_dependents.py",),
+    ),
+    Mutation(
+        "a poll does not look for dependents to free",
+        "worker/run.py",
+        "        if available.unblocking:\n",
+        "        if False:\n",
+        ("tests/behaviour/test_many_dependents.py",),
+    ),
+    Mutation(
+        "a group that cannot be settled blocks all others",
+        "worker/settling.py",
+        "            if tries >= TRIES and",
+        "            if False and",
+        ("tests/behaviour/test_set_aside.py",),
+    ),
+    Mutation(
+        "groups have no limit in bytes",
+        "worker/settling.py",
+        "        if size > MAX_BYTES and number:\n",
+        "        if False:\n",
+        ("tests/behaviour/test_set_aside.py",),
     ),
     Mutation(
         "jobs that become unblocked are not announced",

@@ -26,7 +26,7 @@ WINDOW = 0.01
 """Seconds. A move covers about as many jobs as begin in this time: few if handlers are slow."""
 LEAST = 8
 """Jobs that a move covers at least."""
-MOST = 40
+MOST = 35
 MOST_PER_SLOT = 10
 """Jobs that a move covers at most: `MOST`, and so many more for each slot above ten. A worker that
 is killed costs no more bystanders an attempt."""
@@ -170,6 +170,6 @@ class ClaimedAhead:
         now = time.monotonic()
         in_window = int(self._begun / max(now - self._moved_at, 0.001) * WINDOW)
         # Slowly less, and not after a move that came late: they had to wait for it.
-        least = self._reach if self._late else self._reach // 2
+        least = self._reach if self._late else self._reach * 7 // 8
         self._reach = min(max(in_window, least, LEAST), self._most)
         self._moved_at, self._begun = now, 0

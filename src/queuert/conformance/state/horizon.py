@@ -86,8 +86,7 @@ async def the_horizon_of_an_unknown_worker(store: Store) -> None:
 
 @driver_case
 async def above_the_horizon_nothing_began(store: Store) -> None:
-    """A job above the horizon is put back untouched. One at the horizon, below it or without an
-    ordinal has lost an attempt."""
+    """A job above the horizon is put back untouched. Any other one has lost an attempt."""
     await store.register(WORKER)
     jobs = await abandoned(store, 5, at_once=1)
     await store.move_horizon(WORKER, 3)
@@ -98,8 +97,7 @@ async def above_the_horizon_nothing_began(store: Store) -> None:
 
 @case
 async def untouched_means_as_before(store: Store) -> None:
-    """A job that was put back untouched has the schedule, the attempts, the error and the last
-    attempt that it had before the claim."""
+    """A job put back untouched has its earlier schedule, attempts, error and last attempt."""
     await store.register(WORKER)
     claimed = await store.running(schedule=When(at=PAST))
     await store.settle(put_back(claimed, schedule=When(at=PAST)))

@@ -17,7 +17,7 @@ from queuert.conformance.state.build import (
     new_job,
     next_job,
 )
-from queuert.conformance.state.store import Store, case, settled_soon
+from queuert.conformance.state.store import Store, case, driver_case, settled_soon
 from queuert.conformance.state.unblock import SOURCE, behind, freed, sources
 from queuert.model import UNBLOCKED_AT_ONCE, Freed, NewJob, Settled, Unblocked, When
 
@@ -65,7 +65,7 @@ async def a_thousand_leave_nothing(store: Store) -> None:
     equal(await store.continue_unblocking(10), Freed([]), "a step without work")
 
 
-@case
+@driver_case
 async def steps_free_the_rest_in_id_order(store: Store) -> None:
     """Each step frees as many as it may. The last one tells that nothing is left."""
     (source,) = await sources(store, 1)

@@ -420,7 +420,7 @@ BEGIN
     FROM {running} AS r WHERE r.job_id = ANY (v_ids) AND j.id = ANY (v_ids) AND j.id = r.job_id
         AND NOT EXISTS (
             SELECT FROM {worker} AS w
-            WHERE w.id = r.worker AND w.horizon < r.ordinal AND w.server_started = pg_postmaster_start_time()
+            WHERE w.id = r.worker AND w.horizon < r.ordinal AND w.server_started = {server_run}
         );
     DELETE FROM {running} WHERE job_id = ANY (v_ids);
     PERFORM {enqueue}(v_ids, v_now);

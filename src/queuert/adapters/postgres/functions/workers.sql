@@ -35,6 +35,9 @@ BEGIN
         ORDER BY w.id FOR UPDATE SKIP LOCKED
     );
     IF cardinality(v_changed) > 0 THEN
+        -- A worker may have come back between the two statements above. Now its row is locked, so
+        -- that it cannot register before we have looked again.
+        v_held := {worker_locks}();
         UPDATE {worker} AS w SET
             silent_since = CASE WHEN w.lock_key = ANY (v_held) OR w.id = p_worker THEN NULL ELSE v_now END,
             lock_key = CASE WHEN w.lock_key = ANY (v_held) OR w.id <> p_worker THEN w.lock_key END,

@@ -22,6 +22,7 @@ CLOSE_TIMEOUT = 2.0
 
 class AsyncpgChannels(PostgresChannels):
     _connection: asyncpg.Connection[Any]
+    _lost: asyncio.Event
     _one_at_a_time: asyncio.Lock
     """asyncpg refuses a query while another one is under way."""
 
@@ -39,7 +40,7 @@ class AsyncpgChannels(PostgresChannels):
         try:
             connection: asyncpg.Connection[Any] = await asyncpg.connect(self._url, server_settings=settings)
             try:
-                lost = asyncio.Event()
+                lost = self._lost = asyncio.Event()
                 connection.add_termination_listener(lambda _: lost.set())
                 for channel in channels:
                     await connection.add_listener(channel, receive)
@@ -59,7 +60,11 @@ class AsyncpgChannels(PostgresChannels):
 
     async def _ask(self, query: str) -> bool:
         async with self._one_at_a_time:
-            return bool(await self._connection.fetchval(query))
+            try:
+                return bool(await self._connection.fetchval(query))
+            finally:
+                if self._connection.is_closed():  # the listener for that may have been told too early
+                    self._lost.set()
 
 
 async def _close(connection: asyncpg.Connection[Any]) -> None:

@@ -5,9 +5,9 @@
 -- Locks the worker's own row.
 -- write: register
 INSERT INTO {worker} AS w (id, registered_at, seen_at, horizon, server_started, lock_key, lock_server)
-SELECT :worker::text, this.now, this.now, :horizon::bigint, server.started, held.lock_key, CASE WHEN held.lock_key IS NOT NULL THEN {server_run} END
+SELECT :worker::text, this.now, this.now, :horizon::bigint, server.started, held.lock_key, CASE WHEN held.lock_key IS NOT NULL THEN server.started END
 FROM (SELECT {clock} AS now) AS this
-CROSS JOIN (SELECT pg_postmaster_start_time() AS started) AS server
+CROSS JOIN (SELECT {server_run} AS started) AS server
 CROSS JOIN (SELECT max(key) AS lock_key FROM unnest({worker_locks}()) AS key WHERE key = :lock_key::bigint) AS held
 ON CONFLICT (id) DO UPDATE SET
     seen_at = excluded.seen_at,

@@ -69,10 +69,11 @@ class Workers(Reading):
         return None if written is None else max(stored, written)
 
     def _path(self) -> Program[str]:
-        if self._database is None:
-            rows: list[Row] = yield self.statement("workers.database")
-            self._database = rows[0][0] if rows else ""
-        return self._database
+        path = self._database
+        if path is None:
+            rows: list[tuple[str | None]] = yield self.statement("workers.database")
+            path = self._database = (rows[0][0] if rows else None) or ""
+        return path
 
     def forget_worker(self, worker_id: str) -> Program[bool]:
         return together(self._forget(worker_id))
