@@ -38,8 +38,6 @@ AnyEngine = Engine | AsyncEngine
 AnySource = AnyEngine | sessionmaker[Any] | async_sessionmaker[Any]
 Nested = SessionTransaction | NestedTransaction
 
-POOL_TIMEOUT = 30.0
-"""Seconds to wait for other users of the library. The engine has a timeout of its own."""
 GIVE_BACK_PATIENCE = 5.0
 
 _LOST = "8s2b"
@@ -72,7 +70,7 @@ class SqlAlchemyDriver(Driver[Any]):
         size = size_of(self._engine.pool) if turns is None else None
         self._gate: Gate[Any] | None = None
         if size is not None:
-            self._gate = Gate(self.waiting, size, POOL_TIMEOUT)
+            self._gate = Gate(self.waiting, size, timeout_of(self._engine.pool))
             self.lanes = self._gate.lanes
 
     # Without I/O
@@ -390,6 +388,11 @@ def size_of(pool: Any) -> int | None:
         return None
     overflow: int = getattr(pool, "_max_overflow", -1)  # there is no public name for it
     return None if overflow < 0 or not pool.size() else pool.size() + overflow
+
+
+def timeout_of(pool: Any) -> float | None:
+    """How long its users wait for a connection."""
+    return pool.timeout() if isinstance(pool, QueuePool) else None
 
 
 def _roll_back(handle: Handle) -> None:
