@@ -80,10 +80,7 @@ class Attempts:
         self.all_ended.set()
 
     def _new_settler(self) -> Settler:
-        options = self._options
-        return Settler(
-            self._sessions, self._verdicts, self._next_turn, self._on_settled, options.recovery_backoff, options.limit
-        )
+        return Settler(self._sessions, self._verdicts, self._next_turn, self._on_settled, self._options)
 
     @property
     def unsettled(self) -> int:
@@ -137,6 +134,8 @@ class Attempts:
             # Its lease had ended, and we have claimed the job again before we noticed.
             self.abort(before, "taken_by_another_worker")
         self.claims[row.id] = claim
+        if self._options.left_running:
+            self._options.left_running.discard(row.id)
         if stopping:
             self._settler.add(claim, self._verdicts.given_back(claim))
         elif claimed.expired:
@@ -358,6 +357,7 @@ class Attempts:
         """From now on, the results of handlers that are still running have no effect. Returns the
         tasks that are left, cancelled."""
         self._closed = True
+        self._options.left_running.update(self.claims)
         left = [*self._settler.give_up(), *self._overdue.settler.give_up(), *self._own_tasks]
         for task in left:
             task.cancel()

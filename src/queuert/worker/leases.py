@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from queuert.client.sessions import Sessions
+from queuert.failure_log import FailureLog
 from queuert.model import Lease
 from queuert.ports.notify import MISSED
 from queuert.worker.abort import lost_reason
@@ -47,6 +48,7 @@ class LeaseKeeper:
         self._orphans = orphans
         self._turn = options.renew_interval
         self._limit = options.limit
+        self._log = FailureLog(logger)
 
     async def run(self) -> None:
         """Runs until it is cancelled. After an error, the next turn tries again."""
@@ -57,11 +59,12 @@ class LeaseKeeper:
                 await asyncio.sleep(pause)
                 try:
                     await self.renew_due()
-                except Exception:
+                except Exception as error:
                     pause = self._turn * RETRY_AFTER
-                    logger.exception("renewing leases failed, trying again in %.2g s", pause)
+                    self._log.failed("renewing", error, "renewing leases failed, trying again in %.2g s", pause)
                 else:
                     pause = self._turn
+                    self._log.worked("renewing")
                 if self._orphans.possible:
                     # On its own: it may have to wait for a claim.
                     self._attempts.spawn(self._orphans.give_back())
@@ -125,10 +128,11 @@ class LeaseKeeper:
         try:
             program = self._sessions.engine.state.get_jobs([claim.row.id for claim in mine])
             rows = await self._sessions.run_within(self._limit, program)
-        except Exception:
-            logger.warning("could not check whether %d jobs are still ours; the next renewal checks again", len(mine),
-                           exc_info=True)  # fmt: skip
+        except Exception as error:
+            self._log.failed("checking leases", error, "could not check whether %d jobs are still ours; the next "
+                             "renewal checks again", len(mine))  # fmt: skip
             return
+        self._log.worked("checking leases")
         for claim, row in zip(mine, rows, strict=True):
             reason = lost_reason(row, claim.token)
             if reason is not None and claim.active:

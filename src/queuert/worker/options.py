@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from queuert.ports.provider import Limit
 from queuert.worker.backoff import Backoff
@@ -28,6 +28,9 @@ class WorkerOptions:
     shutdown_timeout: float
     coalesce_notifies: int
     cancel_on_abort: bool
+    left_running: set[str] = field(default_factory=set[str])
+    """Jobs that began here and were never settled, perhaps in an earlier run of this worker. The
+    database may still hold them as running, and only the end of their leases puts them back."""
 
     @property
     def renew_interval(self) -> float:

@@ -14,20 +14,23 @@ from typing import Any
 
 from queuert.client.sessions import Sessions
 from queuert.contexts import async_context
-from queuert.ports.provider import Limit
+from queuert.failure_log import FailureLog
 from queuert.transaction import Hooks
+from queuert.worker.options import WorkerOptions
 
 logger = logging.getLogger("queuert.worker")
 
 
 class Orphans:
-    def __init__(self, sessions: Sessions[Any], worker_id: str, held: Collection[str], limit: Limit) -> None:
+    def __init__(self, sessions: Sessions[Any], worker_id: str, held: Collection[str], options: WorkerOptions) -> None:
         """`held`: the ids of the jobs that the worker knows, always up to date."""
         self._sessions = sessions
         self._worker_id = worker_id
         self._held = held
-        self._limit = limit
+        self._left_running = options.left_running
+        self._limit = options.limit
         self._claiming = asyncio.Lock()
+        self._log = FailureLog(logger)
         self.possible = False
         """A claim has failed, once or more often. It stays so: a server that hung may carry out
         what it was sent at any time."""
@@ -49,11 +52,13 @@ class Orphans:
         async with self._claiming:
             try:
                 released = await self._sessions.run_within(
-                    self._limit, state.release(self._worker_id, list(self._held))
+                    self._limit, state.release(self._worker_id, [*self._held, *self._left_running])
                 )
-            except Exception:
-                logger.warning("could not look for jobs of a failed claim; the next renewal tries again", exc_info=True)
+            except Exception as error:
+                self._log.failed("looking for jobs of a failed claim", error,
+                                 "could not look for jobs of a failed claim; the next renewal tries again")  # fmt: skip
                 return
+        self._log.worked("looking for jobs of a failed claim")
         if released:
             notifications = self._sessions.engine.notifications(hooks)
             for row in released:

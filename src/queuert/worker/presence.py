@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from queuert.client.sessions import Sessions
+from queuert.failure_log import FailureLog
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.program import Program
 from queuert.worker.options import WorkerOptions
@@ -57,7 +58,7 @@ class Presence:
         self._seen_at = 0.0
         self._look_at = 0.0
         self._clean_at = 0.0
-        self._failing = False
+        self._log = FailureLog(logger)
 
     async def register(self) -> None:
         """Before the first claim, and again whenever something has changed."""
@@ -76,12 +77,10 @@ class Presence:
                 continue
             try:
                 await self._check()
-                self._failing = False
-            except Exception:
-                if not self._failing:  # a database that is unavailable is reported often enough
-                    logger.warning("worker %s could not register, it keeps trying", self._worker_id, exc_info=True,
-                                   extra={"worker_id": self._worker_id})  # fmt: skip
-                self._failing = True
+                self._log.worked("registering")
+            except Exception as error:
+                self._log.failed("registering", error, "worker %s could not register, it keeps trying",
+                                 self._worker_id, extra={"worker_id": self._worker_id})  # fmt: skip
 
     async def find_dead(self) -> list[str]:
         """Other workers that are known to be dead and still have jobs of ours. Empty, and nothing

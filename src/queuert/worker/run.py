@@ -85,7 +85,7 @@ class WorkerRun(Generic[Conn]):
         self._limit = options.limit
         self._failures = FailureLog(logger)
         self._unblocker = Unblocker(self._sessions, self._next_turn, options.recovery_backoff, self._limit)
-        self._orphans = Orphans(self._sessions, worker_id, self._attempts.claims, self._limit)
+        self._orphans = Orphans(self._sessions, worker_id, self._attempts.claims, options)
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, self._orphans, options)
         notify = adapters_of(client)[1]
         self._presence = Presence(worker_id, self._sessions, notify, options)

@@ -20,11 +20,11 @@ from queuert.errors import StorageError
 from queuert.failure_log import FailureLog
 from queuert.model import Settled, Settlement
 from queuert.operations.settle import settle
-from queuert.ports.provider import Limit
 from queuert.transaction import Hooks
-from queuert.worker.backoff import Backoff, Recovery
+from queuert.worker.backoff import Recovery
 from queuert.worker.claim import Claim
 from queuert.worker.next_turn import NextTurn
+from queuert.worker.options import WorkerOptions
 from queuert.worker.set_aside import SetAside, report_bug
 from queuert.worker.verdict import Verdicts
 
@@ -53,18 +53,18 @@ class Settler:
         verdicts: Verdicts,
         next_turn: NextTurn,
         on_settled: OnSettled,
-        backoff: Backoff,
-        limit: Limit,
+        options: WorkerOptions,
     ) -> None:
         self._sessions = sessions
-        self._limit = limit
+        self._limit = options.limit
+        self._left_running = options.left_running
         self._verdicts = verdicts
         self._next_turn = next_turn
         self._on_settled = on_settled
-        self._backoff = backoff
+        self._backoff = options.recovery_backoff
         self._waiting: list[Item] = []
         self._task: asyncio.Task[None] | None = None
-        self._aside = SetAside(partial(self._try, "settling what was set aside"), self._database_works, backoff)
+        self._aside = SetAside(partial(self._try, "settling what was set aside"), self._database_works, self._backoff)
         self._log = FailureLog(logger)
 
     def add(self, claim: Claim, settlement: Settlement) -> None:
@@ -160,6 +160,7 @@ class Settler:
         if settlement.status != "completed":
             # This is already a put-back, and there is nothing simpler to try. The lease will end.
             logger.error("job %s cannot be settled; it runs again when its lease expires", claim.row.id, exc_info=error)
+            self._left_running.add(claim.row.id)
             self._on_settled(claim, settlement, took_effect=False)
             return
         # The result could not be stored, for example because a continuation's id exists. The
