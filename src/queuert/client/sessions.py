@@ -230,8 +230,8 @@ class Sessions(Generic[Conn]):
             await self.flush(tx.hooks)
 
     def abandon(self, tx: OpenTransaction[Conn]) -> bool:
-        """End a transaction of our own by force, from any thread, even while it is being committed or
-        rolled back.
+        """End a transaction of our own by force, from any thread, even while it is being committed
+        or rolled back.
 
         False if the provider cannot do that (see `queuert.ports.provider.Abandoning`).
         """

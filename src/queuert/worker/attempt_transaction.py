@@ -67,8 +67,9 @@ class AttemptTransaction(Generic[Conn]):
         raise NotImplementedError
 
     def cut_off(self) -> bool:
-        """Close its connection at once, even while it is being ended: the database is silent, or the
-        attempt does not end. What the handler, or the worker, waits for in this transaction fails.
+        """Close its connection at once, even while it is being ended: the database is silent, or
+        the attempt does not end. What the handler, or the worker, waits for in this transaction
+        fails.
 
         False if the driver cannot do that.
         """

@@ -30,8 +30,8 @@ class Dialect(ABC):
 
     @abstractmethod
     def abandon(self, driver_connection: Any) -> bool:
-        """End the transaction by force, from any thread. Not where SQLAlchemy may do I/O. False: not
-        possible."""
+        """End the transaction by force, from any thread. Not where SQLAlchemy may do I/O. False:
+        not possible."""
 
     @abstractmethod
     def check_before_commit(self, pooled: Pooled) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
@@ -131,7 +132,7 @@ class AsyncpgOpener(connections.Opener[OwnConnection]):
         options: dict[str, Any] = {"statement_cache_size": 0}
         if self._prepare:
             settings = {"default_transaction_isolation": "read committed"}
-            if statement_timeout is not None:
+            if statement_timeout is not None and "statement_timeout" not in parse_qs(urlsplit(self._url).query):
                 settings["statement_timeout"] = str(round(statement_timeout * 1000))
             options = {"server_settings": settings}
         try:

@@ -111,9 +111,9 @@ class Driver(ABC, Generic[C]):
 
     @abstractmethod
     def abandon(self, connection: C) -> bool:
-        """Cut the connection off from its server, without waiting for it: what runs on the connection
-        fails, the server rolls back, and `give_back` throws the connection away. May be called in
-        any thread for a blocking driver. False: this is not possible."""
+        """Cut the connection off from its server, without waiting for it. What runs on the
+        connection fails, the server rolls back, and `give_back` throws the connection away. May be
+        called in any thread for a blocking driver. False: this is not possible."""
 
     # Connections
 

@@ -85,7 +85,8 @@ class PsycopgOpener(Opener[Any]):
             settings["connect_timeout"] = max(2, min(CONNECT_TIMEOUT, round(seconds)))
         if statement_timeout is not None and self._prepare:  # otherwise PgBouncer may refuse it
             before = given.get("options") or os.environ.get("PGOPTIONS", "")
-            settings["options"] = f"{before} -c statement_timeout={round(statement_timeout * 1000)}".strip()
+            # Before the user's own, which win.
+            settings["options"] = f"-c statement_timeout={round(statement_timeout * 1000)} {before}".strip()
         connection: AnyConnection = await done(self._connect(self._conninfo, autocommit=True, **settings))
         try:
             await self._configure(connection)
