@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 import uuid
@@ -11,7 +12,8 @@ from collections.abc import Callable
 from queuert.errors import InvalidJobId
 
 GenerateId = Callable[[], str]
-ValidateId = Callable[[str], None]
+ValidateId = Callable[[str], bool | None]
+"""Returns False, or raises `InvalidJobId`, for an id that it does not accept."""
 
 _LOW_BITS = 48
 _LOW_MASK = (1 << _LOW_BITS) - 1
@@ -60,6 +62,10 @@ class UuidV7:
 
 
 generate_uuid7: GenerateId = UuidV7()
+
+
+is_uuid = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
+"""Whether a text is a UUID in its canonical form."""
 
 
 def validate_uuid(job_id: str) -> None:

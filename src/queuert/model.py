@@ -88,8 +88,8 @@ class Dedup:
         key: The key: 1 to 1,000 characters. `dedup="key"` is short for `dedup=Dedup("key")`.
         scope: "incomplete" (the default) matches until the chain has ended. "any" matches whatever
             its status is.
-        window: With scope "any", how long after its start a chain matches, as a timedelta or in
-            seconds (default: no limit).
+        window: How long after its start a chain matches, as a timedelta or in seconds (default: no
+            limit).
         exclude: The ids of chains that never match (default: none).
     """
 
@@ -108,8 +108,6 @@ class Dedup:
         if not _are_strings(self.exclude):
             raise InvalidArgument(f"exclude takes a list of chain ids (chain.id), got {self.exclude!r}")
         if self.window is not None:
-            if self.scope != "any":
-                raise InvalidArgument("window goes with scope='any'")
             seconds(self.window, "window")
 
     def matches(self, chain_id: str, status: Status, age: int) -> bool:
@@ -120,10 +118,8 @@ class Dedup:
             status: Its status.
             age: Its age in microseconds.
         """
-        if chain_id in self.exclude:
+        if chain_id in self.exclude or (self.scope == "incomplete" and status in TERMINAL):
             return False
-        if self.scope == "incomplete":
-            return status not in TERMINAL
         return self.window is None or age < round(seconds(self.window, "window") * 1_000_000)
 
 

@@ -206,12 +206,19 @@ async def test_without_notifications_clients_only_poll(connect: Connect) -> None
 
 async def test_ids_can_be_made_by_the_caller(connect: Connect) -> None:
     def refuse(job_id: str) -> None:
-        raise queuert.InvalidJobId(job_id, "no ids of your own here")
+        if job_id != "mine":
+            raise queuert.InvalidJobId(job_id, "no ids of your own here")
 
     async with connect("memory://", jobs=[Greet], generate_id=lambda: "mine", validate_id=refuse) as client:
         assert (await start(client, Greet())).id == "mine"
         with pytest.raises(queuert.InvalidJobId, match="of your own"):
             await start(client, Greet(), id="x")
+
+
+@pytest.mark.parametrize("made", ["not a uuid", "0197A0B0-0000-7000-8000-00000000ABCD", 7])
+async def test_ids_that_the_validator_refuses_are_an_error_at_once(connect: Connect, made: Any) -> None:
+    with pytest.raises(queuert.InvalidJobId, match="valid job id"):
+        connect("memory://", jobs=[Greet], generate_id=lambda: made)
 
 
 # Databases that cannot be used

@@ -69,6 +69,20 @@ def test_a_sync_client_has_sync_connections(database_url: str) -> None:
         queuert.connect_sync(with_scheme(database_url, "postgresql+asyncpg"), jobs=[Greet])
 
 
+def test_ids_that_postgresql_cannot_store_are_refused_at_once(connect: Connect) -> None:
+    """Without a connection, and whatever the validator says."""
+    with pytest.raises(queuert.InvalidJobId, match=r"'order:1' .* stores only UUIDs"):
+        connect("postgresql://nowhere/x", jobs=[Greet], generate_id=lambda: "order:1", validate_id=lambda _: True)
+
+
+async def test_an_id_of_the_callers_that_it_cannot_store(connect: Connect, database_url: str) -> None:
+    async with connect(database_url, jobs=[Greet], validate_id=lambda _: None) as client, client.transaction() as tx:
+        with pytest.raises(queuert.InvalidJobId, match="stores only UUIDs"):
+            await client.start(tx, Greet(), id="order:1")
+        chain = await client.start(tx, Greet())
+        assert await client.get_chain(chain, tx=tx) is not None
+
+
 async def test_schema_and_prefix_keep_jobs_apart(connect: Connect, database_url: str) -> None:
     options: list[dict[str, str]] = [{}, {"schema": 'Our "odd" jobs'.replace('"', "")}, {"table_prefix": "other_"}]
     for number, each in enumerate(options):

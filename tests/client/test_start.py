@@ -227,19 +227,25 @@ async def test_ids_can_be_made_and_checked_by_the_caller(world: World) -> None:
             chains = await client.start_many(tx, [Greet(), Greet(), Greet().set(id="job:x")])
             with pytest.raises(InvalidJobId, match="begin with job:"):
                 await client.start(tx, Greet(), id=str(uuid4()))
-        assert [chain.id for chain in chains] == ["job:000", "job:001", "job:x"]
+        assert [chain.id for chain in chains] == ["job:001", "job:002", "job:x"]
         page = await client.list_chains(limit=2)
         assert page.next_cursor is not None
         rest = await client.list_chains(limit=2, cursor=page.next_cursor)
-        assert [chain.id for chain in [*page.items, *rest.items]] == ["job:000", "job:001", "job:x"]
+        assert [chain.id for chain in [*page.items, *rest.items]] == ["job:001", "job:002", "job:x"]
+
+
+async def test_a_validator_may_just_say_no(world: World) -> None:
+    async with world.client(validate_id=lambda job_id: not job_id.startswith("0")) as client:
+        with pytest.raises(InvalidJobId, match="validate_id does not accept it"):
+            await start(client, Greet(), id="0197a0b0-0000-7000-8000-00000000abcd")
+        await start(client, Greet(), id="1197a0b0-0000-7000-8000-00000000abcd")
+    assert world.count() == 1
 
 
 async def test_an_id_maker_that_makes_no_strings_is_told_so(world: World) -> None:
     maker: Any = uuid4
-    async with world.client(generate_id=maker) as client:
-        with pytest.raises(InvalidJobId, match="generate_id"):
-            await start(client, Greet())
-    assert world.count() == 0
+    with pytest.raises(InvalidJobId, match="generate_id"):
+        world.client(generate_id=maker)
 
 
 async def test_an_id_maker_that_repeats_itself_is_found_out(world: World) -> None:

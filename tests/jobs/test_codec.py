@@ -18,7 +18,7 @@ import pytest
 from queuert.errors import InvalidArgument, InvalidJobType, JobTypeValidationError
 from queuert.jobs import Codec, EntryJob, Job, JobType, PydanticCodec, Registry
 from queuert.jobs.type_codec import CodecError
-from queuert.jobs.values import has_nul, non_finite
+from queuert.jobs.values import has_nul, unstorable
 
 NAN, INFINITY = float("nan"), float("inf")
 
@@ -125,6 +125,7 @@ def input_type(hint: Any, *codecs: Codec) -> tuple[Any, JobType]:
     return Taking, Registry([Taking], codecs=codecs).require("taking")
 
 
+NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001
 MOMENT = datetime(2030, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 STORABLE = [
@@ -140,7 +141,6 @@ STORABLE = [
     (Decimal, Decimal("1.10")),
     (UUID, UUID(int=5)),
     (datetime, MOMENT),
-    (datetime, datetime(2030, 1, 1)),  # noqa: DTZ001
     (date, date(2030, 1, 1)),
     (time, time(1, 2)),
     (timedelta, timedelta(seconds=90)),
@@ -200,6 +200,10 @@ REFUSED = [
     (str, "\\\0", "NUL"),
     (Any, {"a\0": 1}, "NUL"),
     (list[str], ["\ud800"], "surrogates"),
+    (datetime, NAIVE, "without a time zone"),
+    (datetime | None, NAIVE, "without a time zone"),
+    (Any, {"a": [NAIVE]}, r"without a time zone.*\['a'\]\[0\]"),
+    (dict[str, list[datetime]], {"a": [NAIVE]}, r"without a time zone.*\['a'\]\[0\]"),
     (float, NAN, "not finite"),
     (float | None, INFINITY, "not finite"),
     (int | None, NAN, "not finite"),
@@ -423,7 +427,7 @@ class TestValues:
         [None, True, 1, 1.5, "nan", b"", Decimal(1), MOMENT, object(), OrderedDict(a=1), [Point(1)], Colour.RED],
     )
     def test_other_values_are_finite(self, value: object) -> None:
-        assert non_finite(value) is None
+        assert unstorable(value) is None
 
     def test_an_error_outside_of_fields_has_none(self) -> None:
         assert CodecError("message").field is None

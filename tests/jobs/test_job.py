@@ -9,6 +9,9 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
+import attrs
+import msgspec
+import pydantic
 import pytest
 from tests.jobs.shop import SendReceipt
 
@@ -215,6 +218,19 @@ class TestRefusedClasses:
             tenant: str
 
         assert Good(tenant="a").tenant == "a"
+
+    @pytest.mark.parametrize("default", [msgspec.field(default=1), pydantic.Field(1), attrs.field(default=1)])
+    def test_with_a_field_of_another_library(self, default: Any) -> None:
+        with pytest.raises(InvalidJobType, match=r"'n': a field of .* use dataclasses.field"):
+
+            class Wrong(EntryJob[None], name="wrong"):
+                n: int = default
+
+    def test_but_their_other_values_may_be_defaults(self) -> None:
+        class Right(EntryJob[None], name="right"):
+            n: int | msgspec.UnsetType = msgspec.UNSET
+
+        assert Right().n is msgspec.UNSET
 
     def test_with_fields_of_a_class_with_slots(self) -> None:
         @dataclass(frozen=True, slots=True, kw_only=True)

@@ -262,7 +262,7 @@ class Draws:
     def dedup(self) -> Dedup:
         scope: Scope = self.among(get_args(Scope))
         window: float | timedelta | None = None
-        if scope == "any" and not self.one_in(3):
+        if not self.one_in(3):
             window = self.draw(spans)
             window = timedelta(seconds=window) if self.one_in(4) else window
         keyed = [row.id for row in self.known.rows.values() if row.dedup_key is not None]

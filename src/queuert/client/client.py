@@ -71,7 +71,8 @@ class Client(BaseClient[Conn]):
         codecs: Codecs for types that msgspec does not know (default: none).
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
-        validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
+        validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
+            (default: any UUID). Ids from `generate_id` are checked, too.
         poll_interval: How often `wait` reads the chain if no notification arrives, in seconds
             (default: 1).
         migrate: Create or update the tables when the `with` block begins (default: True). If the

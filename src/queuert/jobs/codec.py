@@ -14,7 +14,7 @@ import msgspec
 
 from queuert.jobs.chain import Chain
 from queuert.jobs.job import name_of
-from queuert.jobs.values import non_finite
+from queuert.jobs.values import unstorable
 
 
 @runtime_checkable
@@ -94,8 +94,9 @@ class Hooks:
         if codec is None:
             raise TypeError(f"a value of type {cls.__qualname__} cannot be stored as JSON")
         data = codec.encode(value)
-        if non_finite(data) is not None:
-            raise ValueError(f"{cls.__qualname__} holds a number that is not finite")
+        problem = unstorable(data)
+        if problem is not None:
+            raise ValueError(f"{cls.__qualname__}: {problem.message}")
         return data
 
     def _decode(self, type_: Any, data: Any) -> Any:

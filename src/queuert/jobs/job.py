@@ -119,6 +119,9 @@ class EntryJob(Job[Returns_co, Next_co], name=""):
 
 JobClass = type[Job[Any, Any]]
 
+_FOREIGN_FIELDS = {("msgspec", "Field"), ("pydantic", "FieldInfo"), ("attr", "_CountingAttr")}
+"""What other libraries describe a field with. A dataclass would take it for the default itself."""
+
 _RESERVED = ("set", "_resolves_to", "_continues_with")
 
 
@@ -167,6 +170,13 @@ def _check_fields(cls: type, name: str) -> None:
     for field in fields.values():
         if isinstance(getattr(cls, field.name, None), MemberDescriptorType):
             raise InvalidJobType(name, f"field {field.name!r} comes from a class with slots; leave out slots=True")
+        library = type(field.default).__module__.partition(".")[0]
+        if (library, type(field.default).__name__) in _FOREIGN_FIELDS:
+            raise InvalidJobType(
+                name,
+                f"field {field.name!r}: a field of {library} would become the default itself: "
+                "use dataclasses.field(…), or a plain default",
+            )
         # An InitVar has no value to store. A field with init=False could not be set again from the
         # stored input.
         if not field.init or (field.name not in stored and "InitVar" in str(field.type)):

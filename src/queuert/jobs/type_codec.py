@@ -1,7 +1,8 @@
 """Encodes values of one type to JSON, and decodes them.
 
 A value is checked before it is stored: the JSON is decoded again. So what is stored can be read
-later. NUL characters, lone surrogates, and floats and Decimals that are not finite are rejected.
+later. NUL characters, lone surrogates, naive datetimes, and floats and Decimals that are not finite
+are rejected.
 Integers may have any size that can be decoded (a few thousand digits): text in SQLite and numeric
 in PostgreSQL's jsonb both keep every digit.
 """
@@ -15,7 +16,7 @@ from typing import Any, Generic, TypeVar, get_origin
 from msgspec import inspect
 
 from queuert.jobs.codec import Hooks
-from queuert.jobs.values import field_names, has_nul, non_finite, parts
+from queuert.jobs.values import field_names, has_nul, parts, unstorable
 
 T = TypeVar("T")
 
@@ -48,7 +49,7 @@ class TypeCodec(Generic[T]):
     Raises `TypeError` if the type cannot be stored as JSON.
     """
 
-    __slots__ = ("_decoder", "_encoder", "_expected", "_is_none", "_numbers", "_texts")
+    __slots__ = ("_decoder", "_encoder", "_expected", "_is_none", "_suspects", "_texts")
 
     def __init__(self, type_: type[T] | Any, hooks: Hooks) -> None:
         info = inspect.type_info(type_)
@@ -68,7 +69,7 @@ class TypeCodec(Generic[T]):
             fields = [(field.name, field.type) for field in info.fields]
         self._is_none = isinstance(info, inspect.NoneType)
         self._texts = [name for name, part in fields if _is_text(part)]
-        self._numbers = [name for name, part in fields if not _is_text(part) and _may_hide_nan(part)]
+        self._suspects = [name for name, part in fields if not _is_text(part) and _may_be_unstorable(part)]
 
     def encode(self, value: T) -> bytes:
         """Encode a value, and check that it can be decoded again. Raises `CodecError` if not."""
@@ -78,10 +79,10 @@ class TypeCodec(Generic[T]):
             if isinstance(value, self._expected):
                 if self._texts:
                     _check_texts(value, self._texts)
-                if self._numbers:
-                    _check_numbers(value, self._numbers)
+                if self._suspects:
+                    _check_storable(value, self._suspects)
             else:
-                _check_numbers(value, ("",))
+                _check_storable(value, ("",))
             data = self._encoder.encode(value)
             if has_nul(data):
                 raise ValueError("text with a NUL character cannot be stored")
@@ -124,11 +125,11 @@ def _check_texts(value: object, names: Iterable[str]) -> None:
             raise CodecError(f"Expected `str`, got `{type(text).__name__}` - at `{path}`", path)
 
 
-def _check_numbers(value: object, names: Iterable[str]) -> None:
+def _check_storable(value: object, names: Iterable[str]) -> None:
     for name in names:
-        path = non_finite(getattr(value, name) if name else value, _path(name))
-        if path is not None:
-            raise CodecError(f"a number that is not finite cannot be stored - at `{path}`", path)
+        problem = unstorable(getattr(value, name) if name else value, _path(name))
+        if problem is not None:
+            raise CodecError(f"{problem.message} - at `{problem.path}`", problem.path)
 
 
 def _path(name: str) -> str:
@@ -142,9 +143,9 @@ def _is_text(info: inspect.Type) -> bool:
     return inspect.StrType in found and found <= {inspect.StrType, inspect.NoneType}
 
 
-def _may_hide_nan(info: inspect.Type) -> bool:
+def _may_be_unstorable(info: inspect.Type) -> bool:
     # If null is allowed, a NaN of the wrong type would be stored as null.
-    hiding = (inspect.FloatType, inspect.DecimalType, inspect.AnyType, inspect.NoneType)
+    hiding = (inspect.FloatType, inspect.DecimalType, inspect.DateTimeType, inspect.AnyType, inspect.NoneType)
     return any(isinstance(part, hiding) for part in parts(info))
 
 

@@ -6,8 +6,9 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from decimal import Decimal
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from msgspec import Struct, inspect
 
@@ -21,14 +22,29 @@ def has_nul(data: bytes) -> bool:
     return b"\\u0000" in data and _NUL.search(data) is not None
 
 
-def non_finite(value: object, path: str = "$") -> str | None:
-    """The path of the first NaN or infinity. msgspec would encode them as null."""
+NOT_FINITE = "a number that is not finite cannot be stored"
+NAIVE = "a datetime without a time zone cannot be stored: use datetime.now(timezone.utc)"
+
+
+class Problem(NamedTuple):
+    """A value that cannot be stored, and its path, as in `$.items[0].price`."""
+
+    message: str
+    path: str
+
+
+def unstorable(value: object, path: str = "$") -> Problem | None:
+    """The first value that msgspec would encode although it cannot be read back: a NaN or infinity,
+    which becomes null, or a naive datetime, which means another moment on each machine.
+    """
     if isinstance(value, float):
-        return None if math.isfinite(value) else path
+        return None if math.isfinite(value) else Problem(NOT_FINITE, path)
     if isinstance(value, Decimal):
-        return None if value.is_finite() else path
+        return None if value.is_finite() else Problem(NOT_FINITE, path)
+    if isinstance(value, datetime):
+        return None if value.utcoffset() is not None else Problem(NAIVE, path)
     for place, item in _items(value):
-        found = non_finite(item, path + place)
+        found = unstorable(item, path + place)
         if found is not None:
             return found
     return None

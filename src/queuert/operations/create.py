@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from queuert.errors import InvalidArgument, InvalidJobId
+from queuert.errors import InvalidArgument
 from queuert.jobs.chain import Chain
 from queuert.jobs.job import Job, options_of
 from queuert.jobs.job_type import JobType
@@ -77,11 +77,8 @@ def _new_job(
 
 def _job_id(engine: Engine, options: JobOptions) -> str:
     if options.id is None:
-        job_id = engine.generate_id()
-        if not isinstance(job_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidJobId(job_id, f"generate_id must return a string, not {type(job_id).__name__}")
-        return job_id
-    engine.validate_id(options.id)
+        return engine.new_id()
+    engine.check_id(options.id)
     return options.id
 
 

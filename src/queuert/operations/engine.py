@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from queuert.errors import InvalidJobId
 from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.jobs.registry import Registry
 from queuert.operations.notifications import Notifications, Publisher
@@ -22,6 +23,25 @@ class Engine:
     generate_id: GenerateId = field(default=generate_uuid7)
     validate_id: ValidateId = field(default=validate_uuid)
     observers: Observers | None = None
+
+    def __post_init__(self) -> None:
+        if self.generate_id is not generate_uuid7:
+            self.new_id()  # one that cannot be used is an error at once, not at the first start
+
+    def new_id(self) -> str:
+        job_id = self.generate_id()
+        if self.generate_id is not generate_uuid7:
+            if not isinstance(job_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise InvalidJobId(job_id, f"generate_id must return a string, not {type(job_id).__name__}")
+            self.check_id(job_id)
+        return job_id
+
+    def check_id(self, job_id: str) -> None:
+        """Raise `InvalidJobId` if a new job cannot have this id."""
+        if self.validate_id(job_id) is False:
+            raise InvalidJobId(job_id, "validate_id does not accept it")
+        if not self.state.stores_id(job_id):
+            raise InvalidJobId(job_id, "this database stores only UUIDs in lower case")
 
     @property
     def tracer(self) -> Tracer | None:

@@ -68,6 +68,12 @@ class StateOperations(Protocol):
         """
         ...
 
+    def stores_id(self, job_id: str) -> bool:
+        """Whether a job can have this id. Where it cannot, no other operation may raise because of
+        it: such a job does not exist.
+        """
+        ...
+
     def get_jobs(self, ids: Sequence[str]) -> Program[list[JobRow | None]]:
         """Read jobs. None for an id that does not exist."""
         ...

@@ -58,7 +58,8 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
         observers: Objects that are told about events: see `Observer` (default: none).
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
-        validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
+        validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
+            (default: any UUID). Ids from `generate_id` are checked, too.
     """
     database, channel, registry, settings = _checked(url, jobs, options)
     state, notify = database.parts(url, brokers.without(channel, options))
@@ -104,7 +105,8 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
         observers: Objects that are told about events: see `Observer` (default: none).
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
-        validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
+        validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
+            (default: any UUID). Ids from `generate_id` are checked, too.
     """
     database, channel, registry, settings = _checked(url, jobs, options)
     state, notify = database.sync_parts(url, brokers.without(channel, options))

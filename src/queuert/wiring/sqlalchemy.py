@@ -97,7 +97,8 @@ def connect(
         observers: Objects that are told about events: see `Observer` (default: none).
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
-        validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
+        validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
+            (default: any UUID). Ids from `generate_id` are checked, too.
     """
     given = _checked(options)
     engine = async_engine_of(source)
@@ -149,7 +150,8 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Eng
         observers: Objects that are told about events: see `Observer` (default: none).
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
-        validate_id: Raises `InvalidJobId` for an id that it does not accept (default: any UUID).
+        validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
+            (default: any UUID). Ids from `generate_id` are checked, too.
     """
     given = _checked(options)
     engine = engine_of(source)

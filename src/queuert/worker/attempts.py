@@ -140,7 +140,7 @@ class Attempts:
             self._settler.add(claim, self._verdicts.given_back(claim))
         elif claimed.expired:
             self._settler.add(claim, self._verdicts.expired(claim))
-        elif (over := self._verdicts.before_running(claim)) is not None:
+        elif row.attempt > 1 and (over := self._verdicts.before_running(claim)) is not None:
             self._settler.add(claim, over)
         elif self.busy_slots < self._options.concurrency and not self._waiting and self._ahead.covers(claim):
             self._start(claim)
@@ -192,8 +192,8 @@ class Attempts:
     def _start_waiting(self) -> None:
         while self.busy_slots < self._options.concurrency and (claim := self._ahead.next()) is not None:
             claim.waiting = False
-            # The token decides when it is settled.
-            if claim.is_lost:
+            # Probably no longer ours. The token decides when it is settled.
+            if claim.signal.aborted or time.monotonic() >= claim.lease_end:
                 self._settler.add(claim, self._verdicts.given_back(claim))
             else:
                 self._start(claim)
@@ -223,7 +223,7 @@ class Attempts:
             claim.timer.cancel()
         if not self.busy_slots:
             self.prefetch.idle(time.monotonic())
-        if not self.running:
+        if self.busy_slots == len(self._overdue.claims):
             self.all_ended.set()
         self._listener.handler_ended(claim)
         # A handler in a thread has already ended its own transaction there.

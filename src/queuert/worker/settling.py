@@ -172,16 +172,12 @@ def _first_group(items: Sequence[Item]) -> int:
     """How many of them make the next group."""
     size = 0
     for number, (_, settlement) in enumerate(items[:MAX_GROUP]):
-        size += _size(settlement)
+        if settlement.output is not None:
+            size += len(settlement.output)
+        elif settlement.continuation is not None:
+            size += len(settlement.continuation.input)
+        if settlement.error is not None:
+            size += len(settlement.error)
         if size > MAX_BYTES and number:
             return number
     return min(len(items), MAX_GROUP)
-
-
-def _size(settlement: Settlement) -> int:
-    following = settlement.continuation
-    return (
-        len(settlement.output or b"")
-        + len(settlement.error or b"")
-        + (0 if following is None else len(following.input))
-    )

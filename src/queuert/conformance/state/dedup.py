@@ -106,6 +106,18 @@ async def the_window_ends(store: Store) -> None:
     await found(store, key("k", scope="any", window=3600), second)
 
 
+@case
+async def the_window_of_open_chains(store: Store) -> None:
+    """With scope "incomplete" and a window, a chain matches if it is open and young enough."""
+    first = await started(store, key("k"))
+    await found(store, key("k", window=3600), first)
+    await store.elapse(0.3)
+    second = await started(store, key("k", window=0.2))
+    await found(store, key("k", window=3600), second)
+    await store.settle(end_as("completed", second))
+    await started(store, key("k", window=3600))
+
+
 @driver_case
 async def the_window_counts_from_the_first_job(store: Store) -> None:
     """The age of a chain is that of its first job, whatever happened since."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from queuert.conformance.checks import equal, same_json
+from queuert.conformance.checks import equal, raises, same_json
 from queuert.conformance.state.build import completed, continued, new_id, new_ids, new_job, next_job, waiting_for
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import BlockerRef, ChainRow
+from queuert.errors import BlockerNotFound
+from queuert.model import BlockerRef, ChainFilter, ChainRow, JobFilter, PageRequest
 
 
 @case
@@ -117,3 +118,27 @@ async def rows_read_twice_are_equal(store: Store) -> None:
     equal(await store.list_jobs(), [row], "the listing of jobs")
     equal(await store.list_chains(), [ChainRow(row, row)], "the listing of chains")
     equal(await store.chain_jobs(job), [row], "the listing of the chain's jobs")
+
+
+@driver_case
+async def ids_that_no_job_can_have(store: Store) -> None:
+    """An id that cannot be stored belongs to no job; reading or changing it breaks nothing."""
+    kept = await store.start()
+    for wrong in ("", "no-such-id", kept.upper() + "x", "{" + kept + "}", "\u20ac"):
+        async with store.transaction() as tx:
+            equal(await store.jobs(wrong, kept, tx=tx), [None, await store.job(kept)], "jobs")
+            operations, run = store.operations, store.driver.run
+            for lock in (False, True):
+                equal(await run(operations.get_chains([wrong], lock=lock), tx), [None], "chains")
+            equal(await run(operations.job_blockers([wrong]), tx), [[]], "blockers")
+            equal(await run(operations.trigger([wrong]), tx), [None], "triggered")
+            equal(await run(operations.retry([wrong]), tx), [None], "retried")
+            equal((await run(operations.delete_chains([wrong], cascade=True), tx)).chains, [], "deleted")
+            page = PageRequest(10)
+            equal(await run(operations.list_jobs(JobFilter(ids=(wrong,)), page), tx), [], "listed jobs")
+            equal(await run(operations.list_chains(ChainFilter(ids=(wrong,)), page), tx), [], "listed chains")
+            equal(await run(operations.list_chain_jobs(wrong, page), tx), [], "jobs of the chain")
+            equal(await run(operations.list_blocked_jobs(wrong, page), tx), [], "blocked jobs")
+            with raises(BlockerNotFound, "a blocker with that id"):
+                await store.create(new_job(blockers=(BlockerRef(wrong, "task"),)), tx=tx)
+            await store.start(tx=tx)

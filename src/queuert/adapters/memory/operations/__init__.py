@@ -24,6 +24,9 @@ from queuert.ports.state import StateOperations
 class MemoryOperations(Creating, Claiming, Releasing, Settling, Deleting, Reading, Workers):
     """The reference for all other state adapters."""
 
+    def stores_id(self, job_id: str) -> bool:  # noqa: ARG002
+        return True
+
     @read
     def migrate(self, tables: Tables) -> list[int]:  # noqa: ARG002
         """There is no schema."""

@@ -63,10 +63,8 @@ BEGIN
             SELECT k.chain_id INTO v_chain FROM {key} AS k WHERE k.chain_type = p_type AND k.key = p_key;
         END IF;
         IF FOUND THEN
-            SELECT v_chain <> ALL (p_exclude) AND CASE
-                WHEN p_any THEN p_window IS NULL OR first.created_at > p_now - make_interval(secs => p_window)
-                ELSE last.status IN ('blocked', 'pending')
-                END
+            SELECT v_chain <> ALL (p_exclude) AND (p_any OR last.status IN ('blocked', 'pending'))
+                AND (p_window IS NULL OR first.created_at > p_now - make_interval(secs => p_window))
             INTO v_matches
             FROM {job} AS first
             CROSS JOIN LATERAL (
@@ -76,7 +74,7 @@ BEGIN
             IF NOT FOUND THEN
                 -- The same call starts this chain now, so it is inside any window longer than 0.
                 v_matches := v_chain = ANY (p_new) AND v_chain <> ALL (p_exclude)
-                    AND (NOT p_any OR p_window IS NULL OR make_interval(secs => p_window) > interval '0');
+                    AND (p_window IS NULL OR make_interval(secs => p_window) > interval '0');
             END IF;
             IF v_matches THEN
                 RETURN v_chain;

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from queuert.adapters.postgres.command import SEPARATOR
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.store import Store, distinct
 from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
+from queuert.errors import BlockerNotFound
+from queuert.ids import is_uuid
 from queuert.model import NOW, BlockerRef, ChainRow, Created, NewJob, seconds
 from queuert.ports.program import Program
 
@@ -103,7 +105,7 @@ def _keys_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
         "keys": [key and key.key for key in keys],
         "key_any": [key is not None and key.scope == "any" for key in keys],
         "key_windows": [None if key is None or key.window is None else seconds(key.window, "window") for key in keys],
-        "key_excludes": [",".join(key.exclude) if key else None for key in keys],
+        "key_excludes": [",".join(distinct(key.exclude)) if key else None for key in keys],
     }
 
 
@@ -116,10 +118,12 @@ def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bo
     edges: list[tuple[int, int | None, BlockerRef]] = []
     for place, job in enumerate(jobs, 1):
         # A chain that is named with two types has the wrong type once: then nothing is stored.
-        distinct: dict[tuple[str, str], BlockerRef] = {}
+        blockers: dict[tuple[str, str], BlockerRef] = {}
         for blocker in job.blockers:
-            distinct.setdefault((blocker.chain_id, blocker.chain_type), blocker)
-        for (chain_id, _), blocker in distinct.items():
+            if not is_uuid(blocker.chain_id):
+                raise BlockerNotFound(job.id, blocker.chain_id)
+            blockers.setdefault((blocker.chain_id, blocker.chain_type), blocker)
+        for (chain_id, _), blocker in blockers.items():
             within = going_on.get(chain_id)
             if within is not None and (within >= place if earlier else within == place):
                 within = None

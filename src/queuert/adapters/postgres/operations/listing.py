@@ -13,8 +13,9 @@ from functools import lru_cache
 from typing import Any
 
 from queuert.adapters.postgres.command import PgStatement, number_placeholders
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.store import Store, distinct
 from queuert.adapters.postgres.rows import Row, chain_of, job_of
+from queuert.ids import is_uuid
 from queuert.model import ChainFilter, ChainRow, JobFilter, JobRow, PageRequest, Status, check_status
 from queuert.ports.program import Program
 from queuert.sql.listing import Query, beyond
@@ -46,7 +47,7 @@ class _Query(Query):
 
     def narrow(self, where: JobFilter, table: str) -> None:
         if where.ids is not None:
-            self.where(f"{table}.id = ANY (:ids::text[]::uuid[])", ids=sorted(set(where.ids)))
+            self.where(f"{table}.id = ANY (:ids::text[]::uuid[])", ids=sorted(distinct(where.ids)))
         if where.created_after is not None:
             self.where(f"{table}.created_at > :created_after::timestamptz", created_after=where.created_after)
         if where.created_before is not None:
@@ -86,12 +87,16 @@ class Listing(Store):
         return [job_of(row) for row in rows]
 
     def list_chain_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
+        if not is_uuid(chain_id):
+            return []
         query = _Query(_JOBS, _jobs_with(None, None, "j", "r"), "j.chain_index")
         query.where("j.chain_id = :chain_id::text::uuid", chain_id=chain_id)
         rows: list[Row] = yield query.page(self.words, page, page.chain_index(), "integer")
         return [job_of(row) for row in rows]
 
     def list_blocked_jobs(self, chain_id: str, page: PageRequest) -> Program[list[JobRow]]:
+        if not is_uuid(chain_id):
+            return []
         query = _Query(_JOBS, f"{{blocker}} AS edge JOIN {{job}} AS j ON j.id = edge.job_id {_RUN}", "edge.job_id")
         query.where("edge.chain_id = :chain_id::text::uuid", chain_id=chain_id)
         rows: list[Row] = yield query.page(self.words, page, page.after)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.store import Store, distinct
 from queuert.adapters.postgres.rows import Row, blocker_of, chain_of
 from queuert.model import Available, BlockerRow, ChainRow, JobRow, TypeStats
 from queuert.ports.program import Program
@@ -15,17 +15,17 @@ class Reading(Store):
         return self.jobs_by_id("read.jobs", ids)
 
     def get_chains(self, ids: Sequence[str], *, lock: bool = False) -> Program[list[ChainRow | None]]:
-        if not ids:
-            return []
+        asked = distinct(ids)
+        if not asked:
+            return [None] * len(ids)
         name = "read.chains_locked" if lock else "read.chains"
-        rows: list[Row] = yield self.statement(name, ids=list(dict.fromkeys(ids)))
+        rows: list[Row] = yield self.statement(name, ids=asked)
         found = {row[0]: chain_of(row) for row in rows}
         return [found.get(chain_id) for chain_id in ids]
 
     def job_blockers(self, job_ids: Sequence[str]) -> Program[list[list[BlockerRow]]]:
-        if not job_ids:
-            return []
-        rows: list[Row] = yield self.statement("read.blockers", ids=list(dict.fromkeys(job_ids)))
+        asked = distinct(job_ids)
+        rows: list[Row] = (yield self.statement("read.blockers", ids=asked)) if asked else []
         found: dict[str, list[BlockerRow]] = {}
         for row in rows:
             found.setdefault(row[0], []).append(blocker_of(row[1:]))

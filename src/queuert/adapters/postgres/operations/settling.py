@@ -8,7 +8,7 @@ from typing import Any
 
 from queuert.adapters.postgres.command import SEPARATOR
 from queuert.adapters.postgres.operations.creating import columns_of, edges_of
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.store import Store, distinct
 from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
 from queuert.errors import InvalidArgument
 from queuert.model import (
@@ -163,9 +163,10 @@ class Settling(Store):
         return self.jobs_by_id("change.retry", job_ids)
 
     def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
-        if not ids:
+        asked = distinct(ids)
+        if not asked:
             return Deleted([], {})
-        rows: list[Row] = yield self.statement("change.delete", ids=list(dict.fromkeys(ids)), cascade=cascade)
+        rows: list[Row] = yield self.statement("change.delete", ids=asked, cascade=cascade)
         waiting: dict[str, list[str]] = {}
         for row in rows:
             if row[0] == "waiting":
@@ -173,7 +174,7 @@ class Settling(Store):
         if waiting:
             return Deleted([], waiting)
         chains = {row[3]: chain_of(row[3:]) for row in rows}
-        named = [chains.pop(chain_id) for chain_id in dict.fromkeys(ids) if chain_id in chains]
+        named = [chains.pop(chain_id) for chain_id in asked if chain_id in chains]
         return Deleted([*named, *(chains[chain_id] for chain_id in sorted(chains))], {})
 
 

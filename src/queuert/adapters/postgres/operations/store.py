@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.installation import DATABASE_CLOCK, Installation, statements_for
 from queuert.adapters.postgres.rows import Row, job_of
+from queuert.ids import is_uuid
 from queuert.model import JobRow
 from queuert.ports.program import Program
 
@@ -31,12 +32,23 @@ class Store:
         """The named statement, ready to be yielded."""
         return self.texts[name](**parameters)
 
+    def stores_id(self, job_id: str) -> bool:
+        return is_uuid(job_id) is not None
+
     def jobs_by_id(self, name: str, ids: Sequence[str]) -> Program[list[JobRow | None]]:
         """The jobs that the named statement returns, in the order of the ids; None where it returns
         none.
         """
-        if not ids:
-            return []
-        rows: list[Row] = yield self.statement(name, ids=list(dict.fromkeys(ids)))
+        asked = distinct(ids)
+        if not asked:
+            return [None] * len(ids)
+        rows: list[Row] = yield self.statement(name, ids=asked)
         found = {row[0]: job_of(row) for row in rows}
         return [found.get(job_id) for job_id in ids]
+
+
+def distinct(ids: Iterable[str]) -> list[str]:
+    """The ids, each once, without those that no job can have: the server would refuse them, and
+    break the transaction.
+    """
+    return [job_id for job_id in dict.fromkeys(ids) if is_uuid(job_id)]

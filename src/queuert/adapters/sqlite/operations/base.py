@@ -42,6 +42,9 @@ class BaseOperations:
         self._clock = clock or utc_now
         self._texts = statements_for(table_prefix)
 
+    def stores_id(self, job_id: str) -> bool:  # noqa: ARG002
+        return True
+
     def now(self) -> int:
         """In microseconds since 1970."""
         return micros(self._clock())
