@@ -145,10 +145,11 @@ class Transaction(Generic[Conn]):
 class OpenTransaction(Transaction[Conn]):
     """A transaction as clients and workers see it."""
 
-    __slots__ = ("first", "hooks", "joined", "provider")
+    __slots__ = ("_given_back", "first", "hooks", "joined", "provider")
 
     def __init__(self, connection: Conn, provider: object, *, joined: bool, hooks: Hooks | None = None) -> None:
         super().__init__(connection)
+        self._given_back = False
         self.joined = joined
         self.hooks = Hooks() if hooks is None else hooks
         self.provider = provider
@@ -158,3 +159,11 @@ class OpenTransaction(Transaction[Conn]):
     def end(self) -> None:
         """From here on the transaction cannot be used any more."""
         self._is_open = False
+
+    def give_back(self) -> None:
+        """It is committed or rolled back, and others may use its connection."""
+        self._given_back = True
+
+    def connection_in_use(self) -> Conn | None:
+        """The connection, also while the transaction is being ended."""
+        return None if self._given_back else self._connection

@@ -50,6 +50,7 @@ PASSING = re.compile(
 
 # A scan of a whole index is right where that index holds just what is wanted. There are few workers.
 WHOLE_INDEXES = {
+    "release.unknown": {"SCAN claimed USING INDEX queuert_job_running"},
     "claim.running": {"SCAN queuert_job USING INDEX queuert_job_running"},
     "workers.database": {"SCAN pragma_database_list VIRTUAL TABLE INDEX 0:"},
     "workers.clean": {"SCAN queuert_worker", "SCAN queuert_job USING INDEX queuert_job_running"},

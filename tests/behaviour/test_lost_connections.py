@@ -162,7 +162,7 @@ async def worker_of(scene: Scene, scheme: str, **options: Any) -> AsyncGenerator
     """A worker that recovers soon, and beside it a client of the user's whose connections are left alone."""
     ours: Any = {"jobs": [Step, Plain], "poll_interval": 0.05}
     url = with_scheme(f"{scene.url}&application_name=the%20worker", scheme)
-    timing: Any = {"lease": 1, "renew_interval": 0.05, "poll_interval": 0.05, "recovery_backoff": SOON}
+    timing: Any = {"lease": 1, "renew_interval": 0.05, "poll_interval": 0.05, "recovery_backoff": SOON, "backoff": SOON}
     async with (
         queuert.connect(scene.url, **ours) as client,
         watched(queuert.connect(url, **ours), scene.points) as own,

@@ -16,7 +16,7 @@ from tests.support.channels import adapter_of
 from tests.support.facade import awaited
 from tests.support.jobs import Greet
 from tests.support.naming import short
-from tests.support.postgres import database_url, impatient_pools, postgres
+from tests.support.postgres import database_url, postgres
 from tests.support.worlds import start
 
 import queuert
@@ -25,7 +25,7 @@ from queuert.adapters.broadcast import BroadcastNotify
 from queuert.adapters.in_process import InProcessNotify, NoNotify
 from queuert.client.client import Client
 
-__all__ = ["database_url", "impatient_pools", "postgres"]
+__all__ = ["database_url", "postgres"]
 
 Connect = Callable[..., Client[Any]]
 
@@ -179,7 +179,6 @@ def test_urls_are_checked_and_not_shown(connect: Connect, url: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.usefixtures("impatient_pools")
 async def test_a_server_that_is_not_there(connect: Connect) -> None:
     for scheme in ("postgresql+psycopg", "postgresql"):
         async with connect(f"{scheme}://u:secret@127.0.0.1:1/x", jobs=[Greet]) as client:

@@ -149,6 +149,7 @@ class Draws:
             (3 if known.claims else 0, lambda: self.change("renew", self.leases())),
             (6 if known.ended else 1, self.reap),
             (0 if known.depth else 2, self.horizon),  # never inside a transaction
+            (2 if known.claims else 0, lambda: self.change("release", self.among(["w1", "w2"]), self.job_ids())),
             (2 if has("pending") else 0, lambda: self.change("trigger", self.job_ids())),
             (3 if has("failed") else 0, lambda: self.change("retry", self.failed_ids())),
             (2, lambda: self.change("delete_chains", self.chain_ids(), cascade=self.one_in(2))),

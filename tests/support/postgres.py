@@ -30,8 +30,6 @@ from psycopg import sql
 from tests.support.places import place_for_programs
 from tests.support.servers import die_with_us
 
-from queuert.adapters.postgres.drivers import psycopg_pools
-
 ELSEWHERE = "QUEUERT_TEST_POSTGRES_URL"
 
 SETTINGS = {
@@ -290,12 +288,6 @@ def database_url(postgres: Databases) -> Iterator[str]:
     """The URL of a database that this test has for itself."""
     with postgres.fresh() as url:
         yield url
-
-
-@pytest.fixture
-def impatient_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests in which there is no server: psycopg's pool is asked why after a moment."""
-    monkeypatch.setattr(psycopg_pools, "POOL_WAIT", 0.2)
 
 
 @pytest.fixture

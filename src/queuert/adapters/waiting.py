@@ -8,14 +8,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Coroutine
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from queuert.adapters import finishing
 from queuert.contexts import async_context
 
 T = TypeVar("T")
 AnyLock: TypeAlias = "asyncio.Lock | threading.Lock"
+
+
+class Alarm(Protocol):
+    def cancel(self) -> None: ...
 
 
 class Waiting:
@@ -37,13 +42,30 @@ class Waiting:
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251  # nothing else runs here
 
-    async def finish(self, call: Coroutine[Any, Any, T]) -> T:
-        """Run a call to its end, even if the task that waits for it is cancelled."""
+    async def finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], object] | None = None) -> T:  # noqa: ARG002
+        """Run a call to its end, even if the task that waits for it is cancelled. `give_up` is
+        called if that takes long after a cancellation, and makes the call fail."""
         return await call
 
-    async def cancel_and_finish(self, call: Coroutine[Any, Any, T]) -> T:
+    async def cancel_and_finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], object]) -> T:  # noqa: ARG002
         """Run a call. If the task that waits for it is cancelled, cancel the call too, and let it
-        clean up."""
+        clean up. `give_up` is called if that takes long, and makes it end."""
+        return await call
+
+    async def result(self, future: Future[T], timeout: float | None) -> T:
+        """The result of a future that another thread or task sets. Raises `TimeoutError`."""
+        return future.result(timeout)
+
+    def alarm(self, seconds: float, ring: Callable[[], object]) -> Alarm:
+        """Call a function after this time, unless the alarm is cancelled before."""
+        timer = threading.Timer(seconds, ring)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    async def connecting(self, call: Coroutine[Any, Any, T], seconds: float) -> T:  # noqa: ARG002
+        """Run a call that connects. Raises `TimeoutError`. A thread cannot be interrupted: there,
+        the driver's own limit applies."""
         return await call
 
 
@@ -63,11 +85,22 @@ class _OnLoop(Waiting):
         task = asyncio.current_task()
         return 0 if task is None else task.cancelling()
 
-    async def finish(self, call: Coroutine[Any, Any, T]) -> T:
-        return await finishing.finish(call)
+    async def finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], object] | None = None) -> T:
+        return await finishing.finish(call, give_up)
 
-    async def cancel_and_finish(self, call: Coroutine[Any, Any, T]) -> T:
-        return await finishing.cancel_and_finish(call)
+    async def cancel_and_finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], object]) -> T:
+        return await finishing.cancel_and_finish(call, give_up)
+
+    async def result(self, future: Future[T], timeout: float | None) -> T:
+        async with asyncio.timeout(timeout):
+            return await asyncio.wrap_future(future)
+
+    def alarm(self, seconds: float, ring: Callable[[], object]) -> Alarm:
+        return asyncio.get_running_loop().call_later(seconds, ring)
+
+    async def connecting(self, call: Coroutine[Any, Any, T], seconds: float) -> T:
+        async with asyncio.timeout(seconds):
+            return await call
 
 
 IN_THREAD = Waiting()

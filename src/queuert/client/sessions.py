@@ -22,7 +22,6 @@ from queuert.errors import (
     InvalidArgument,
     StorageBusy,
     StorageUnavailable,
-    TransactionClosed,
     TransactionMisused,
     TransactionNested,
     TransactionRequired,
@@ -30,7 +29,15 @@ from queuert.errors import (
 from queuert.failure_log import FailureLog
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program, answered
-from queuert.ports.provider import AsyncProvider, BlockingProvider, Enlisting, SyncProvider, run_async
+from queuert.ports.provider import (
+    AsyncProvider,
+    BlockingProvider,
+    Enlisting,
+    Limit,
+    SyncProvider,
+    Upkeep,
+    run_async,
+)
 from queuert.transaction import Enlisted, Hooks, OpenTransaction, Transaction
 from queuert.transaction import logger as transaction_logger
 
@@ -61,6 +68,9 @@ class Sessions(Generic[Conn]):
         self._open: dict[Hashable, OpenBlock] = {}
         """The transactions that tasks (or threads) have open."""
         self._open_lock = threading.Lock()
+        self._lent: dict[Hashable, OpenTransaction[Conn]] = {}
+        """The transactions of phases, by the task or thread whose phase it is."""
+        self._upkeep = cast("Upkeep", provider) if hasattr(provider, "execute_within") else None
         self._owner: Any = provider
         """The provider as it was given: a transaction belongs to it."""
 
@@ -103,6 +113,30 @@ class Sessions(Generic[Conn]):
             await self.migrate()
         return await run_async(self._provider, connection, program)
 
+    # For workers: see `queuert.ports.provider.Upkeep`
+
+    async def run_within(self, limit: Limit, program: Program[T]) -> T:
+        """Drive a program on a connection of our own, each of its commands within limited time."""
+        self.check_open()
+        if self._schema_due:
+            await self.migrate()
+        return await run_async(self._provider, None, program, limit=limit)
+
+    async def reserve(self, statement_timeout: float) -> None:
+        """A worker begins: set aside what its own statements need."""
+        if self._upkeep is not None:
+            await self._upkeep.reserve(statement_timeout)
+
+    async def unreserve(self) -> None:
+        if self._upkeep is not None:
+            await self._upkeep.unreserve()
+
+    def room(self) -> tuple[int, int] | None:
+        """How many transactions can be open at once while a worker runs, and how many connections
+        are set aside for it. None: this is not limited.
+        """
+        return None if self._upkeep is None else self._upkeep.room()
+
     # Which connection
 
     def writing(self, operation: str, tx: Tx[Conn]) -> OpenTransaction[Conn]:
@@ -122,9 +156,15 @@ class Sessions(Generic[Conn]):
         return OpenTransaction(connection, self._owner, joined=True, hooks=enlisted.hooks)
 
     def reading(self, tx: Tx[Conn] | None) -> Conn | None:
+        """The connection for a read. None: one of our own.
+
+        Inside of a phase, a read uses the phase's transaction: all connections may be held by
+        phases that do the same, and each would wait for the others.
+        """
         self.check_open()
         if tx is None:
-            return None
+            lent = self._lent.get(self._current()) if self._lent else None
+            return lent.connection if lent is not None and lent.is_open else None
         if isinstance(tx, OpenTransaction):
             return self._connection(cast("OpenTransaction[Conn]", tx))
         if not hasattr(self._owner, "enlist"):
@@ -171,6 +211,7 @@ class Sessions(Generic[Conn]):
         holder = self._current()
         # One with a `first` is the worker's: its phase opens it, and user code cannot leave it.
         self.enter(holder, itself if first is None else ())
+        tx: OpenTransaction[Conn] | None = None
         try:
             block = self._provider.transaction() if first is None else self._provider.transaction(next(first))
             async with block as connection:
@@ -183,16 +224,19 @@ class Sessions(Generic[Conn]):
                     tx.end()
         finally:
             self.leave(holder)
-        await self.flush(tx.hooks)
+            if tx is not None:
+                tx.give_back()
+        if tx is not None:
+            await self.flush(tx.hooks)
 
-    def abandon(self, tx: Transaction[Conn]) -> bool:
-        """End a transaction of our own by force, from any thread.
+    def abandon(self, tx: OpenTransaction[Conn]) -> bool:
+        """End a transaction of our own by force, from any thread, even while it is being committed
+        or rolled back.
 
         False if the provider cannot do that (see `queuert.ports.provider.Abandoning`).
         """
-        try:
-            connection = tx.connection
-        except TransactionClosed:
+        connection = tx.connection_in_use()
+        if connection is None:
             return True
         abandon: Callable[[Conn], bool] | None = getattr(self._owner, "abandon", None)
         return abandon is not None and abandon(connection)
@@ -250,6 +294,12 @@ class Sessions(Generic[Conn]):
     def leave(self, holder: Hashable) -> None:
         with self._open_lock:
             self._open.pop(holder, None)
+            self._lent.pop(holder, None)
+
+    def lend(self, tx: Transaction[Conn]) -> None:
+        """The running task or thread, which has entered, is in a phase with this transaction."""
+        if isinstance(tx, OpenTransaction):
+            self._lent[self._current()] = tx
 
     def has_left_open(self, holder: Hashable) -> bool:
         """Whether a task or thread, now at its end, has opened a transaction and never left its

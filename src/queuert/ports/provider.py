@@ -12,9 +12,10 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from queuert.blocking import Awaited, run_blocking
+from queuert.errors import StorageUnavailable
 from queuert.ports.program import Atomic, Pause, Program
 
 Conn = TypeVar("Conn")
@@ -116,6 +117,51 @@ class AsyncProvider(Protocol[Conn]):
         ...
 
 
+class Limit(NamedTuple):
+    """How long a command of the worker's own may take."""
+
+    seconds: float
+    renewal: bool = False
+    """It renews leases, and must not wait for other commands."""
+
+
+class Upkeep(Protocol):
+    """Optional part of an async provider, for the statements of workers.
+
+    A database may hang without hanging up. Then everything that waits for it would wait for ever,
+    and with it the worker. Without this part, a worker stops waiting at the limit, and the
+    connection is left to the provider.
+    """
+
+    async def execute_within(self, limit: Limit, command: Any) -> Any:
+        """Like `execute(None, command)`, within limited time.
+
+        Waiting for other users of the provider does not count. At the limit, close the connection
+        without waiting for the database, and raise `StorageUnavailable`. The command may have taken
+        effect, or may still do so.
+        """
+        ...
+
+    async def reserve(self, statement_timeout: float) -> None:
+        """A worker begins. From now on `execute_within` must find a connection for renewals at any
+        time, whatever transactions are open.
+
+        If the provider opens connections for `execute_within` alone, the server should end their
+        statements after `statement_timeout` seconds.
+        """
+        ...
+
+    async def unreserve(self) -> None:
+        """A worker has ended."""
+        ...
+
+    def room(self) -> tuple[int, int] | None:
+        """How many transactions can be open at once while a worker runs, and how many connections
+        are set aside for it. None: this is not limited.
+        """
+        ...
+
+
 class AfterCommitWork(Protocol):
     """What waits for a commit, in a transaction that the caller opened and ends without us."""
 
@@ -169,7 +215,7 @@ class Threaded(Protocol):
 
 class Abandoning(Protocol[Conn_contra]):
     """Optional part of a provider, sync or async: a handler that does not end when its time is over
-    can be parted from its transaction.
+    can be parted from its transaction. So can one that waits for a database that hangs.
     """
 
     def abandon(self, connection: Conn_contra) -> bool:
@@ -177,8 +223,9 @@ class Abandoning(Protocol[Conn_contra]):
         waiting.
 
         A statement that is running fails, and so does everything that is tried on the connection
-        later: nothing is committed any more. The end of the transaction's block gives the
-        connection back as usual, and it is not used again. False: this is not possible.
+        later: nothing is committed any more. Only a COMMIT that is under way may have taken effect.
+        The end of the transaction's block gives the connection back as usual, and it is not used
+        again. A second call does nothing. False: this is not possible.
         """
         ...
 
@@ -193,10 +240,12 @@ async def run_async(
     connection: Conn | None,
     program: Program[T],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    limit: Limit | None = None,
 ) -> T:
     """Drive a program to its end.
 
-    The error of a command is raised inside the program, at its `yield`.
+    The error of a command is raised inside the program, at its `yield`. With a limit, each command
+    that runs alone has that limit.
     """
     try:
         command = next(program)
@@ -206,7 +255,10 @@ async def run_async(
                     result: Any = None
                     await sleep(command.seconds)
                 elif not isinstance(command, Atomic):
-                    result = await provider.execute(connection, command)
+                    if limit is None:
+                        result = await provider.execute(connection, command)
+                    else:
+                        result = await _execute_within(provider, limit, command)
                 elif connection is None:
                     async with provider.transaction() as own:
                         result = await run_async(provider, own, command.program, sleep)
@@ -220,6 +272,16 @@ async def run_async(
     except StopIteration as done:
         value: T = done.value
         return value
+
+
+async def _execute_within(provider: AsyncProvider[Any], limit: Limit, command: Any) -> Any:
+    if hasattr(provider, "execute_within"):
+        return await cast("Upkeep", provider).execute_within(limit, command)
+    try:
+        async with asyncio.timeout(limit.seconds):
+            return await provider.execute(None, command)
+    except TimeoutError as error:
+        raise StorageUnavailable(f"the database did not answer within {limit.seconds:g} s") from error
 
 
 async def _sleep(seconds: float) -> None:

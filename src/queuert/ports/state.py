@@ -162,6 +162,16 @@ class StateOperations(Protocol):
         """
         ...
 
+    def release(self, worker: str, held: Sequence[str]) -> Program[list[JobRow]]:
+        """Put back the running jobs of this worker, except those it holds. Returns the new rows, in
+        the order of their ids.
+
+        A claim whose client hung up may still commit. Then the worker does not know the jobs, so
+        their attempts cannot have begun: they are as they were before the claim. Locked rows are
+        skipped.
+        """
+        ...
+
     def dead_workers(self, worker_id: str, types: Sequence[str], *, grace: float) -> Program[list[str]]:
         """The ids of other workers that are known to be dead and still have running jobs of these
         types, sorted.

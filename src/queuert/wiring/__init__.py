@@ -54,7 +54,7 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
         prepare: PostgreSQL: use prepared statements (default: True). Set it to False for PgBouncer
             in transaction mode.
         pool_size: PostgreSQL: how many connections the client's pool may open (default: 10). Set it
-            to the number of handlers that use the database at once, plus 2.
+            to the number of handlers that use the database at once, plus 3.
         observers: Objects that are told about events: see `Observer` (default: none).
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
@@ -101,7 +101,7 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
         prepare: PostgreSQL: use prepared statements (default: True). Set it to False for PgBouncer
             in transaction mode.
         pool_size: PostgreSQL: how many connections the client's pool may open (default: 10). Set it
-            to the number of handlers that use the database at once, plus 2.
+            to the number of handlers that use the database at once, plus 3.
         observers: Objects that are told about events: see `Observer` (default: none).
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.

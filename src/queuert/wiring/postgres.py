@@ -85,8 +85,7 @@ class _Target:
 
 def _pool_size(size: object) -> int:
     if type(size) is not int or size < 2:
-        # With one connection, a worker could not renew leases while a handler has a transaction
-        # open.
+        # One for a worker to renew leases, which handlers cannot take, and one for everything else.
         raise InvalidArgument(f"pool_size must be a number of 2 or more, got {size!r}")
     return size
 

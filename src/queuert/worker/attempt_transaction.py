@@ -35,6 +35,7 @@ class AttemptTransaction(Generic[Conn]):
         self._sessions = sessions
         self._claim = claim
         self._lock = lock
+        self._tx: OpenTransaction[Conn] | None = None
         self.left_dependents = False
         """The settlement has left dependents to be freed later."""
 
@@ -54,7 +55,7 @@ class AttemptTransaction(Generic[Conn]):
         """Whether the job was ended or deleted in this transaction."""
         raise NotImplementedError
 
-    async def abandon(self) -> bool:
+    async def take_away(self) -> bool:
         """The handler has not ended in time: undo the transaction without it.
 
         False if the driver cannot do that.
@@ -65,6 +66,15 @@ class AttemptTransaction(Generic[Conn]):
         """Undo it. If code inside has ended it before, `error` gets a note about that."""
         raise NotImplementedError
 
+    def cut_off(self) -> bool:
+        """Close its connection at once, even while it is being ended: the database is silent, or
+        the attempt does not end. What the handler, or the worker, waits for in this transaction
+        fails.
+
+        False if the driver cannot do that.
+        """
+        return self._tx is None or self._sessions.abandon(self._tx)
+
     @async_context
     async def _block(self) -> AsyncIterator[OpenTransaction[Conn]]:
         job_id, token, state = self._claim.row.id, self._claim.token, self._sessions.engine.state
@@ -73,6 +83,7 @@ class AttemptTransaction(Generic[Conn]):
             if not tx.first:
                 (row,) = await self._sessions.run(state.get_jobs([job_id]), tx.connection)
                 raise OwnershipLost(job_id, lost_reason(row, token) or "taken_by_another_worker")
+            self._tx = tx
             yield tx
 
     def _refuse_if_overdue(self) -> None:
@@ -135,10 +146,9 @@ class TransactionInTask(AttemptTransaction[Conn]):
             for note in self._notes:
                 error.add_note(note)
 
-    async def abandon(self) -> bool:
-        if self._opened.done() and not self._opened.cancelled() and self._opened.exception() is None:
-            # Before the rollback: the handler may be using the connection, and may keep it.
-            self._sessions.abandon(self._opened.result())
+    async def take_away(self) -> bool:
+        # Before the rollback: the handler may be using the connection, and may keep it.
+        self.cut_off()
         await self.roll_back()
         return True
 
@@ -170,7 +180,7 @@ class TransactionInThread(AttemptTransaction[Conn]):
             block = self._block()
             self._open = block, await block.__aenter__()
             try:
-                # Once more, in case `abandon` came too early to see the transaction.
+                # Once more, in case `take_away` came too early to see the transaction.
                 self._refuse_if_overdue()
             except OwnershipLost as error:
                 await self.roll_back(error)
@@ -204,10 +214,9 @@ class TransactionInThread(AttemptTransaction[Conn]):
             with suppress(BaseException):
                 await block.__aexit__(type(error), error, error.__traceback__)
 
-    async def abandon(self) -> bool:
+    async def take_away(self) -> bool:
         """The thread itself ends the block, when its handler ends."""
-        opened = self._open
-        return opened is None or self._sessions.abandon(opened[1])
+        return self.cut_off()
 
 
 class _RollBack(BaseException):

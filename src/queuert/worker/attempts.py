@@ -50,12 +50,9 @@ class Attempts:
         self._listener = listener
         self._verdicts = Verdicts(self._sessions.engine, worker_id)
         self._execution = Execution(client, self._verdicts, listener)
-        self._settler = Settler(self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff)
-        self._overdue = Overdue(
-            Settler(self._sessions, self._verdicts, next_turn, self._on_settled, options.recovery_backoff),
-            self._verdicts,
-            options.concurrency,
-        )
+        self._limit = options.limit
+        self._settler = self._new_settler()
+        self._overdue = Overdue(self._new_settler(), self._verdicts, options.concurrency)
         self._type_by_task: dict[asyncio.Task[Any], str] = {}
         self._own_tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
@@ -81,6 +78,9 @@ class Attempts:
         self.all_ended = asyncio.Event()
         """No handler is running, except overdue ones."""
         self.all_ended.set()
+
+    def _new_settler(self) -> Settler:
+        return Settler(self._sessions, self._verdicts, self._next_turn, self._on_settled, self._options)
 
     @property
     def unsettled(self) -> int:
@@ -134,6 +134,8 @@ class Attempts:
             # Its lease had ended, and we have claimed the job again before we noticed.
             self.abort(before, "taken_by_another_worker")
         self.claims[row.id] = claim
+        if self._options.left_running:
+            self._options.left_running.discard(row.id)
         if stopping:
             self._settler.add(claim, self._verdicts.given_back(claim))
         elif claimed.expired:
@@ -198,7 +200,8 @@ class Attempts:
         self._ahead.look_ahead()
 
     async def _store_horizon(self, horizon: int) -> bool:
-        known = await self._sessions.run(self._sessions.engine.state.move_horizon(self._worker_id, horizon))
+        program = self._sessions.engine.state.move_horizon(self._worker_id, horizon)
+        known = await self._sessions.run_within(self._limit, program)
         if not known:
             self.when_unknown()
         return known
@@ -343,15 +346,22 @@ class Attempts:
             if claim.running:
                 self.abort(claim, reason)
 
-    async def close(self) -> None:
-        """From now on, the results of handlers that are still running have no effect."""
+    def abandon_running(self) -> None:
+        """Close the connections of handlers that were cancelled and have not ended. Threads go on:
+        they may still commit."""
+        for claim in list(self.claims.values()):
+            if claim.phases is not None and claim.plan.is_async:
+                claim.phases.cut_off()
+
+    def close(self) -> list[asyncio.Task[None]]:
+        """From now on, the results of handlers that are still running have no effect. Returns the
+        tasks that are left, cancelled."""
         self._closed = True
-        await self._settler.give_up()
-        await self._overdue.settler.give_up()
-        left = list(self._own_tasks)
+        self._options.left_running.update(self.claims)
+        left = [*self._settler.give_up(), *self._overdue.settler.give_up(), *self._own_tasks]
         for task in left:
             task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
+        return left
 
     def type_of(self, task: asyncio.Task[Any]) -> str | None:
         """The job type whose handler runs in this task."""

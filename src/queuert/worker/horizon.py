@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from queuert.failure_log import FailureLog
 from queuert.worker.claim import Claim
 
 logger = logging.getLogger("queuert.worker")
@@ -70,6 +71,7 @@ class ClaimedAhead:
         self._store = store
         self._spawn = spawn
         self._on_moved = on_moved
+        self._log = FailureLog(logger)
         self.claims: deque[Claim] = deque()
         self._covered = 0
         """How many of them may begin."""
@@ -145,11 +147,13 @@ class ClaimedAhead:
 
     async def _is_stored(self, horizon: int) -> bool:
         try:
-            return await self._store(horizon)
-        except Exception:
-            logger.warning("could not store which handlers may begin, trying again in %.1f s; jobs that were claimed "
-                           "ahead wait meanwhile", RETRY_AFTER, exc_info=True)  # fmt: skip
+            stored = await self._store(horizon)
+        except Exception as error:
+            self._log.failed("storing the horizon", error, "could not store which handlers may begin, trying again in "
+                             "%.1f s; jobs that were claimed ahead wait meanwhile", RETRY_AFTER)  # fmt: skip
             return False
+        self._log.worked("storing the horizon")
+        return stored
 
     def _target(self) -> int:
         """The ordinal that covers as many as a move should."""

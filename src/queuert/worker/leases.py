@@ -1,6 +1,7 @@
 """Checks that the claims are still ours.
 
-One task renews all leases. Hints that a claim was lost are checked in the database.
+One task renews all leases. Hints that a claim was lost are checked in the database. A lease that
+was not renewed is given up when it ends, by the clock.
 """
 
 from __future__ import annotations
@@ -8,15 +9,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from queuert.client.sessions import Sessions
+from queuert.failure_log import FailureLog
 from queuert.model import Lease
 from queuert.ports.notify import MISSED
 from queuert.worker.abort import lost_reason
 from queuert.worker.attempts import Attempts
 from queuert.worker.listener import AttemptListener
+from queuert.worker.options import WorkerOptions
+from queuert.worker.orphans import Orphans
 
 logger = logging.getLogger("queuert.worker")
 
@@ -25,28 +29,47 @@ RETRY_AFTER = 0.2
 ends."""
 
 
+GRACE = 1.0
+"""Seconds after the end of a lease until the connection of the handler's transaction is closed."""
+
+
 class LeaseKeeper:
     def __init__(
-        self, sessions: Sessions[Any], attempts: Attempts, listener: AttemptListener, shortest_interval: float
+        self,
+        sessions: Sessions[Any],
+        attempts: Attempts,
+        listener: AttemptListener,
+        orphans: Orphans,
+        options: WorkerOptions,
     ) -> None:
         self._sessions = sessions
         self._attempts = attempts
         self._listener = listener
-        self._turn = shortest_interval
+        self._orphans = orphans
+        self._turn = options.renew_interval
+        self._limit = options.limit
+        self._log = FailureLog(logger)
 
     async def run(self) -> None:
         """Runs until it is cancelled. After an error, the next turn tries again."""
+        clock = _Clock(self._give_up_expired)
         pause = self._turn
-        while True:
-            await asyncio.sleep(pause)
-            try:
-                await self.renew_due()
-            except Exception:
-                pause = self._turn * RETRY_AFTER
-                logger.exception("renewing leases failed, trying again in %.2g s", pause)
-                self._give_up_expired()
-            else:
-                pause = self._turn
+        try:
+            while True:
+                await asyncio.sleep(pause)
+                try:
+                    await self.renew_due()
+                except Exception as error:
+                    pause = self._turn * RETRY_AFTER
+                    self._log.failed("renewing", error, "renewing leases failed, trying again in %.2g s", pause)
+                else:
+                    pause = self._turn
+                    self._log.worked("renewing")
+                if self._orphans.possible:
+                    # On its own: it may have to wait for a claim.
+                    self._attempts.spawn(self._orphans.give_back())
+        finally:
+            clock.stop()
 
     async def renew_due(self) -> None:
         """Renew what would be overdue at the next turn, with one statement."""
@@ -56,7 +79,8 @@ class LeaseKeeper:
         if not due:
             return
         leases = [Lease(claim.row.id, claim.token, claim.plan.lease) for claim in due]
-        lost = await self._sessions.run(self._sessions.engine.state.renew(leases))
+        limit = self._limit._replace(renewal=True)
+        lost = await self._sessions.run_within(limit, self._sessions.engine.state.renew(leases))
         gone = set(lost)
         renewed = [claim for claim in due if claim.row.id not in gone]
         for claim in renewed:
@@ -66,14 +90,27 @@ class LeaseKeeper:
         if lost:
             await self._look_into(lost)
 
-    def _give_up_expired(self) -> None:
+    def _give_up_expired(self) -> float:
         """Once the lease has ended unrenewed, another worker may have the job: the attempt must
-        stop.
+        stop. Not only after an error: a renewal may hang.
+
+        A transaction that is still open then may hang too. Returns when to look again.
         """
         now = time.monotonic()
+        again = now + self._turn
         for claim in list(self._attempts.claims.values()):
-            if claim.active and now >= claim.lease_end:
+            end = claim.lease_end
+            if now < end:
+                again = min(again, end)
+                continue
+            if claim.active and not claim.signal.aborted:
                 self._attempts.abort(claim, "lease_lost")
+            if claim.phases is not None:
+                if now < end + GRACE:
+                    again = min(again, end + GRACE)
+                else:
+                    claim.phases.cut_off()
+        return again
 
     def maybe_lost(self, job_id: str) -> None:
         """A hint, perhaps an old one: the database decides."""
@@ -89,12 +126,29 @@ class LeaseKeeper:
         claims = self._attempts.claims
         mine = [claims[job_id] for job_id in job_ids if job_id in claims]
         try:
-            rows = await self._sessions.run(self._sessions.engine.state.get_jobs([claim.row.id for claim in mine]))
-        except Exception:
-            logger.warning("could not check whether %d jobs are still ours; the next renewal checks again", len(mine),
-                           exc_info=True)  # fmt: skip
+            program = self._sessions.engine.state.get_jobs([claim.row.id for claim in mine])
+            rows = await self._sessions.run_within(self._limit, program)
+        except Exception as error:
+            self._log.failed("checking leases", error, "could not check whether %d jobs are still ours; the next "
+                             "renewal checks again", len(mine))  # fmt: skip
             return
+        self._log.worked("checking leases")
         for claim, row in zip(mine, rows, strict=True):
             reason = lost_reason(row, claim.token)
             if reason is not None and claim.active:
                 self._attempts.abort(claim, reason)
+
+
+class _Clock:
+    """Calls a function at the times that it asks for."""
+
+    def __init__(self, tick: Callable[[], float]) -> None:
+        self._tick = tick
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_soon(self._ring)
+
+    def _ring(self) -> None:
+        self._timer = self._loop.call_later(max(0.001, self._tick() - time.monotonic()), self._ring)
+
+    def stop(self) -> None:
+        self._timer.cancel()

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from queuert.ports.provider import Limit
 from queuert.worker.backoff import Backoff
 from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.handlers import HandlerPlan
+
+SHORTEST_LIMIT = 1.0
+"""Seconds for a statement, unless even that is more than half of the lease. A busy server may take
+long for a small thing."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +28,22 @@ class WorkerOptions:
     shutdown_timeout: float
     coalesce_notifies: int
     cancel_on_abort: bool
+    left_running: set[str] = field(default_factory=set[str])
+    """Jobs that began here and were never settled, perhaps in an earlier run of this worker. The
+    database may still hold them as running, and only the end of their leases puts them back."""
 
     @property
     def renew_interval(self) -> float:
         """The shortest of all handlers'."""
         return min(plan.renew_interval for plan in self.plans.values())
+
+    @property
+    def limit(self) -> Limit:
+        """How long a statement of the worker's own may take: well under the shortest lease. Two
+        of them in a row still leave time for a third.
+        """
+        lease = min(plan.lease for plan in self.plans.values())
+        return Limit(max(lease / 4, min(SHORTEST_LIMIT, lease / 2)))
 
     @property
     def reap_interval(self) -> float:

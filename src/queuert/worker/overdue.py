@@ -29,7 +29,7 @@ class Overdue:
         """Part the handler from its job, and settle that as a timeout."""
         claim.overdue = True
         # First of all: its transaction has locked the job.
-        if claim.phases is not None and not await claim.phases.abandon():
+        if claim.phases is not None and not await claim.phases.take_away():
             claim.overdue = False
             logger.error("job %s (%s) did not end %g s after its timeout, and its transaction cannot be taken from it "
                          "with this driver: the worker waits for its end", claim.row.id, claim.row.type_name,

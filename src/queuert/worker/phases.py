@@ -53,6 +53,7 @@ class Phases(Generic[Conn]):
         self._transaction: AttemptTransaction[Conn] | None = None
         """Open from the phase that needs it until the handler has returned and the attempt is
         settled in it."""
+        self._latest: AttemptTransaction[Conn] | None = None
 
     @async_context
     async def phase(self, phase: Phase, mode: Mode | None = None) -> AsyncIterator[Transaction[Conn]]:
@@ -98,12 +99,18 @@ class Phases(Generic[Conn]):
         transaction, self._transaction = self._transaction, None
         return transaction
 
-    async def abandon(self) -> bool:
+    async def take_away(self) -> bool:
         """Undo the open transaction without the handler, which has not ended in time.
 
         False if the driver cannot do that.
         """
-        return self._transaction is None or await self._transaction.abandon()
+        return self._transaction is None or await self._transaction.take_away()
+
+    def cut_off(self) -> None:
+        """Close the connection of the transaction at once, even while it is being ended. May be
+        called in any thread."""
+        if self._latest is not None:
+            self._latest.cut_off()
 
     def _begin(self, phase: Phase, mode: Mode | None) -> None:
         if self._current is not None:
@@ -131,7 +138,7 @@ class Phases(Generic[Conn]):
             # If the handler goes on afterwards, the lease must be renewed, so the job is not
             # locked.
             lock = self._current == "complete" or self._mode == "atomic"
-            self._transaction = self._transaction_type(self._sessions, self._claim, lock=lock)
+            self._transaction = self._latest = self._transaction_type(self._sessions, self._claim, lock=lock)
         return await self._transaction.open()
 
     async def _commit(self) -> None:
@@ -174,16 +181,18 @@ class PhasesInTask(Phases[Conn]):
             # the write lock.
             self._sessions.enter(task)
             self._inside.add(task)
-        return await super()._open()
+        tx = await super()._open()
+        self._sessions.lend(tx)
+        return tx
 
     def hand_over(self) -> AttemptTransaction[Conn] | None:
         while self._inside:
             self._sessions.leave(self._inside.pop())
         return super().hand_over()
 
-    async def abandon(self) -> bool:
+    async def take_away(self) -> bool:
         transaction = self.hand_over()
-        return transaction is None or await transaction.abandon()
+        return transaction is None or await transaction.take_away()
 
     def _to_the_end(self, end: Awaitable[object]) -> Awaitable[object]:
         return asyncio.shield(end)
@@ -193,6 +202,11 @@ class PhasesInThread(Phases[Conn]):
     """For a plain `def` handler, in its thread. Nothing here suspends."""
 
     _transaction_type = TransactionInThread
+
+    async def _open(self) -> Transaction[Conn]:
+        tx = await super()._open()
+        self._sessions.lend(tx)
+        return tx
 
     def _to_the_end(self, end: Awaitable[object]) -> Awaitable[object]:
         return end

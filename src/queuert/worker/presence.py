@@ -12,13 +12,17 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from queuert.client.sessions import Sessions
+from queuert.failure_log import FailureLog
 from queuert.ports.notify import NotifyAdapter
-from queuert.worker.claiming import ClaimPolicy
+from queuert.ports.program import Program
+from queuert.worker.options import WorkerOptions
 
 logger = logging.getLogger("queuert.worker")
+
+T = TypeVar("T")
 
 LOOK_INTERVAL = 0.4
 """Seconds between two looks for dead workers."""
@@ -35,15 +39,14 @@ CLEAN_INTERVAL = 600.0
 
 
 class Presence:
-    def __init__(
-        self, worker_id: str, sessions: Sessions[Any], notify: NotifyAdapter, policy: ClaimPolicy, interval: float
-    ) -> None:
+    def __init__(self, worker_id: str, sessions: Sessions[Any], notify: NotifyAdapter, options: WorkerOptions) -> None:
         self._worker_id = worker_id
         self._sessions = sessions
         self._state = sessions.engine.state
-        self._types = policy.types
-        self._ordinals = policy.ordinals
-        self._interval = max(interval, SEEN_INTERVAL)
+        self._limit = options.limit
+        self._types = options.policy.types
+        self._ordinals = options.policy.ordinals
+        self._interval = max(options.renew_interval, SEEN_INTERVAL)
         self._hold: Callable[[int], Awaitable[int | None]] | None = getattr(notify, "hold", None)
         self._release: Callable[[int], Awaitable[None]] | None = getattr(notify, "release", None)
         self._key = secrets.randbits(31)
@@ -55,7 +58,7 @@ class Presence:
         self._seen_at = 0.0
         self._look_at = 0.0
         self._clean_at = 0.0
-        self._failing = False
+        self._log = FailureLog(logger)
 
     async def register(self) -> None:
         """Before the first claim, and again whenever something has changed."""
@@ -74,12 +77,10 @@ class Presence:
                 continue
             try:
                 await self._check()
-                self._failing = False
-            except Exception:
-                if not self._failing:  # a database that is unavailable is reported often enough
-                    logger.warning("worker %s could not register, it keeps trying", self._worker_id, exc_info=True,
-                                   extra={"worker_id": self._worker_id})  # fmt: skip
-                self._failing = True
+                self._log.worked("registering")
+            except Exception as error:
+                self._log.failed("registering", error, "worker %s could not register, it keeps trying",
+                                 self._worker_id, extra={"worker_id": self._worker_id})  # fmt: skip
 
     async def find_dead(self) -> list[str]:
         """Other workers that are known to be dead and still have jobs of ours. Empty, and nothing
@@ -89,7 +90,7 @@ class Presence:
         if now < self._look_at:
             return []
         self._look_at = now + LOOK_INTERVAL
-        return await self._sessions.run(self._state.dead_workers(self._worker_id, self._types, grace=GRACE))
+        return await self._run(self._state.dead_workers(self._worker_id, self._types, grace=GRACE))
 
     def look_again(self) -> None:
         """Do not wait: there are more jobs than could be taken back at once."""
@@ -105,7 +106,7 @@ class Presence:
         if not self.registered:
             return
         try:
-            await self._sessions.run(self._state.forget_worker(self._worker_id))
+            await self._run(self._state.forget_worker(self._worker_id))
             if self._release is not None:
                 await self._release(self._key)
         except Exception:
@@ -117,14 +118,17 @@ class Presence:
             await self._register(session)
         if now >= self._clean_at:
             self._clean_at = now + CLEAN_INTERVAL
-            await self._sessions.run(self._state.clean_workers(unseen_for=CLEAN_INTERVAL))
+            await self._run(self._state.clean_workers(unseen_for=CLEAN_INTERVAL))
 
     async def _register(self, session: int | None) -> None:
         self._seen_at = time.monotonic()
         key = None if session is None else self._key
         horizon = self._ordinals.horizon
-        await self._sessions.run(self._state.register_worker(self._worker_id, lock_key=key, horizon=horizon))
+        await self._run(self._state.register_worker(self._worker_id, lock_key=key, horizon=horizon))
         self._session = session
+
+    async def _run(self, program: Program[T]) -> T:
+        return await self._sessions.run_within(self._limit, program)
 
     async def _held_by(self) -> int | None:
         if self._hold is None:

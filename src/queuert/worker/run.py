@@ -28,6 +28,7 @@ from queuert.worker.leases import LeaseKeeper
 from queuert.worker.next_turn import NextTurn
 from queuert.worker.observed import listener_for
 from queuert.worker.options import WorkerOptions
+from queuert.worker.orphans import Orphans
 from queuert.worker.prefetch import STALE
 from queuert.worker.presence import Presence
 from queuert.worker.unblocking import Unblocker
@@ -41,13 +42,17 @@ Conn = TypeVar("Conn")
 MAX_UNSETTLED = 4000
 """Results that wait to be settled: a few groups. With less, claims find room for a handful, and
 cost as if for many."""
+SETTLE = (1.0, 10.0)
+"""Seconds, at least and at most, for the results of handlers to be settled when the worker
+stops."""
+CLOSE = 2.5
+"""Seconds for each of the three last steps, which are quick unless the database hangs. A statement
+that is cancelled takes up to 2 s then."""
 CLEAN_UP = (1.0, 5.0)
 """Seconds, at least and at most, for cancelled handlers to come to their end when the worker
 stops."""
 REAPED_AT_ONCE = 500
 """Jobs that one turn takes back: a small statement, so that claims come in between."""
-FORGET_TIMEOUT = 2.0
-"""Seconds to tell the database that the worker has stopped."""
 HOPELESS = (SchemaTooNew, StorageNotADatabase, StorageReadOnly)
 """Errors before the work has begun that trying again does not repair."""
 _LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the job stopped renewing its lease")
@@ -77,11 +82,13 @@ class WorkerRun(Generic[Conn]):
         self._poll_at = 0.0
         self._reap_at = 0.0
         self._recovery = Recovery(options.recovery_backoff, options.recovery_max_attempts)
+        self._limit = options.limit
         self._failures = FailureLog(logger)
-        self._unblocker = Unblocker(self._sessions, self._next_turn, options.recovery_backoff)
-        self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, options.renew_interval)
+        self._unblocker = Unblocker(self._sessions, self._next_turn, options.recovery_backoff, self._limit)
+        self._orphans = Orphans(self._sessions, worker_id, self._attempts.claims, options)
+        self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, self._orphans, options)
         notify = adapters_of(client)[1]
-        self._presence = Presence(worker_id, self._sessions, notify, self._policy, options.renew_interval)
+        self._presence = Presence(worker_id, self._sessions, notify, options)
         self._attempts.when_unknown = self._presence.register_soon
         self._wake = Wake(
             notify,
@@ -93,6 +100,7 @@ class WorkerRun(Generic[Conn]):
         self._watchdog = Watchdog(self._attempts.type_of)
         self._stopping = asyncio.Event()
         self._migrated = True
+        self._reserved = False
         self._closed = False
         self._hurry = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -106,6 +114,7 @@ class WorkerRun(Generic[Conn]):
     async def start(self) -> None:
         """Begin to work. With a limit of tries, wait for the database first."""
         self._migrated = await self._has_schema()
+        self._check_room()
         self._main_task = asyncio.create_task(self._main(), name=f"queuert-worker {self._worker_id}")
         self._keeper_task = asyncio.create_task(self._keeper.run(), name=f"queuert-leases {self._worker_id}")
         self._presence_task = asyncio.create_task(self._presence.run(), name=f"queuert-presence {self._worker_id}")
@@ -125,7 +134,8 @@ class WorkerRun(Generic[Conn]):
             try:
                 await self._sessions.ensure_schema()
                 if limited:  # a client may leave the schema alone, and then nothing was asked yet
-                    await self._sessions.run(self._engine.state.next_available_in(self._policy.types))
+                    program = self._engine.state.next_available_in(self._policy.types)
+                    await self._sessions.run_within(self._limit, program)
                 break
             except HOPELESS:
                 raise
@@ -151,6 +161,16 @@ class WorkerRun(Generic[Conn]):
                            "row (recovery_max_attempts)")  # fmt: skip
         logger.critical("worker %s gives up after %d failures in a row: %s", self._worker_id, self._recovery.failures,
                         error, extra={"worker_id": self._worker_id})  # fmt: skip
+
+    def _check_room(self) -> None:
+        """Whether each handler can have a transaction open."""
+        room, slots = self._sessions.room(), self._policy.concurrency
+        if room is not None and slots > room[0]:
+            logger.warning(
+                "worker %s runs %d handlers at once, and its pool of %d connections has %d for them: handlers that "
+                "open transactions may have to wait. A pool of %d connections would do",
+                self._worker_id, slots, sum(room), room[0], slots + room[1], extra={"worker_id": self._worker_id},
+            )  # fmt: skip
 
     def hurry(self) -> None:
         """Stop waiting for running handlers."""
@@ -182,8 +202,10 @@ class WorkerRun(Generic[Conn]):
             self._attempts.abort_running("shutdown")
             # Cancelled handlers get a moment to clean up; threads cannot be cancelled and keep
             # their leases.
-            await self._within(min(max(timeout, CLEAN_UP[0]), CLEAN_UP[1]), self._attempts.async_handlers_ended())
-        if not await self._within(max(timeout, 1.0), self._everything_settled()):
+            clean_up = min(max(timeout, CLEAN_UP[0]), CLEAN_UP[1])
+            if not await self._within(clean_up, self._attempts.async_handlers_ended()):
+                self._attempts.abandon_running()
+        if not await self._within(min(max(timeout, SETTLE[0]), SETTLE[1]), self._everything_settled()):
             logger.error("worker %s stopped with results unsettled: those jobs will run again once their leases have "
                          "ended", self._worker_id, extra={"worker_id": self._worker_id})  # fmt: skip
             clean = False
@@ -195,18 +217,29 @@ class WorkerRun(Generic[Conn]):
         return clean
 
     async def _close(self) -> None:
+        """Takes limited time: the database may hang."""
         self._closed = True
         self._quiet.set()
-        await self._attempts.close()
-        tasks = (self._main_task, self._keeper_task, self._presence_task)
-        left = [task for task in tasks if task is not None]
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        await self._within(FORGET_TIMEOUT, self._presence.end())
-        await self._wake.dispose()
+        self._attempts.abandon_running()
+        left: list[asyncio.Task[None]] = self._attempts.close()
+        for task in (self._main_task, self._keeper_task, self._presence_task):
+            if task is not None:
+                task.cancel()
+                left.append(task)
+        if left:
+            await asyncio.wait(left, timeout=CLOSE)
+        await self._within(CLOSE, self._say_goodbye())
+        await self._within(CLOSE, self._wake.dispose())
         if self._main_task is not None:
             self._watchdog.stop()
+
+    async def _say_goodbye(self) -> None:
+        try:
+            await self._orphans.give_back()  # before the row, which is kept while jobs are running
+            await self._presence.end()
+        finally:
+            if self._reserved:
+                await self._sessions.unreserve()
 
     async def _handlers_ended(self, timeout: float) -> bool:
         """Whether all handlers ended in time, and before a second signal."""
@@ -273,6 +306,9 @@ class WorkerRun(Generic[Conn]):
         if not self._migrated:
             await self._sessions.ensure_schema()
             self._migrated = True
+        if not self._reserved:
+            await self._sessions.reserve(self._limit.seconds)
+            self._reserved = True
         if not self._presence.registered:
             await self._wake.listen()  # the connection that listens holds the lock
             await self._presence.register()
@@ -298,7 +334,8 @@ class WorkerRun(Generic[Conn]):
         lost.
         """
         await self._wake.listen()
-        available = await self._sessions.run(self._engine.state.next_available_in(self._policy.types))
+        program = self._engine.state.next_available_in(self._policy.types)
+        available = await self._sessions.run_within(self._limit, program)
         # Only ever added to: what happened here while the database was asked may be news to its
         # answer.
         if available.next_in == 0:
@@ -355,7 +392,11 @@ class WorkerRun(Generic[Conn]):
         # Before the claim: what is announced while it is under way must not be forgotten.
         self._next_turn.wants_claim = False
         try:
-            result = await self._sessions.run(self._engine.state.claim(request))
+            async with self._orphans.claim():
+                result = await self._sessions.run_within(self._limit, self._engine.state.claim(request))
+                if result.jobs:
+                    self._quiet.clear()
+                self._attempts.begin_all(result.jobs, claimed_at, stopping=self._stopping.is_set())
         except BaseException:
             self._next_turn.wants_claim = True
             raise
@@ -365,9 +406,6 @@ class WorkerRun(Generic[Conn]):
             self._next_turn.wants_claim = True
         if result.next_in is not None:
             self._next_turn.claim_in(result.next_in)
-        if result.jobs:
-            self._quiet.clear()
-        self._attempts.begin_all(result.jobs, claimed_at, stopping=self._stopping.is_set())
         if any(_lost_its_worker(claimed) for claimed in result.jobs):
             # One of them may be what killed that worker. What is held ahead when this one dies has
             # to be reaped, and what the horizon covers loses an attempt without ever having run. So
@@ -380,11 +418,10 @@ class WorkerRun(Generic[Conn]):
         if now < self._reap_at and not dead:
             return
         hooks = Hooks()
-        reaped = await self._sessions.run(
-            self._engine.state.reap(
-                self._policy.types, list(self._attempts.claims), REAPED_AT_ONCE, _LEASE_EXPIRED, dead
-            )
+        program = self._engine.state.reap(
+            self._policy.types, list(self._attempts.claims), REAPED_AT_ONCE, _LEASE_EXPIRED, dead
         )
+        reaped = await self._sessions.run_within(self._limit, program)
         if len(reaped) < REAPED_AT_ONCE:
             self._reap_at = now + self._options.reap_interval
         elif dead:

@@ -47,9 +47,8 @@ class SetAside(Generic[T]):
             self.task.add_done_callback(report_bug)
 
     def give_up(self) -> None:
+        """Drop all groups. The task is to be cancelled."""
         self._groups = []
-        if self.task is not None:
-            self.task.cancel()
 
     async def _work(self) -> None:
         try:

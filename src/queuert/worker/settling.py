@@ -21,9 +21,10 @@ from queuert.failure_log import FailureLog
 from queuert.model import Settled, Settlement
 from queuert.operations.settle import settle
 from queuert.transaction import Hooks
-from queuert.worker.backoff import Backoff, Recovery
+from queuert.worker.backoff import Recovery
 from queuert.worker.claim import Claim
 from queuert.worker.next_turn import NextTurn
+from queuert.worker.options import WorkerOptions
 from queuert.worker.set_aside import SetAside, report_bug
 from queuert.worker.verdict import Verdicts
 
@@ -52,16 +53,18 @@ class Settler:
         verdicts: Verdicts,
         next_turn: NextTurn,
         on_settled: OnSettled,
-        backoff: Backoff,
+        options: WorkerOptions,
     ) -> None:
         self._sessions = sessions
+        self._limit = options.limit
+        self._left_running = options.left_running
         self._verdicts = verdicts
         self._next_turn = next_turn
         self._on_settled = on_settled
-        self._backoff = backoff
+        self._backoff = options.recovery_backoff
         self._waiting: list[Item] = []
         self._task: asyncio.Task[None] | None = None
-        self._aside = SetAside(partial(self._try, "settling what was set aside"), self._database_works, backoff)
+        self._aside = SetAside(partial(self._try, "settling what was set aside"), self._database_works, self._backoff)
         self._log = FailureLog(logger)
 
     def add(self, claim: Claim, settlement: Settlement) -> None:
@@ -79,15 +82,14 @@ class Settler:
         while tasks := self._tasks():
             await asyncio.wait(tasks)
 
-    async def give_up(self) -> None:
-        """Drop what is not settled; it is run again once its lease has ended."""
+    def give_up(self) -> list[asyncio.Task[None]]:
+        """Drop what is not settled; it is run again once its lease has ended. Returns the tasks
+        that are to be cancelled."""
         self._waiting = []
         self._aside.give_up()
-        for task in (tasks := self._tasks()):
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        tasks = self._tasks()
         self._task = self._aside.task = None  # they clear themselves, unless they never began
+        return list(tasks)
 
     def _tasks(self) -> set[asyncio.Task[None]]:
         return {task for task in (self._task, self._aside.task) if task is not None}
@@ -131,7 +133,8 @@ class Settler:
     async def _database_works(self, group: Sequence[Item]) -> bool:
         """Whether it answers a plain question. Then it is the group that it cannot settle."""
         try:
-            await self._sessions.run(self._sessions.engine.state.get_jobs([group[0][0].row.id]))
+            program = self._sessions.engine.state.get_jobs([group[0][0].row.id])
+            await self._sessions.run_within(self._limit, program)
         except DATABASE_AT_FAULT:
             return False
         return True
@@ -139,7 +142,7 @@ class Settler:
     async def _settle(self, group: Sequence[Item]) -> Settled:
         hooks = Hooks()
         program = settle(self._sessions.engine, hooks, [(claim.row, settlement) for claim, settlement in group])
-        settled = await self._sessions.run(program)
+        settled = await self._sessions.run_within(self._limit, program)
         if settled.unblocked or any(created is not None for created in settled.created):
             self._next_turn.claim_soon()
         if settled.more:
@@ -157,6 +160,7 @@ class Settler:
         if settlement.status != "completed":
             # This is already a put-back, and there is nothing simpler to try. The lease will end.
             logger.error("job %s cannot be settled; it runs again when its lease expires", claim.row.id, exc_info=error)
+            self._left_running.add(claim.row.id)
             self._on_settled(claim, settlement, took_effect=False)
             return
         # The result could not be stored, for example because a continuation's id exists. The

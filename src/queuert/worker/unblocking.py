@@ -14,6 +14,7 @@ from queuert.client.sessions import Sessions
 from queuert.failure_log import FailureLog
 from queuert.model import UNBLOCKED_AT_ONCE
 from queuert.operations.unblocking import continue_unblocking
+from queuert.ports.provider import Limit
 from queuert.transaction import Hooks
 from queuert.worker.backoff import Backoff, Recovery
 from queuert.worker.next_turn import NextTurn
@@ -25,12 +26,13 @@ MAX_STEP = UNBLOCKED_AT_ONCE
 
 
 class Unblocker:
-    def __init__(self, sessions: Sessions[Any], next_turn: NextTurn, backoff: Backoff) -> None:
+    def __init__(self, sessions: Sessions[Any], next_turn: NextTurn, backoff: Backoff, limit: Limit) -> None:
         self._sessions = sessions
+        self._limit = limit
         self._next_turn = next_turn
         self._recovery = Recovery(backoff)
         self._log = FailureLog(logger)
-        self._limit = MAX_STEP
+        self._step = MAX_STEP
         self._paused_until = 0.0
 
     @property
@@ -50,16 +52,17 @@ class Unblocker:
         self._next_turn.wants_unblocking = False
         hooks = Hooks()
         try:
-            freed = await self._sessions.run(continue_unblocking(self._sessions.engine, hooks, self._limit))
+            program = continue_unblocking(self._sessions.engine, hooks, self._step)
+            freed = await self._sessions.run_within(self._limit, program)
         except Exception as error:
             self._next_turn.wants_unblocking = True
             self._paused_until = time.monotonic() + self._recovery.next_delay()
-            self._limit = max(1, self._limit // 2)
+            self._step = max(1, self._step // 2)
             self._log.failed("freeing", error, "freeing the jobs behind a completed chain failed, trying again soon")
             return
         self._log.worked("freeing")
         self._recovery.reset()
-        self._limit = min(2 * self._limit, MAX_STEP)
+        self._step = min(2 * self._step, MAX_STEP)
         if freed.more:
             self._next_turn.wants_unblocking = True
         if freed.unblocked:

@@ -173,7 +173,6 @@ async def test_on_the_users_connection(driver: Driver, provider: Any, connection
     await works(provider)
 
 
-@pytest.mark.usefixtures("impatient_pools")
 async def test_too_many_connections(driver: Driver, own_server: PostgresServer) -> None:
     watcher = Watcher(own_server.url)
     watcher("CREATE ROLE limited LOGIN CONNECTION LIMIT 0")
@@ -187,7 +186,6 @@ async def test_too_many_connections(driver: Driver, own_server: PostgresServer) 
 # No server
 
 
-@pytest.mark.usefixtures("impatient_pools")
 async def test_a_server_that_is_not_there_is_told_soon(driver: Driver, tmp_path: Any) -> None:
     provider = driver.provider(f"postgresql://postgres@/postgres?host={tmp_path}")
     began = time.monotonic()
@@ -200,7 +198,6 @@ async def test_a_server_that_is_not_there_is_told_soon(driver: Driver, tmp_path:
     await provider.close()
 
 
-@pytest.mark.usefixtures("impatient_pools")
 async def test_a_database_that_is_not_there(driver: Driver, database_url: str) -> None:
     provider = driver.provider(database_url.replace("/queuert_", "/absent_"))
     with pytest.raises(StorageError, match="does not exist"):
@@ -217,7 +214,6 @@ async def test_all_connections_in_use(driver: Driver, database_url: str, watch: 
     await provider.close()
 
 
-@pytest.mark.usefixtures("impatient_pools")
 @pytest.mark.parametrize("immediate", [True, False], ids=["crash", "shutdown"])
 async def test_a_restart(driver: Driver, own_server: PostgresServer, immediate: bool) -> None:
     """Open transactions are lost, nothing else is: as soon as the server is back, so are we."""

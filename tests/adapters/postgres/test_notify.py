@@ -43,14 +43,14 @@ async def test_ten_thousand_ids_are_one_statement(notify: Any, monkeypatch: pyte
     ear, calls = Ear(), 0
     await notify.listen("chain_ended", ear)
     provider = storage_of(notify)
-    execute = provider.execute
+    execute = provider.execute_within
 
     async def counted(*args: Any) -> Any:
         nonlocal calls
         calls += 1
         return await execute(*args)
 
-    monkeypatch.setattr(provider, "execute", counted)
+    monkeypatch.setattr(provider, "execute_within", counted)
     ids = [f"{number:036}" for number in range(10_000)]
     await notify.publish("chain_ended", ids)
     await ear.until_so(lambda: len(ear.heard) == len(ids))

@@ -81,9 +81,9 @@ class Postgres:
             raise ended_badly(Status.FAILED)
 
     def abandon(self, wrapper: Wrapper) -> bool:
-        from queuert.adapters.postgres.drivers.psycopg_connection import cut_off
+        from queuert.adapters.postgres.drivers.psycopg_connection import abandon
 
-        return wrapper.connection is None or cut_off(wrapper.connection)
+        return wrapper.connection is None or abandon(wrapper.connection)
 
     def check_settings(self, wrapper: Wrapper) -> None:
         problem = postgres_problem()

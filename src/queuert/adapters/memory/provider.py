@@ -8,7 +8,7 @@ from queuert.adapters.memory.command import Command
 from queuert.adapters.memory.connection import MemoryConnection, MemorySavepoint, MemoryTransaction, read
 from queuert.adapters.memory.store import MemoryStore
 from queuert.errors import ClientClosed, TransactionMisused
-from queuert.ports.provider import AsyncProvider, SyncProvider
+from queuert.ports.provider import AsyncProvider, Limit, SyncProvider, Upkeep
 
 
 class _Provider:
@@ -85,6 +85,19 @@ class AsyncMemoryProvider(_Provider):
         async with self.transaction() as own:
             return own.run(command)
 
+    async def execute_within(self, limit: Limit, command: Command[Any]) -> Any:  # noqa: ARG002
+        """Nothing here can hang."""
+        return await self.execute(None, command)
+
+    async def reserve(self, statement_timeout: float) -> None:
+        """There is one writer at a time."""
+
+    async def unreserve(self) -> None:
+        """Nothing was set aside."""
+
+    def room(self) -> tuple[int, int] | None:
+        return None
+
     async def close(self) -> None:
         self._closed = True
 
@@ -92,3 +105,4 @@ class AsyncMemoryProvider(_Provider):
 if TYPE_CHECKING:
     _sync: type[SyncProvider[MemoryConnection]] = MemoryProvider
     _async: type[AsyncProvider[MemoryConnection]] = AsyncMemoryProvider
+    _upkeep: type[Upkeep] = AsyncMemoryProvider

@@ -29,16 +29,17 @@ class Dialect(ABC):
         """Run a command in the caller's transaction. `stranger`: it is another engine's."""
 
     @abstractmethod
+    def abandon(self, driver_connection: Any) -> bool:
+        """End the transaction by force, from any thread. Not where SQLAlchemy may do I/O. False:
+        not possible."""
+
+    @abstractmethod
     def check_before_commit(self, pooled: Pooled) -> None:
         """Raise `TransactionMisused` if a statement has failed and its error was swallowed."""
 
     @abstractmethod
     def translated(self, error: DBAPIError, *, inside: bool) -> BaseException:
         """The library's error for one of SQLAlchemy's. Any other error, if there is none."""
-
-    @abstractmethod
-    def abandon(self, pooled: Pooled) -> bool:
-        """End its transaction by force, from any thread, without I/O. False: not possible."""
 
     def is_lost(self, pooled: Pooled) -> bool:  # noqa: ARG002
         """Whether the connection is gone. SQLAlchemy cannot tell: our statements go around it."""

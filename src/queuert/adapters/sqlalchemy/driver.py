@@ -18,23 +18,27 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, AsyncSession, async_sessionmaker
 from sqlalchemy.orm import Session, SessionTransaction, sessionmaker
 from sqlalchemy.pool import PoolProxiedConnection as Pooled
+from sqlalchemy.pool import QueuePool
 
 from queuert.adapters.fair_lock import FairLock
 from queuert.adapters.postgres.drivers import errors
 from queuert.adapters.postgres.drivers.driver import Driver, Status, Transaction, ended_badly
+from queuert.adapters.postgres.drivers.sources import Gate
 from queuert.adapters.sqlalchemy.dialect import Dialect
 from queuert.adapters.sqlalchemy.handles import Handle, Root, behind, check_database, problem_of, resolve, root_of
 from queuert.adapters.sqlalchemy.watching import Restore, watch
 from queuert.adapters.waiting import IN_THREAD, ON_LOOP, done
 from queuert.contexts import context
 from queuert.errors import QueuertError, StorageUnavailable, TransactionMisused, TransactionRequired
-from queuert.ports.provider import AfterCommitWork
+from queuert.ports.provider import AfterCommitWork, Limit
 
 T = TypeVar("T")
 W = TypeVar("W", bound=AfterCommitWork)
 AnyEngine = Engine | AsyncEngine
 AnySource = AnyEngine | sessionmaker[Any] | async_sessionmaker[Any]
 Nested = SessionTransaction | NestedTransaction
+
+GIVE_BACK_PATIENCE = 5.0
 
 _LOST = "8s2b"
 """SQLAlchemy's code of the error that follows when a connection was lost in a transaction."""
@@ -56,10 +60,18 @@ class SqlAlchemyDriver(Driver[Any]):
         """Where there is one writer: the order in which this process waits for the write lock."""
         self._own: WeakKeyDictionary[Handle, Root | None] = WeakKeyDictionary()
         """What we have taken, and the transaction that we have begun on it."""
+        self._drivers: WeakKeyDictionary[Handle, tuple[Pooled, Any]] = WeakKeyDictionary()
+        """The connections that they use, of the pool and of the database driver. They are known
+        before anything hangs."""
         self._works: WeakKeyDictionary[Root, tuple[AfterCommitWork, Restore]] = WeakKeyDictionary()
         self._begun: WeakSet[Root] = WeakSet()
         """The callers' transactions that the database is known to have begun."""
         self._busy: set[int] = set()
+        size = size_of(self._engine.pool) if turns is None else None
+        self._gate: Gate[Any] | None = None
+        if size is not None:
+            self._gate = Gate(self.waiting, size, timeout_of(self._engine.pool))
+            self.lanes = self._gate.lanes
 
     # Without I/O
 
@@ -118,22 +130,22 @@ class SqlAlchemyDriver(Driver[Any]):
             return TransactionMisused(f"SQLAlchemy cannot use this session or connection: {error}")
         return error
 
-    def abandon(self, connection: Any) -> bool:
-        try:
-            return self._dialect.abandon(_pooled(self._handle(connection)))
-        except (*self.error_types, TransactionMisused):
-            return False
-
     # Connections
 
-    async def take(self, command: Any) -> Any:
+    async def take(self, command: Any, limit: Limit | None = None) -> Any:
+        if self._gate is not None:
+            return await self._gate.take(limit, lambda: self._take(command, limit))
+        return await self._take(command, limit)
+
+    async def _take(self, command: Any, limit: Limit | None) -> Any:
         if self._turns is not None:
             await self._turns.acquire_async()
         try:
             with self._translating(inside=False):
                 if command is not None:
-                    handle: Any = await done(self._autocommit.connect())
+                    handle: Any = await self._connect(limit)
                     self._own[behind(handle)] = None
+                    self._know(behind(handle), _pooled(behind(handle)))
                 elif isinstance(self._source, Engine | AsyncEngine):
                     handle = await done(self._source.connect())
                 else:
@@ -143,13 +155,58 @@ class SqlAlchemyDriver(Driver[Any]):
             self._end_turn()
             raise
 
+    def _know(self, handle: Handle, pooled: Pooled) -> None:
+        self._drivers[handle] = pooled, pooled.driver_connection
+
+    async def _connect(self, limit: Limit | None) -> Any:
+        connecting = done(self._autocommit.connect())
+        if limit is None:
+            return await connecting
+        try:
+            return await self.waiting.connecting(connecting, limit.seconds)
+        except TimeoutError as error:
+            raise errors.unavailable(f"the engine gave no connection within {limit.seconds:g} s") from error
+
     async def give_back(self, connection: Any) -> None:
         try:
             with suppress(TransactionMisused):  # the user has closed it
                 self._own.pop(behind(connection), None)
-            await self.waiting.finish(done(connection.close()))
+            # It may roll back, and a silent server does not answer that.
+            alarm = self.waiting.alarm(GIVE_BACK_PATIENCE, lambda: self.abandon(connection))
+            try:
+                await self.waiting.finish(done(connection.close()))
+            finally:
+                alarm.cancel()
+                with suppress(TransactionMisused):
+                    self._drivers.pop(behind(connection), None)
         finally:
             self._end_turn()
+            if self._gate is not None:
+                self._gate.leave(connection)
+
+    def abandon(self, connection: Any) -> bool:
+        try:
+            known = self._drivers.get(behind(connection))
+        except TransactionMisused:  # the user has closed it
+            return True
+        if known is None:  # it has not begun, or has gone back
+            return True
+        pooled, driver_connection = known
+        if not self._dialect.abandon(driver_connection):
+            return False
+        if pooled.is_valid:
+            # So that the pool does not hand it out again. Softly: another thread may be using it.
+            pooled.invalidate(soft=True)
+        return True
+
+    async def reserve(self, statement_timeout: float) -> None:  # noqa: ARG002
+        """The settings of the engine's connections are the user's."""
+        if self._gate is not None:
+            await self._gate.reserve()
+
+    async def unreserve(self) -> None:
+        if self._gate is not None:
+            self._gate.unreserve()
 
     def _end_turn(self) -> None:
         if self._turns is not None:
@@ -162,7 +219,7 @@ class SqlAlchemyDriver(Driver[Any]):
     # Transactions of our own
 
     async def begin(self, tx: Transaction[Any]) -> None:
-        await self.waiting.finish(self._call(tx.connection, self._begin, tx))
+        await self.waiting.finish(self._call(tx.connection, self._begin, tx), lambda: self.abandon(tx.connection))
         if tx.first is not None:
             tx.answer = await self.run(tx.connection, tx.first)
 
@@ -175,6 +232,7 @@ class SqlAlchemyDriver(Driver[Any]):
                 connection = handle.execution_options(**self._dialect.options)
                 handle.begin()
             tx.begun = self._own[handle] = root_of(handle)
+            self._know(handle, connection.connection)
             self._dialect.begin(connection.connection)
             if tx.first is not None:
                 tx.begun = handle.begin_nested()
@@ -322,6 +380,19 @@ class SqlAlchemyDriver(Driver[Any]):
         if isinstance(handle, AsyncSession | AsyncConnection):
             return await handle.run_sync(function, *arguments)
         return function(handle, *arguments)
+
+
+def size_of(pool: Any) -> int | None:
+    """How many connections the engine's pool opens at most. None: any number, or not known."""
+    if not isinstance(pool, QueuePool):
+        return None
+    overflow: int = getattr(pool, "_max_overflow", -1)  # there is no public name for it
+    return None if overflow < 0 or not pool.size() else pool.size() + overflow
+
+
+def timeout_of(pool: Any) -> float | None:
+    """How long its users wait for a connection."""
+    return pool.timeout() if isinstance(pool, QueuePool) else None
 
 
 def _roll_back(handle: Handle) -> None:

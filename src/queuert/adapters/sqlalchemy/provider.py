@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from queuert.adapters.postgres.drivers.session import AsyncSqlProvider, SqlProvider, SyncSqlProvider
 from queuert.adapters.sqlalchemy.driver import SqlAlchemyDriver
 from queuert.adapters.waiting import done
-from queuert.ports.provider import AfterCommitWork
+from queuert.ports.provider import AfterCommitWork, Limit
 
 W = TypeVar("W", bound=AfterCommitWork)
 
@@ -20,6 +20,8 @@ class Alone(Protocol):
     """A provider for statements that run alone, sync or async."""
 
     def execute(self, connection: None, command: Any) -> Any: ...
+
+    def execute_within(self, limit: Limit, command: Any) -> Any: ...
 
     def close(self) -> Coroutine[Any, Any, None] | None: ...
 
@@ -37,10 +39,12 @@ class _Provider(SqlProvider[Any]):
         self.check_open()
         return self.driver.enlist(connection, operation, make)
 
-    async def run_alone(self, command: Any) -> Any:
+    async def run_alone(self, command: Any, limit: Limit | None = None) -> Any:
         if self._alone is None:
-            return await super().run_alone(command)
-        return await done(self._alone.execute(None, command))
+            return await super().run_alone(command, limit)
+        if limit is None:
+            return await done(self._alone.execute(None, command))
+        return await done(self._alone.execute_within(limit, command))
 
     async def shut_down(self) -> None:
         await super().shut_down()

@@ -31,6 +31,7 @@ from queuert.conformance.state import (
     put_back,
     read,
     reap,
+    release,
     renew,
     settle,
     settle_continue,
@@ -49,7 +50,7 @@ from queuert.conformance.state.store import STATE, open_store
 
 _ = (
     values, create, read, blockers, unblock, unblock_chains, unblock_many, dedup, dedup_writes, claim, claim_order,
-    claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap,
+    claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap, release,
     next_available, trigger_retry, delete, delete_cascade, listing, listing_chains, stats, transactions, isolation,
     concurrency, concurrency_blockers, migrations, workers, horizon, abandoning,
 )  # fmt: skip

@@ -139,6 +139,9 @@ class Store:
     async def workers(self) -> list[WorkerRow]:
         return await self.driver.run(self.operations.list_workers())
 
+    async def release(self, worker: str, held: Sequence[str], *, tx: Any = None) -> list[JobRow]:
+        return await self.driver.run(self.operations.release(worker, held), tx)
+
     async def next_available_in(self, *types: str, tx: Any = None) -> float | None:
         return (await self.driver.run(self.operations.next_available_in(types), tx)).next_in
 

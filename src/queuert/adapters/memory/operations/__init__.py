@@ -14,13 +14,14 @@ from queuert.adapters.memory.operations.claiming import Claiming
 from queuert.adapters.memory.operations.creating import Creating
 from queuert.adapters.memory.operations.deleting import Deleting
 from queuert.adapters.memory.operations.reading import Reading
+from queuert.adapters.memory.operations.releasing import Releasing
 from queuert.adapters.memory.operations.settling import Settling
 from queuert.adapters.memory.operations.workers import Workers
 from queuert.adapters.memory.tables import Tables
 from queuert.ports.state import StateOperations
 
 
-class MemoryOperations(Creating, Claiming, Settling, Deleting, Reading, Workers):
+class MemoryOperations(Creating, Claiming, Releasing, Settling, Deleting, Reading, Workers):
     """The reference for all other state adapters."""
 
     def stores_id(self, job_id: str) -> bool:  # noqa: ARG002

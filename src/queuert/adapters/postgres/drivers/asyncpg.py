@@ -6,22 +6,25 @@ RELEASE and COMMIT.
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from typing import Any
 
 import asyncpg
 from asyncpg.transaction import TransactionState
 
-from queuert.adapters.finishing import finish
+from queuert.adapters.finishing import CANCEL_PATIENCE, finish
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers import errors
-from queuert.adapters.postgres.drivers.asyncpg_pools import Connection, GivenPool, OwnPool, database_of, own
-from queuert.adapters.postgres.drivers.driver import GUARD, Driver, Status, Transaction
+from queuert.adapters.postgres.drivers.asyncpg_pools import Connection, GivenAsyncpgPool, OwnPool, database_of, own
+from queuert.adapters.postgres.drivers.driver import GUARD, PooledDriver, Status, Transaction
 from queuert.adapters.postgres.drivers.errors import reraise, unavailable
+from queuert.adapters.postgres.drivers.one_connection import OneConnection
 from queuert.adapters.postgres.drivers.session import AsyncSqlProvider
-from queuert.adapters.postgres.drivers.sources import OneConnection, PoolOptions, Source
+from queuert.adapters.postgres.drivers.sources import PoolOptions, Source
 from queuert.adapters.waiting import ON_LOOP
 from queuert.errors import TransactionMisused
+from queuert.ports.provider import Limit
 
 AsyncpgSource = str | asyncpg.Pool | asyncpg.Connection
 Rows = list[tuple[Any, ...]]
@@ -71,7 +74,7 @@ def translated(error: BaseException, *, inside: bool) -> BaseException:
     return errors.translated(error, inside=inside, lost=lost)
 
 
-class AsyncpgDriver(Driver[Connection]):
+class AsyncpgDriver(PooledDriver[Connection]):
     waiting = ON_LOOP
     error_types = DriverError
 
@@ -81,7 +84,7 @@ class AsyncpgDriver(Driver[Connection]):
             self._source = OwnPool(source, options)
             self.reads_committed = True if options.prepare else None
         elif isinstance(source, asyncpg.Pool):
-            self._source = GivenPool(source)  # pyright: ignore[reportUnknownArgumentType]
+            self._source = GivenAsyncpgPool(source)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(source, asyncpg.Connection):
             self._source = OneConnection(self, source)  # pyright: ignore[reportUnknownArgumentType]
         else:
@@ -104,16 +107,21 @@ class AsyncpgDriver(Driver[Connection]):
         errors.check_database(database_of(connection), self._source.database)
 
     def abandon(self, connection: Connection) -> bool:
-        connection.terminate()
+        with suppress(asyncpg.InterfaceError):  # it has gone back to its pool
+            connection.terminate()
         return True
 
-    async def take(self, command: PgStatement | None) -> Connection:
+    async def take(self, command: PgStatement | None, limit: Limit | None = None) -> Connection:
         try:
-            connection = await self._source.take()
+            connection = await self._source.take(limit)
             if (ours := own(connection)) is not None:
                 try:
-                    await ours.hand_out(to_user=command is None or command.indifferent)
-                except BaseException:
+                    async with asyncio.timeout(None if limit is None else limit.seconds):
+                        await ours.hand_out(to_user=command is None or command.indifferent)
+                except BaseException as error:
+                    if isinstance(error, TimeoutError):
+                        self.abandon(connection)
+                        self.distrust_idle()
                     await self.give_back(connection)
                     raise
         except asyncpg.InterfaceError as error:  # the user's pool is not open
@@ -123,19 +131,17 @@ class AsyncpgDriver(Driver[Connection]):
         return connection
 
     async def give_back(self, connection: Connection) -> None:
-        """asyncpg's pool runs this to its end by itself, also if it is cancelled."""
+        await finish(self._give_back(connection))
+
+    async def _give_back(self, connection: Connection) -> None:
         try:
             await self._source.give_back(connection)
         except DriverError:
             return  # it could not be reset: asyncpg has discarded it
 
-    async def close(self) -> None:
-        """Waits a little for connections in use. What is still open then is rolled back."""
-        await self._source.close()
-
     async def begin(self, tx: Transaction[Connection]) -> None:
         # `first` may have to wait for a lock. Then a cancellation cancels it on the server.
-        await (finish(self._begin(tx)) if tx.first is None else self._begin(tx))
+        await (finish(self._begin(tx), lambda: self.abandon(tx.connection)) if tx.first is None else self._begin(tx))
 
     async def _begin(self, tx: Transaction[Connection]) -> None:
         connection, words = tx.connection, BEGIN
@@ -152,7 +158,7 @@ class AsyncpgDriver(Driver[Connection]):
             tag = await connection.execute(words)
         except BaseException as error:
             if not isinstance(error, asyncpg.InterfaceError):  # with that one, nothing was sent
-                await finish(self._give_up(connection))
+                await self._give_up(connection)
             if isinstance(error, DriverError):
                 raise reraise(translated(error, inside=True)) from error
             raise
@@ -166,10 +172,12 @@ class AsyncpgDriver(Driver[Connection]):
 
     async def _give_up(self, connection: Connection) -> None:
         """BEGIN has failed or was cancelled, so a transaction may be open or not. asyncpg sends
-        this after the server has answered."""
+        this after the server has answered, which a silent server never does."""
         _reset_when_released(connection)  # the reset before BEGIN is undone too
+        alarm = ON_LOOP.alarm(CANCEL_PATIENCE, lambda: self.abandon(connection))
         with suppress(*DriverError):
-            await connection.execute("ROLLBACK")
+            await finish(connection.execute("ROLLBACK"))
+        alarm.cancel()
 
     async def commit(self, tx: Transaction[Connection]) -> bool:
         """Not through asyncpg's object: it drops the answer, and only that tells of a rollback."""

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
+from queuert.adapters.finishing import CANCEL_PATIENCE
+from queuert.adapters.postgres.drivers import pool as connections
 from queuert.adapters.postgres.drivers.errors import unavailable
-from queuert.adapters.postgres.drivers.sources import OpenedOnce, PoolOptions
+from queuert.adapters.postgres.drivers.sources import Gate, GivenPool, PoolOptions, Source
 from queuert.adapters.waiting import ON_LOOP
+from queuert.ports.provider import Limit
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -68,63 +73,100 @@ def database_of(connection: Connection) -> str | None:
     return getattr(getattr(connection, "_params", None), "database", None)
 
 
-class GivenPool:
+class GivenAsyncpgPool(GivenPool[Connection]):
     """The user's pool. The user opens and closes it."""
 
-    database: str | None = None
-
     def __init__(self, pool: Pool) -> None:
+        super().__init__(Gate(ON_LOOP, pool.get_max_size(), None))
         self._pool = pool
 
-    async def take(self) -> Connection:
-        return await self._pool.acquire()
+    async def acquire(self, limit: Limit | None) -> Connection:
+        return await self._pool.acquire(timeout=None if limit is None else limit.seconds)
 
-    async def give_back(self, connection: Connection) -> None:
-        await self._pool.release(connection)  # type: ignore[arg-type]
-
-    async def close(self) -> None:
-        """It is the user's."""
+    async def release(self, connection: Connection) -> None:
+        await self._pool.release(connection, timeout=CANCEL_PATIENCE)  # type: ignore[arg-type]
 
 
-class OwnPool(OpenedOnce):
-    """A pool of our own. It connects when a connection is needed."""
-
-    _pool: Pool
+class OwnPool(Source[Connection]):
+    """A pool of our own. Its users get proxies, as from asyncpg's pool: one that is used too late
+    raises an error."""
 
     def __init__(self, url: str, options: PoolOptions) -> None:
-        super().__init__(ON_LOOP)
-        self.database: str | None = None
+        self._pool = connections.Pool(AsyncpgOpener(url, prepare=options.prepare), options, CLOSE_WAIT)
+        self.lanes = self._pool.lanes
+
+    @property
+    def database(self) -> str | None:  # type: ignore[override]
+        return self._pool.database
+
+    async def take(self, limit: Limit | None) -> Connection:
+        return asyncpg.pool.PoolConnectionProxy(self, await self._pool.take(limit))  # type: ignore[arg-type]
+
+    async def give_back(self, connection: Any) -> None:
+        own_connection: OwnConnection = connection._detach()
+        await self._pool.give_back(own_connection)
+
+    async def close(self) -> None:
+        await self._pool.close()
+        for left in self._pool.in_use:
+            left.terminate()
+
+    def distrust_idle(self) -> None:
+        self._pool.distrust_idle()
+
+    async def reserve(self, statement_timeout: float) -> None:
+        await self._pool.reserve(statement_timeout)
+
+    async def unreserve(self) -> None:
+        await self._pool.unreserve()
+
+
+class AsyncpgOpener(connections.Opener[OwnConnection]):
+    waiting = ON_LOOP
+
+    def __init__(self, url: str, *, prepare: bool) -> None:
         self._url = url
-        self._options = options
+        self._prepare = prepare
 
-    async def take(self) -> Connection:
-        timeout = self._options.timeout
+    async def connect(self, seconds: float, statement_timeout: float | None) -> OwnConnection:
+        options: dict[str, Any] = {"statement_cache_size": 0}
+        if self._prepare:
+            settings = {"default_transaction_isolation": "read committed"}
+            if statement_timeout is not None and "statement_timeout" not in parse_qs(urlsplit(self._url).query):
+                settings["statement_timeout"] = str(round(statement_timeout * 1000))
+            options = {"server_settings": settings}
         try:
-            async with asyncio.timeout(timeout):
-                if not self._is_open:
-                    await self.open()
-                connection = await self._pool.acquire()
+            connection: Any = await asyncpg.connect(
+                self._url, timeout=seconds, connection_class=OwnConnection, **options
+            )
         except TimeoutError as error:
-            raise unavailable(f"no connection within {timeout:g} s") from error
-        if self._options.prepare:  # otherwise PgBouncer may have its own names
+            raise unavailable(f"it did not accept a connection within {seconds:g} s") from error
+        if self._prepare:  # otherwise PgBouncer may have its own names
             self.database = database_of(connection)
-        return connection
+        own_connection: OwnConnection = connection
+        return own_connection
 
-    async def give_back(self, connection: Connection) -> None:
-        await self._pool.release(connection)  # type: ignore[arg-type]
+    def is_usable(self, connection: OwnConnection) -> bool:
+        return not connection.is_closed()
 
-    async def _open(self) -> None:
-        settings: dict[str, Any] = {"statement_cache_size": 0}
-        if self._options.prepare:
-            settings = {"server_settings": {"default_transaction_isolation": "read committed"}}
-        size = self._options.max_size
-        self._pool = await asyncpg.create_pool(
-            self._url, min_size=0, max_size=size, connection_class=OwnConnection, **settings
-        )
-
-    async def _close(self) -> None:
+    async def clean(self, connection: OwnConnection) -> bool:
+        """What asyncpg's pool does. First, the server must have answered a cancellation."""
+        any_connection: Any = connection
         try:
-            async with asyncio.timeout(CLOSE_WAIT):
-                await self._pool.close()
-        except TimeoutError:
-            return  # asyncpg has closed them all
+            if connection.is_closed():
+                return False
+            any_connection._on_release()  # prepared statements and cursors of the user's end here
+            async with asyncio.timeout(CANCEL_PATIENCE):
+                if any_connection._protocol._is_cancelling():
+                    await any_connection._protocol._wait_for_cancellation(None)
+                await connection.reset()
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
+            return False
+        return not connection.is_closed()
+
+    async def close(self, connection: OwnConnection) -> None:
+        if connection.is_closed():
+            connection.terminate()  # asyncpg may not have cleaned up yet
+            return
+        with suppress(asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):
+            await connection.close(timeout=CANCEL_PATIENCE)

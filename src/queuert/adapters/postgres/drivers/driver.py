@@ -12,8 +12,11 @@ from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
 from queuert.adapters.postgres.drivers import errors
+from queuert.adapters.postgres.drivers.lanes import Lanes
+from queuert.adapters.postgres.drivers.sources import Source
 from queuert.adapters.waiting import Waiting
 from queuert.errors import QueuertError, StorageUnavailable, TransactionMisused
+from queuert.ports.provider import Limit
 
 C = TypeVar("C")
 
@@ -108,22 +111,40 @@ class Driver(ABC, Generic[C]):
 
     @abstractmethod
     def abandon(self, connection: C) -> bool:
-        """Cut the connection off from its server, from any thread: the server rolls back. False:
-        this is not possible."""
+        """Cut the connection off from its server, without waiting for it. What runs on the
+        connection fails, the server rolls back, and `give_back` throws the connection away. May be
+        called in any thread for a blocking driver. False: this is not possible."""
 
     # Connections
 
     @abstractmethod
-    async def take(self, command: Any) -> C:
+    async def take(self, command: Any, limit: Limit | None = None) -> C:
         """A connection outside of any transaction: to run this command alone or, if it is None, for
-        a transaction. A cancellation ends the wait at once."""
+        a transaction. A cancellation ends the wait at once. With a limit, the command is one of the
+        worker's own."""
 
     @abstractmethod
     async def give_back(self, connection: C) -> None:
-        """Give back what was taken. Runs to its end even if it is cancelled."""
+        """Give back what was taken. Runs to its end even if it is cancelled. If the server is
+        silent, it takes limited time."""
 
     @abstractmethod
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Close the connections that we have opened."""
+
+    # The worker's own connections: see `queuert.ports.provider.Upkeep`
+
+    lanes: Lanes | None = None
+    """None: the number of connections is not known, or not limited."""
+
+    def distrust_idle(self) -> None:
+        """A connection has hung: do not use those that were idle meanwhile."""
+
+    @abstractmethod
+    async def reserve(self, statement_timeout: float) -> None: ...
+
+    @abstractmethod
+    async def unreserve(self) -> None: ...
 
     # Transactions of our own. `session` shields commit and roll_back from cancellation.
 
@@ -187,3 +208,25 @@ class Driver(ABC, Generic[C]):
         except self.error_types:  # a deadlock or a serialization failure
             return False
         return True
+
+
+class PooledDriver(Driver[C]):
+    """A driver whose connections come from a source."""
+
+    _source: Source[C]
+
+    async def close(self) -> None:
+        await self._source.close()
+
+    @property
+    def lanes(self) -> Lanes | None:  # type: ignore[override]
+        return self._source.lanes
+
+    def distrust_idle(self) -> None:
+        self._source.distrust_idle()
+
+    async def reserve(self, statement_timeout: float) -> None:
+        await self._source.reserve(statement_timeout)
+
+    async def unreserve(self) -> None:
+        await self._source.unreserve()

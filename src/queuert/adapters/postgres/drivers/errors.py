@@ -85,6 +85,14 @@ def unavailable(error: BaseException | str) -> StorageUnavailable:
     return StorageUnavailable(f"PostgreSQL cannot be reached: {_line(error)}")
 
 
+def silent(seconds: float) -> StorageUnavailable:
+    """For a statement that was given up."""
+    return StorageUnavailable(
+        f"the database did not answer within {seconds:g} s, so the connection was closed; "
+        "the statement may have taken effect"
+    )
+
+
 def translated(error: BaseException, *, inside: bool, lost: bool) -> BaseException:
     """What to raise for a driver's error.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 
 import psycopg
@@ -11,14 +12,25 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers import errors, psycopg_connection
-from queuert.adapters.postgres.drivers.driver import GUARD, Driver, Status, Transaction
+from queuert.adapters.postgres.drivers.driver import GUARD, PooledDriver, Status, Transaction
+from queuert.adapters.postgres.drivers.one_connection import OneConnection
+from queuert.adapters.postgres.drivers.pool import Pool
 from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, Rows
-from queuert.adapters.postgres.drivers.psycopg_pools import ASYNC, READ_COMMITTED, SYNC, GivenPool, Kind, OwnPool
+from queuert.adapters.postgres.drivers.psycopg_pools import (
+    ASYNC,
+    READ_COMMITTED,
+    SYNC,
+    GivenPsycopgPool,
+    Kind,
+    PsycopgOpener,
+)
 from queuert.adapters.postgres.drivers.session import AsyncSqlProvider, SyncSqlProvider
-from queuert.adapters.postgres.drivers.sources import OneConnection, PoolOptions, Source
+from queuert.adapters.postgres.drivers.sources import PoolOptions, Source
 from queuert.adapters.waiting import done
+from queuert.ports.provider import Limit
 
 C = TypeVar("C", bound=AnyConnection)
+T = TypeVar("T")
 AsyncSource = str | AsyncConnectionPool[Any] | AsyncConnection[Any]
 SyncSource = str | ConnectionPool[Any] | Connection[Any]
 
@@ -44,7 +56,7 @@ class PsycopgSyncProvider(SyncSqlProvider[Connection[Any]]):
         super().__init__(PsycopgDriver(SYNC, source, PoolOptions(prepare, max_size, timeout)))
 
 
-class PsycopgDriver(Driver[C]):
+class PsycopgDriver(PooledDriver[C]):
     """What is taken has autocommit, so that one statement is one round trip. The settings of the
     user's connections are restored when they are given back."""
 
@@ -54,15 +66,16 @@ class PsycopgDriver(Driver[C]):
         self.waiting = kind.waiting
         self._kind = kind
         self._prepare = options.prepare
+        self._source: Source[C]
         self._borrowed: dict[C, tuple[bool, IsolationLevel | None]] | None = {}
         """The settings that the user's connections had. None: they are our own."""
-        self._source: Source[C]
         if isinstance(source, str):
-            self._source = OwnPool(kind, source, options)
+            opener: Any = PsycopgOpener(kind, source, prepare=options.prepare)
+            self._source = Pool(opener, options)
             self._borrowed = None
             self.reads_committed = True if options.prepare else None
         elif isinstance(source, kind.pool):
-            self._source = GivenPool(kind.waiting, source)  # pyright: ignore[reportUnknownArgumentType]
+            self._source = GivenPsycopgPool(kind.waiting, source)  # pyright: ignore[reportUnknownArgumentType]
         elif isinstance(source, kind.connection):
             self._source = OneConnection(self, cast(C, source))
         else:
@@ -85,10 +98,10 @@ class PsycopgDriver(Driver[C]):
         errors.check_database(connection.info.dbname, self._source.database)
 
     def abandon(self, connection: C) -> bool:
-        return psycopg_connection.cut_off(connection)
+        return psycopg_connection.abandon(connection)
 
-    async def take(self, command: PgStatement | None) -> C:  # noqa: ARG002
-        connection = await self._source.take()
+    async def take(self, command: PgStatement | None, limit: Limit | None = None) -> C:  # noqa: ARG002
+        connection = await self._source.take(limit)
         if self._borrowed is not None:
             self._borrowed[connection] = (connection.autocommit, connection.isolation_level)
             try:
@@ -99,7 +112,7 @@ class PsycopgDriver(Driver[C]):
         return connection
 
     async def give_back(self, connection: C) -> None:
-        await self.waiting.finish(self._give_back(connection))
+        await self.waiting.finish(self._give_back(connection), lambda: self.abandon(connection))
 
     async def _give_back(self, connection: C) -> None:
         try:
@@ -111,17 +124,13 @@ class PsycopgDriver(Driver[C]):
         finally:
             await self._source.give_back(connection)
 
-    async def close(self) -> None:
-        """Connections that are in use are closed when they are given back."""
-        await self._source.close()
-
     async def begin(self, tx: Transaction[C]) -> None:
-        await self.waiting.finish(self._begin(tx))
+        await self.waiting.finish(self._begin(tx), lambda: self.abandon(tx.connection))
         if tx.first is not None:
             # The guard first: PostgreSQL keeps two owners for a row that is locked before a
             # savepoint and written after it.
             words = f"SAVEPOINT {GUARD}; {tx.first.spelled_out()}"
-            cursor = await self.waiting.cancel_and_finish(self.send(tx.connection, words))
+            cursor = await self._cancel_and_finish(tx.connection, self.send(tx.connection, words))
             cursor.nextset()
             tx.answer = [()] * cursor.rowcount
 
@@ -147,10 +156,14 @@ class PsycopgDriver(Driver[C]):
         await _exit(tx.begun, psycopg.Rollback(tx.begun))
 
     async def run(self, connection: C, command: PgStatement) -> Rows:
-        return await self.waiting.cancel_and_finish(psycopg_connection.run(connection, command, prepare=self._prepare))
+        run = psycopg_connection.run(connection, command, prepare=self._prepare)
+        return await self._cancel_and_finish(connection, run)
 
     async def send(self, connection: C, words: str) -> Any:
         return await psycopg_connection.send(connection, words)
+
+    async def _cancel_and_finish(self, connection: C, call: Coroutine[Any, Any, T]) -> T:
+        return await self.waiting.cancel_and_finish(call, lambda: self.abandon(connection))
 
 
 async def _set(connection: AnyConnection, *, autocommit: bool, isolation_level: IsolationLevel | None) -> None:

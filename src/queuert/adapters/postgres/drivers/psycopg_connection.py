@@ -56,20 +56,6 @@ class OwnCursor(_OwnAdapters, psycopg.RawCursor[tuple[Any, ...]]):
     __slots__ = ()
 
 
-def cut_off(connection: AnyConnection) -> bool:
-    """Shut the socket down. Then whatever waits on it fails at once, in any thread.
-
-    Not `finish()`: that would close the socket under a thread that waits on it, and its number
-    could soon be that of another connection.
-    """
-    try:
-        with socket.socket(fileno=os.dup(connection.fileno())) as copy:
-            copy.shutdown(socket.SHUT_RDWR)
-    except (psycopg.Error, OSError):
-        return connection.closed
-    return True
-
-
 def cursor_on(connection: AnyConnection) -> OwnAsyncCursor | OwnCursor:
     """A cursor that sends `$1` as it is and returns tuples of plain values, however the user has
     set up the connection."""
@@ -111,6 +97,22 @@ def status_of(connection: AnyConnection) -> Status:
     if status == TransactionStatus.UNKNOWN:
         return Status.LOST if connection.broken else Status.CLOSED
     return _STATUS[status]
+
+
+def abandon(connection: AnyConnection) -> bool:
+    """Shut the socket down, without a word to the server. A statement that waits for an answer
+    fails at once, in its task or thread, which then closes the connection.
+
+    psycopg's own way would be to cancel the statement first: that takes ten seconds if the server
+    is silent. Not `finish()`: that would close the socket under a thread that waits on it, and its
+    number could soon be that of another connection.
+    """
+    try:
+        with socket.socket(fileno=os.dup(connection.fileno())) as copy:
+            copy.shutdown(socket.SHUT_RDWR)
+    except (psycopg.Error, OSError):
+        return connection.closed
+    return True
 
 
 def is_lost(error: BaseException) -> bool:

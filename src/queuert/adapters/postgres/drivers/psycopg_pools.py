@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import select
-from time import monotonic
 from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import AsyncConnection, Connection, IsolationLevel
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import ConnStatus
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed, PoolTimeout
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from queuert.adapters.postgres.drivers.driver import Status
 from queuert.adapters.postgres.drivers.errors import unavailable
-from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection
-from queuert.adapters.postgres.drivers.sources import OpenedOnce, PoolOptions
+from queuert.adapters.postgres.drivers.pool import Opener
+from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, status_of, translated
+from queuert.adapters.postgres.drivers.sources import Gate, GivenPool
 from queuert.adapters.waiting import IN_THREAD, ON_LOOP, Waiting, done
-from queuert.blocking import run_blocking
-from queuert.errors import ClientClosed
+from queuert.ports.provider import Limit
 
 AnyPool = AsyncConnectionPool[Any] | ConnectionPool[Any]
 
 READ_COMMITTED = IsolationLevel.READ_COMMITTED
 
-RECONNECT = 3.0
-"""Seconds after which our pool stops trying to connect. The next request makes it try again."""
-
-POOL_WAIT = 2.0
-"""Seconds to wait for a connection of our pool before testing whether the server can be reached."""
+CONNECT_TIMEOUT = 5
+"""Seconds for each host to accept a connection, unless the URL has a `connect_timeout`."""
 
 
 class Kind(NamedTuple):
@@ -42,81 +41,59 @@ ASYNC = Kind(ON_LOOP, AsyncConnection, AsyncConnectionPool)
 SYNC = Kind(IN_THREAD, Connection, ConnectionPool)
 
 
-class GivenPool:
+class GivenPsycopgPool(GivenPool[Any]):
     """The user's pool. The user opens and closes it."""
 
-    database: str | None = None
-
     def __init__(self, waiting: Waiting, pool: AnyPool) -> None:
+        super().__init__(Gate(waiting, pool.max_size, pool.timeout))
         self._waiting = waiting
         self._pool = pool
 
-    async def take(self) -> Any:
+    async def acquire(self, limit: Limit | None) -> Any:
+        seconds = self._pool.timeout if limit is None else min(limit.seconds, self._pool.timeout)
         try:
-            return await take_living(self._waiting, self._pool, self._pool.timeout)
+            return await take_living(self._waiting, self._pool, seconds)
         except psycopg.OperationalError as error:  # none in time, too many waiting, or not open
             raise unavailable(error) from error
 
-    async def give_back(self, connection: Any) -> None:
+    async def release(self, connection: Any) -> None:
         await done(self._pool.putconn(connection))
 
-    async def close(self) -> None:
-        """It is the user's."""
 
+class PsycopgOpener(Opener[Any]):
+    """Opens the connections of a pool of our own."""
 
-class OwnPool(OpenedOnce):
-    """A pool of our own."""
-
-    def __init__(self, kind: Kind, conninfo: str, options: PoolOptions) -> None:
-        super().__init__(kind.waiting)
-        self.database: str | None = None
-        self._kind = kind
+    def __init__(self, kind: Kind, conninfo: str, *, prepare: bool) -> None:
+        self.waiting = kind.waiting
+        self._connect = kind.connection.connect
         self._conninfo = conninfo
-        self._prepare = options.prepare
-        configure: Any = self._configure if kind is ASYNC else self._configure_blocking
-        self._pool: AnyPool = kind.pool(
-            conninfo,
-            kwargs={"autocommit": True, **({} if options.prepare else {"prepare_threshold": None})},
-            min_size=1,
-            max_size=options.max_size,
-            timeout=options.timeout,
-            reconnect_timeout=RECONNECT,
-            configure=configure,
-            name="queuert",
-            open=False,
-        )
+        self._prepare = prepare
 
-    async def take(self) -> Any:
-        if not self._is_open:
-            await self.open()
-        pool, deadline = self._pool, monotonic() + self._pool.timeout
-        while True:
-            try:
-                return await take_living(self._kind.waiting, pool, min(POOL_WAIT, pool.timeout))
-            except PoolClosed as error:
-                raise ClientClosed("PostgreSQL provider") from error
-            except PoolTimeout as error:
-                await self._require_server()
-                if monotonic() > deadline:
-                    busy = f"all {pool.max_size} connections were in use for {pool.timeout:g} s"
-                    raise unavailable(busy) from error
-
-    async def give_back(self, connection: Any) -> None:
-        await done(self._pool.putconn(connection))
-
-    async def _open(self) -> None:
-        await done(self._pool.open())
-
-    async def _close(self) -> None:
-        await done(self._pool.close())
-
-    async def _require_server(self) -> None:
-        """Open a separate connection: its error explains why the pool gets no connections."""
+    async def connect(self, seconds: float, statement_timeout: float | None) -> Any:
         try:
-            beside: AnyConnection = await done(self._kind.connection.connect(self._conninfo, connect_timeout=5))
-            await done(beside.close())
+            return await self.waiting.connecting(self._open(seconds, statement_timeout), seconds)
+        except TimeoutError:
+            # Without its cause: the traceback would keep a half-open connection alive.
+            raise unavailable(f"it did not accept a connection within {seconds:g} s") from None
         except psycopg.Error as error:
-            raise unavailable(error) from error
+            raise translated(error, inside=False) from error
+
+    async def _open(self, seconds: float, statement_timeout: float | None) -> Any:
+        settings: dict[str, Any] = {} if self._prepare else {"prepare_threshold": None}
+        given = conninfo_to_dict(self._conninfo)
+        if "connect_timeout" not in given:  # of each host, in whole seconds
+            settings["connect_timeout"] = max(2, min(CONNECT_TIMEOUT, round(seconds)))
+        if statement_timeout is not None and self._prepare:  # otherwise PgBouncer may refuse it
+            before = given.get("options") or os.environ.get("PGOPTIONS", "")
+            # Before the user's own, which win.
+            settings["options"] = f"-c statement_timeout={round(statement_timeout * 1000)} {before}".strip()
+        connection: AnyConnection = await done(self._connect(self._conninfo, autocommit=True, **settings))
+        try:
+            await self._configure(connection)
+        except BaseException:
+            connection.pgconn.finish()
+            raise
+        return connection
 
     async def _configure(self, connection: AnyConnection) -> None:
         await done(connection.set_isolation_level(READ_COMMITTED))
@@ -124,8 +101,15 @@ class OwnPool(OpenedOnce):
             await done(connection.execute("SET default_transaction_isolation TO 'read committed'"))
             self.database = connection.info.dbname
 
-    def _configure_blocking(self, connection: AnyConnection) -> None:
-        run_blocking(self._configure(connection))
+    def is_usable(self, connection: Any) -> bool:
+        return not is_dead(connection)
+
+    async def clean(self, connection: Any) -> bool:
+        """What is not idle was lost, or left in the middle of something."""
+        return status_of(connection) is Status.IDLE
+
+    async def close(self, connection: Any) -> None:
+        connection.pgconn.finish()  # does not wait for the server
 
 
 async def take_living(waiting: Waiting, pool: AnyPool, timeout: float) -> AnyConnection:

@@ -18,14 +18,19 @@ from queuert.adapters.postgres.drivers import errors
 from queuert.adapters.postgres.drivers.driver import Driver, Status, Transaction, ended_badly
 from queuert.blocking import Block, run_blocking
 from queuert.errors import ClientClosed, QueuertError, TransactionMisused
+from queuert.ports.provider import Limit
 
 if TYPE_CHECKING:
-    from queuert.ports.provider import AsyncProvider, SyncProvider
+    from queuert.ports.provider import Abandoning, AsyncProvider, SyncProvider, Upkeep
 
 C = TypeVar("C")
 
 ATTEMPTS = 5
 """How often a statement that runs alone is tried if deadlocks or serialization failures undo it."""
+
+ROLLBACK_PATIENCE = 5.0
+"""Seconds for a ROLLBACK, which is quick unless the server is silent. Then the connection is
+closed, and the server rolls back when it notices."""
 
 SHOW_ISOLATION = PgStatement("SHOW default_transaction_isolation", writes=False)
 
@@ -65,14 +70,16 @@ class SqlProvider(Generic[C]):
         self.driver.require_transaction(connection)
         return await self.driver.run(connection, command)
 
-    async def run_alone(self, command: Any) -> Any:
+    async def run_alone(self, command: Any, limit: Limit | None = None) -> Any:
         """Run a command on a connection of our own, committed at once; again after a deadlock."""
         driver = self.driver
         for attempt in range(1, ATTEMPTS + 1):
             self.check_open()
-            connection = await driver.take(command)
+            connection = await driver.take(command, limit)
             try:
-                return await self._run_committed(connection, command)
+                if limit is None:
+                    return await self._run_committed(connection, command)
+                return await self._run_within(limit.seconds, connection, command)
             except driver.error_types as error:
                 conflict = errors.sqlstate(error) in errors.DEADLOCK_OR_SERIALIZATION
                 if not conflict or attempt == ATTEMPTS:
@@ -85,6 +92,26 @@ class SqlProvider(Generic[C]):
                 await driver.give_back(connection)
             await driver.waiting.sleep(random.uniform(0, 0.02 * 2**attempt))
         raise AssertionError("unreachable")
+
+    async def _run_within(self, seconds: float, connection: C, command: Any) -> Any:
+        """At the limit, close the socket: then the driver raises an error, at once."""
+        driver, rang = self.driver, False
+
+        def ring() -> None:
+            nonlocal rang
+            rang = True
+            driver.abandon(connection)
+            driver.distrust_idle()
+
+        alarm = driver.waiting.alarm(seconds, ring)
+        try:
+            return await self._run_committed(connection, command)
+        except Exception as error:
+            if rang:
+                raise errors.silent(seconds) from error
+            raise
+        finally:
+            alarm.cancel()
 
     async def _run_committed(self, connection: C, command: Any) -> Any:
         """Run it as read committed. If that is not the default, use a transaction that sets it."""
@@ -108,6 +135,22 @@ class SqlProvider(Generic[C]):
             driver.reads_committed = bool(level == "read committed")
         return driver.reads_committed
 
+    # The worker's own statements: see `queuert.ports.provider.Upkeep`
+
+    async def run_within(self, limit: Limit, command: Any) -> Any:
+        self.check_open()
+        return await self.run_alone(command, limit)
+
+    async def reserve(self, statement_timeout: float) -> None:
+        await self.driver.reserve(statement_timeout)
+
+    async def unreserve(self) -> None:
+        await self.driver.unreserve()
+
+    def room(self) -> tuple[int, int] | None:
+        lanes = self.driver.lanes
+        return None if lanes is None else (lanes.size - lanes.set_aside, lanes.set_aside)
+
     async def shut_down(self) -> None:
         if not self._closed:
             self._closed = True
@@ -118,6 +161,9 @@ class AsyncSqlProvider(SqlProvider[C]):
     async def execute(self, connection: C | None, command: Any) -> Any:
         return await self.run(connection, command)
 
+    async def execute_within(self, limit: Limit, command: Any) -> Any:
+        return await self.run_within(limit, command)
+
     async def close(self) -> None:
         await self.shut_down()
 
@@ -125,6 +171,9 @@ class AsyncSqlProvider(SqlProvider[C]):
 class SyncSqlProvider(SqlProvider[C]):
     def execute(self, connection: C | None, command: Any) -> Any:
         return run_blocking(self.run(connection, command))
+
+    def execute_within(self, limit: Limit, command: Any) -> Any:
+        return run_blocking(self.run_within(limit, command))
 
     def close(self) -> None:
         run_blocking(self.shut_down())
@@ -172,10 +221,13 @@ async def _commit(driver: Driver[C], tx: Transaction[C]) -> None:
 async def _roll_back(driver: Driver[C], tx: Transaction[C]) -> bool:
     """False: the transaction was gone already. An error here would hide the one that led to it."""
     was_open = driver.is_open(tx.connection)
+    alarm = driver.waiting.alarm(ROLLBACK_PATIENCE, lambda: driver.abandon(tx.connection))
     try:
         await driver.roll_back(tx)
     except driver.error_types:
         return False
+    finally:
+        alarm.cancel()
     return was_open
 
 
@@ -248,3 +300,5 @@ class SavepointBlock(Block[None], Generic[C]):
 if TYPE_CHECKING:
     _: type[AsyncProvider[Any]] = AsyncSqlProvider
     __: type[SyncProvider[Any]] = SyncSqlProvider
+    ___: type[Upkeep] = AsyncSqlProvider
+    ____: type[Abandoning[Any]] = SqlProvider

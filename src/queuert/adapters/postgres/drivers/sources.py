@@ -1,32 +1,49 @@
-"""Where connections come from: a pool of our own, the user's pool, or one connection of the user's.
-
-Each driver has its own pools. This is what they share.
+"""Where connections come from: a pool of our own (`pool`), the user's pool, or one connection of
+the user's (`one_connection`).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Generic, NamedTuple, TypeVar
 
-from queuert.adapters.postgres.drivers.driver import Driver, Status
 from queuert.adapters.postgres.drivers.errors import unavailable
-from queuert.adapters.waiting import Waiting, done, holding
-from queuert.errors import ClientClosed, TransactionMisused, TransactionNested
+from queuert.adapters.postgres.drivers.lanes import OF_GIVEN_POOL, Lane, Lanes
+from queuert.adapters.waiting import Waiting
+from queuert.ports.provider import Limit
 
 C = TypeVar("C")
 
+RESERVE_TIMEOUT = 30.0
+"""Seconds that a worker waits at its start for connections that are in use."""
 
-class Source(Protocol[C]):
-    database: str | None
+
+class Source(ABC, Generic[C]):
+    database: str | None = None
     """The name of the database, once it is known for sure."""
+    lanes: Lanes | None = None
+    """How many connections there are, if that is known."""
 
-    async def take(self) -> C: ...
+    @abstractmethod
+    async def take(self, limit: Limit | None) -> C:
+        """With a limit: for a statement of the worker's own."""
 
+    @abstractmethod
     async def give_back(self, connection: C) -> None: ...
 
+    @abstractmethod
     async def close(self) -> None:
         """Close what we have opened ourselves."""
-        ...
+
+    def distrust_idle(self) -> None:
+        """A connection has hung, so those that are idle may hang too."""
+
+    async def reserve(self, statement_timeout: float) -> None:
+        """Set connections aside for a worker."""
+
+    async def unreserve(self) -> None:
+        """The worker has ended."""
 
 
 class PoolOptions(NamedTuple):
@@ -37,74 +54,67 @@ class PoolOptions(NamedTuple):
     timeout: float
 
 
-class OpenedOnce(ABC):
-    """Opened when it is first used, closed once, and not opened again."""
+class Gate(Generic[C]):
+    """For connections of the user's, whose number is known: while a worker renews leases, we use
+    one of them less for everything else."""
 
-    def __init__(self, waiting: Waiting) -> None:
-        self._lock = waiting.lock()
-        self._is_open = False
-        self._closed = False
+    def __init__(self, waiting: Waiting, size: int, timeout: float | None) -> None:
+        """`timeout`: seconds to wait for a connection; None: no limit."""
+        self.lanes = Lanes(waiting, size, OF_GIVEN_POOL)
+        self._timeout = timeout
+        self._taken: dict[int, Lane] = {}
 
-    async def open(self) -> None:
-        async with holding(self._lock):
-            if self._closed:
-                raise ClientClosed("PostgreSQL provider")
-            if not self._is_open:
-                await self._open()
-                self._is_open = True
-
-    async def close(self) -> None:
-        async with holding(self._lock):
-            self._closed = True
-            if self._is_open:
-                await self._close()
-
-    @abstractmethod
-    async def _open(self) -> None: ...
-
-    @abstractmethod
-    async def _close(self) -> None: ...
-
-
-class OneConnection(Generic[C]):
-    """One connection of the user's. Callers use it one at a time."""
-
-    database: str | None = None
-
-    def __init__(self, driver: Driver[C], connection: C) -> None:
-        self._driver = driver
-        self._connection = connection
-        self._lock = driver.waiting.lock()
-        self._holder: object = None
-
-    async def take(self) -> C:
-        waiting = self._driver.waiting
-        if self._holder is not None and self._holder == waiting.current():
-            raise TransactionNested(
-                f"this {waiting.unit} has a transaction open on the only connection and would wait for itself: "
-                "use the transaction that is open, or give the provider a pool"
-            )
-        await done(self._lock.acquire())
+    async def take(self, limit: Limit | None, acquire: Callable[[], Awaitable[C]]) -> C:
+        lane = self.lanes.lane_for(limit)
+        if not await self.lanes.enter(lane, self._timeout):
+            raise unavailable(f"{lane.size} connections of the pool were in use for {self._timeout:g} s")
         try:
-            self._check()
+            connection = await acquire()
         except BaseException:
-            self._lock.release()
+            self.lanes.leave(lane)
             raise
-        self._holder = waiting.current()
-        return self._connection
+        self._taken[id(connection)] = lane
+        return connection
 
-    async def give_back(self, connection: C) -> None:  # noqa: ARG002
-        self._holder = None
-        self._lock.release()
+    def leave(self, connection: C) -> None:
+        self.lanes.leave(self._taken.pop(id(connection)))
+
+    async def reserve(self) -> None:
+        if not await self.lanes.reserve(RESERVE_TIMEOUT):
+            raise unavailable(f"all {self.lanes.size} connections were in use for {RESERVE_TIMEOUT:g} s")
+
+    def unreserve(self) -> None:
+        self.lanes.unreserve()
+
+
+class GivenPool(Source[C]):
+    """The user's pool. The user opens and closes it."""
+
+    def __init__(self, gate: Gate[C]) -> None:
+        self._gate = gate
+        self.lanes = gate.lanes
+
+    @abstractmethod
+    async def acquire(self, limit: Limit | None) -> C: ...
+
+    @abstractmethod
+    async def release(self, connection: C) -> None: ...
+
+    async def take(self, limit: Limit | None) -> C:
+        return await self._gate.take(limit, lambda: self.acquire(limit))
+
+    async def give_back(self, connection: C) -> None:
+        try:
+            await self.release(connection)
+        finally:
+            self._gate.leave(connection)
+
+    async def reserve(self, statement_timeout: float) -> None:  # noqa: ARG002
+        """The settings of the user's connections are the user's."""
+        await self._gate.reserve()
+
+    async def unreserve(self) -> None:
+        self._gate.unreserve()
 
     async def close(self) -> None:
         """It is the user's."""
-
-    def _check(self) -> None:
-        if self._driver.is_open(self._connection):
-            raise TransactionMisused(
-                "the only connection of the provider is inside a transaction of yours: join that with "
-                "after_commit(connection) and pass tx on, or give the provider a pool"
-            )
-        if self._driver.status(self._connection) in (Status.CLOSED, Status.LOST):
-            raise unavailable("the connection that was given is closed")

@@ -19,10 +19,13 @@ from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.notify.channels import publish
 from queuert.adapters.postgres.notify.locks import SessionLocks
 from queuert.ports.notify import OnMessage
-from queuert.ports.provider import AsyncProvider, SyncProvider
+from queuert.ports.provider import AsyncProvider, Limit, SyncProvider
 
 APPLICATION = "queuert listener"
 """The connection's name in pg_stat_activity, unless the URL sets another."""
+
+LIMIT = Limit(5.0)
+"""Callers have less patience. So this is for what they have stopped to wait for."""
 
 Storage = AsyncProvider[Any] | SyncProvider[Any]
 
@@ -43,7 +46,10 @@ class PostgresChannels(ABC):
 
     async def publish(self, channel: str, messages: Sequence[str]) -> None:
         statement = publish(channel, messages)
-        if self._is_async:
+        if self._is_async and hasattr(self._storage, "execute_within"):
+            # Not on a connection that handlers can take: the worker waits for this.
+            await self._storage.execute_within(LIMIT, statement)
+        elif self._is_async:
             await self._storage.execute(None, statement)
         else:
             await _in_thread(self._storage, statement)

@@ -11,12 +11,13 @@ from queuert.adapters.postgres.operations.creating import Creating
 from queuert.adapters.postgres.operations.listing import Listing
 from queuert.adapters.postgres.operations.migrating import Migrating
 from queuert.adapters.postgres.operations.reading import Reading
+from queuert.adapters.postgres.operations.releasing import Releasing
 from queuert.adapters.postgres.operations.settling import Settling
 from queuert.adapters.postgres.operations.workers import Workers
 from queuert.ports.state import StateOperations
 
 
-class PostgresOperations(Creating, Reading, Claiming, Settling, Listing, Migrating, Workers):
+class PostgresOperations(Creating, Reading, Claiming, Releasing, Settling, Listing, Migrating, Workers):
     """The operations of a PostgreSQL database, for the tables of one schema and prefix: one round
     trip each.
 

@@ -28,11 +28,6 @@ class AsyncpgDialect(PostgresDialect):
         status = status_of(connection)
         return Status.IMPLICIT if status is Status.IDLE and not adapted.autocommit else status
 
-    def abandon(self, pooled: Pooled) -> bool:
-        connection: Any = pooled.driver_connection
-        connection.terminate()
-        return True
-
     def run(self, pooled: Pooled, command: PgStatement) -> Rows:
         cursor: Any = pooled.cursor()
         try:
@@ -45,6 +40,10 @@ class AsyncpgDialect(PostgresDialect):
             raise
         finally:
             cursor.close()
+
+    def abandon(self, driver_connection: Any) -> bool:
+        driver_connection.terminate()
+        return True
 
     def check_before_commit(self, pooled: Pooled) -> None:
         """asyncpg does not show whether a statement has failed.

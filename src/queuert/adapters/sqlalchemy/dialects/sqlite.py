@@ -46,15 +46,6 @@ class SqliteDialect(Dialect):
     def begin(self, pooled: Pooled) -> None:
         _on_driver(pooled, self._begin)
 
-    def abandon(self, pooled: Pooled) -> bool:
-        connection: Any = pooled.dbapi_connection
-        if isinstance(connection, AdaptedConnection):
-            return False  # its thread alone can use it, and may be busy
-        abandoned = session.abandon(connection)
-        if abandoned:
-            pooled.invalidate()  # else the pool would hand it out again
-        return abandoned
-
     def run(self, pooled: Pooled, command: Command) -> Any:
         return _on_driver(pooled, lambda connection: self._run(connection, command))
 
@@ -83,6 +74,16 @@ class SqliteDialect(Dialect):
                 raise TransactionMisused(_SAVEPOINT)
 
         _on_driver(pooled, check)
+
+    def abandon(self, driver_connection: Any) -> bool:
+        """Where its thread alone can use it, as with aiosqlite, what runs is only interrupted."""
+        connection = driver_connection
+        if not isinstance(connection, sqlite3.Connection):
+            try:
+                connection = connection._conn  # of aiosqlite
+            except ValueError:  # it is closed
+                return True
+        return session.abandon(connection)
 
     def check_before_commit(self, pooled: Pooled) -> None:
         """A statement that fails leaves the transaction as it was."""

@@ -57,6 +57,7 @@ class Database:
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,
+                factory=session.OwnRaw,
             )
         except sqlite3.Error as error:
             raise translate(error, self.path) from error

@@ -69,6 +69,11 @@ class OwnConnection:
         if self.raw is not None and session.is_open(self.raw) and not session.roll_back(self.raw):
             self.close()
 
+    def interrupt(self) -> None:
+        """In another thread: make the statement that is running fail."""
+        if self.raw is not None:
+            self.raw.interrupt()
+
     def close(self) -> None:
         connection, self.raw = self.raw, None
         if connection is not None:

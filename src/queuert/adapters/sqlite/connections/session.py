@@ -90,9 +90,10 @@ def is_open(connection: Any) -> bool:
 
 def is_at_rest(connection: Any) -> bool:
     """Whether a connection of ours can be used again. User code that kept it may have closed it, or
-    begun a transaction on it."""
+    begun a transaction on it. It may have been abandoned when its COMMIT was under way."""
     try:
-        return not connection.in_transaction
+        raw = getattr(connection, "_conn", connection)  # of aiosqlite
+        return not (connection.in_transaction or getattr(raw, "abandoned", False))
     except (ValueError, sqlite3.ProgrammingError):
         return False
 
@@ -148,6 +149,12 @@ def roll_back(connection: sqlite3.Connection) -> bool:
     return intact
 
 
+class OwnRaw(sqlite3.Connection):
+    """A connection that we have opened."""
+
+    abandoned = False
+
+
 def abandon(connection: sqlite3.Connection) -> bool:
     """End the transaction by force, from any thread. The connection can only be closed then.
 
@@ -155,6 +162,8 @@ def abandon(connection: sqlite3.Connection) -> bool:
     would commit by itself. Closing the connection here would not be safe, as another thread may be
     using it.
     """
+    if isinstance(connection, OwnRaw):
+        connection.abandoned = True
     try:
         connection.interrupt()
         connection.set_authorizer(_only_roll_back)

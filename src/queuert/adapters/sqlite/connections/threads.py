@@ -20,15 +20,20 @@ from queuert.errors import ClientClosed
 
 T = TypeVar("T")
 
+_ending = threading.Lock()
+"""An interrupt must not hit the call after the one that it is for."""
+
 
 class Call(Generic[T]):
     """A function that a thread will run, and its result."""
 
-    __slots__ = ("_function", "_loop", "_threads", "done", "result")
+    __slots__ = ("_function", "_loop", "_own", "_threads", "done", "result")
 
     def __init__(self, threads: Threads, function: Callable[[OwnConnection], T]) -> None:
         self._threads = threads
         self._function = function
+        self._own: OwnConnection | None = None
+        """The connection that it runs on, while it runs."""
         self._loop = asyncio.get_running_loop()
         self.result: asyncio.Future[T] = self._loop.create_future()
         """To be awaited by one task. If that is cancelled, this is cancelled too."""
@@ -40,12 +45,22 @@ class Call(Generic[T]):
         result: Any = None
         error: BaseException | None = None
         own.given_up = self.result.cancelled
+        self._own = own
         try:
             result = self._function(own)
         except BaseException as raised:
             error = raised
+        with _ending:
+            self._own = None
         with suppress(RuntimeError):  # the loop was closed: no task waits any more
             self._loop.call_soon_threadsafe(self._back, result, error)
+
+    def interrupt(self) -> None:
+        """Make it fail soon, if it is running. What the operating system does is not interrupted,
+        nor is waiting for another process's lock."""
+        with _ending:
+            if self._own is not None:
+                self._own.interrupt()
 
     def _back(self, result: T, error: BaseException | None) -> None:
         """On the event loop again."""

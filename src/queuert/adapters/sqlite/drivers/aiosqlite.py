@@ -79,6 +79,12 @@ class AiosqliteProvider(BaseAsyncProvider[Connection]):
             finally:
                 self.lock.release()
 
+    def abandon(self, connection: Any) -> bool:
+        try:
+            return session.abandon(connection._conn)
+        except ValueError:  # it is closed
+            return True
+
     async def in_thread(self, connection: Connection, function: Callable[[sqlite3.Connection], T]) -> T:
         return await call(connection, function)
 

@@ -12,8 +12,9 @@ from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.database import Database
 from queuert.adapters.sqlite.connections.own import OwnConnection
 from queuert.adapters.sqlite.drivers.base import BaseProvider
+from queuert.adapters.waiting import IN_THREAD
 from queuert.errors import TransactionNested
-from queuert.ports.provider import SyncProvider
+from queuert.ports.provider import Limit, SyncProvider
 
 
 class _ThreadConnections:
@@ -61,6 +62,14 @@ class SqliteProvider(BaseProvider):
             return mine.own.run_alone(command)
         finally:
             self.leave(mine)
+
+    def execute_within(self, limit: Limit, command: Command) -> Any:
+        mine = self._mine()
+        alarm = IN_THREAD.alarm(limit.seconds, mine.own.interrupt)
+        try:
+            return self.execute(None, command)
+        finally:
+            alarm.cancel()
 
     def abandon(self, connection: sqlite3.Connection) -> bool:
         return session.abandon(connection)

@@ -23,10 +23,10 @@ from queuert.adapters.sqlite.connections import session
 from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.database import Database
 from queuert.adapters.sqlite.connections.own import OwnConnection
-from queuert.adapters.sqlite.connections.threads import Threads, finish
+from queuert.adapters.sqlite.connections.threads import Call, Threads, finish
 from queuert.adapters.sqlite.drivers.base import BaseProvider
-from queuert.errors import ClientClosed, TransactionMisused
-from queuert.ports.provider import AsyncProvider
+from queuert.errors import ClientClosed, StorageUnavailable, TransactionMisused
+from queuert.ports.provider import AsyncProvider, Limit, Upkeep
 
 Conn = TypeVar("Conn")
 T = TypeVar("T")
@@ -79,6 +79,36 @@ class BaseAsyncProvider(BaseProvider, ABC, Generic[Conn]):
         self.lock.release()
         return answer
 
+    async def execute_within(self, limit: Limit, command: Command) -> Any:
+        """Waiting for other writers does not count: the busy timeout limits that."""
+        self._check_open()
+        if not command.writes:
+            call = self._readers.submit(lambda own: own.run_alone(command))
+            try:
+                async with asyncio.timeout(limit.seconds):
+                    return await call.result
+            except TimeoutError as error:
+                call.interrupt()
+                raise self._silent(limit) from error
+        await self.lock.acquire_async()
+        answer = await self._with_lock(lambda own: own.run_alone(command), limit)
+        self.lock.release()
+        return answer
+
+    async def reserve(self, statement_timeout: float) -> None:
+        """There is one writer at a time: renewals take turns with all other writes."""
+
+    async def unreserve(self) -> None:
+        """Nothing was set aside."""
+
+    def room(self) -> tuple[int, int] | None:
+        return None
+
+    def _silent(self, limit: Limit) -> StorageUnavailable:
+        return StorageUnavailable(
+            f"{self.database.path} did not answer within {limit.seconds:g} s, so the statement was interrupted"
+        )
+
     async def enter_savepoint(self, connection: Conn) -> session.Savepoint:
         self._check_open()
         own = connection is self._own
@@ -99,15 +129,24 @@ class BaseAsyncProvider(BaseProvider, ABC, Generic[Conn]):
         await self._writer.close()
         await self._readers.close()
 
-    async def _with_lock(self, function: Callable[[OwnConnection], T]) -> T:
+    async def _with_lock(self, function: Callable[[OwnConnection], T], limit: Limit | None = None) -> T:
         """Call a function in the writer's thread.
 
         If it fails or is given up, the lock is released.
         """
+        call: Call[T] | None = None
         try:
-            return await self._writer.submit(function).result
-        except asyncio.CancelledError:
+            call = self._writer.submit(function)
+            if limit is None:
+                return await call.result
+            async with asyncio.timeout(limit.seconds):
+                return await call.result
+        except (asyncio.CancelledError, TimeoutError) as error:
+            if limit is not None and call is not None:
+                call.interrupt()
             self._release_after_undo()
+            if limit is not None and isinstance(error, TimeoutError):
+                raise self._silent(limit) from error
             raise
         except BaseException:
             self.lock.release()
@@ -191,3 +230,4 @@ class _Savepoint(Generic[Conn]):
 
 if TYPE_CHECKING:
     _: type[AsyncProvider[sqlite3.Connection]] = AsyncSqliteProvider
+    __: type[Upkeep] = AsyncSqliteProvider

@@ -14,6 +14,7 @@ from queuert.adapters.sqlite.operations.base import migrations_for
 from queuert.adapters.sqlite.operations.claiming import Claiming
 from queuert.adapters.sqlite.operations.deleting import Deleting
 from queuert.adapters.sqlite.operations.listing import Listing
+from queuert.adapters.sqlite.operations.releasing import Releasing
 from queuert.adapters.sqlite.operations.rows import Row
 from queuert.adapters.sqlite.operations.settling import Settling
 from queuert.ports.program import Program
@@ -24,7 +25,7 @@ VACUUMED_AT_ONCE = 500
 """Pages returned in one transaction. It limits how long writers wait."""
 
 
-class SqliteOperations(Claiming, Settling, Deleting, Listing):
+class SqliteOperations(Claiming, Releasing, Settling, Deleting, Listing):
     """The state port on a SQLite database, for the tables of one prefix."""
 
     def migrate(self) -> Program[list[int]]:

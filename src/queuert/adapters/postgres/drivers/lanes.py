@@ -1,0 +1,102 @@
+"""Which of a pool's connections may be used for what.
+
+While a worker runs, some connections of its client are set aside: one for renewing leases and, in
+a pool of our own, two for its other statements. Handlers cannot take these, however long their
+transactions last, and however many of them wait.
+"""
+
+from __future__ import annotations
+
+from queuert.adapters.permits import Permits
+from queuert.adapters.waiting import Waiting, holding
+from queuert.ports.provider import Limit
+
+OF_OWN_POOL = 3
+"""For renewing, for claiming and for settling. The last two overlap when there is much to do."""
+OF_GIVEN_POOL = 1
+"""For renewing."""
+
+
+class Lane:
+    """A share of the connections: so many at a time."""
+
+    def __init__(self, size: int, *, upkeep: bool) -> None:
+        self.size = size
+        self.permits = Permits(size)
+        self.upkeep = upkeep
+        """Only statements of the worker's own run here."""
+        self.retired = False
+
+
+class Lanes:
+    def __init__(self, waiting: Waiting, size: int, most: int) -> None:
+        """`most`: how many are set aside for workers, if there are so many."""
+        self.size = size
+        self.main = Lane(size, upkeep=False)
+        self.set_aside = max(0, min(most, size - 1))
+        self._waiting = waiting
+        self._worker: Lane | None = None
+        self._renewal: Lane | None = None
+        self._workers = 0
+        self._reserving = waiting.lock()
+
+    def lane_for(self, limit: Limit | None) -> Lane:
+        """Calls of users, and all calls while no worker runs, share the main lane."""
+        if limit is None:
+            return self.main
+        return (self._renewal if limit.renewal else self._worker) or self.main
+
+    async def enter(self, lane: Lane, timeout: float | None) -> bool:
+        """False: no connection was free in time."""
+        return await lane.permits.take(self._waiting, timeout)
+
+    def leave(self, lane: Lane) -> None:
+        lane.permits.give_back()
+        if lane.retired:
+            self._return(lane)
+
+    async def reserve(self, timeout: float | None) -> bool:
+        """A worker begins: set its connections aside. False: they were not free in time."""
+        async with holding(self._reserving):
+            if self._workers == 0:
+                if not await self._take_aside(timeout):
+                    return False
+                if self.set_aside > 0:
+                    self.main.size = self.size - self.set_aside
+                    self._renewal = Lane(1, upkeep=True)
+                if self.set_aside > 1:
+                    self._worker = Lane(self.set_aside - 1, upkeep=True)
+            self._workers += 1
+            return True
+
+    async def _take_aside(self, timeout: float | None) -> bool:
+        taken = 0
+        try:
+            while taken < self.set_aside and await self.enter(self.main, timeout):
+                taken += 1
+        finally:
+            if taken < self.set_aside:
+                for _ in range(taken):
+                    self.leave(self.main)
+        return taken == self.set_aside
+
+    def unreserve(self) -> None:
+        """A worker has ended. After the last one, nothing is set aside any more."""
+        self._workers -= 1
+        if self._workers == 0:
+            retired = [lane for lane in (self._worker, self._renewal) if lane is not None]
+            self._worker = self._renewal = None
+            self.main.size = self.size
+            for lane in retired:
+                lane.retired = True
+                self._return(lane)
+
+    def close(self, error: BaseException) -> None:
+        for lane in (self.main, self._worker, self._renewal):
+            if lane is not None:
+                lane.permits.close(error)
+
+    def _return(self, lane: Lane) -> None:
+        """The permits of a retired lane go back to where they came from."""
+        for _ in range(lane.permits.take_free()):
+            self.main.permits.give_back()

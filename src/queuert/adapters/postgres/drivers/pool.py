@@ -1,0 +1,179 @@
+"""A pool of our own, written once for all drivers.
+
+The caller that needs a connection opens it, if none is idle. So it gets the error if that fails,
+and nothing connects in the background. There are never more connections than `size`, idle ones
+included, and a caller that waits costs nothing but its place in the queue.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from time import monotonic
+from typing import Generic, TypeVar
+
+from queuert.adapters.postgres.drivers.errors import unavailable
+from queuert.adapters.postgres.drivers.lanes import OF_OWN_POOL, Lane, Lanes
+from queuert.adapters.postgres.drivers.sources import PoolOptions, Source
+from queuert.adapters.waiting import Waiting
+from queuert.errors import ClientClosed
+from queuert.ports.provider import Limit
+
+C = TypeVar("C")
+
+LONGEST_LIFE = 3600.0
+"""Seconds after which a connection is replaced. Backends grow, and addresses change."""
+LONGEST_IDLE = 600.0
+"""Seconds after which a connection that is not used is closed."""
+
+
+class Opener(ABC, Generic[C]):
+    """Opens and closes the connections of a driver."""
+
+    waiting: Waiting
+    database: str | None = None
+    """See `Source`."""
+
+    @abstractmethod
+    async def connect(self, seconds: float, statement_timeout: float | None) -> C:
+        """Open a connection within this time. `statement_timeout` (seconds) is a setting that it
+        begins with: RESET ALL does not remove it. Raises `StorageError`."""
+
+    @abstractmethod
+    def is_usable(self, connection: C) -> bool:
+        """Whether an idle connection can be used, as far as the client can tell without I/O."""
+
+    @abstractmethod
+    async def clean(self, connection: C) -> bool:
+        """Make it ready for its next user. False: it cannot be used again. Takes limited time."""
+
+    @abstractmethod
+    async def close(self, connection: C) -> None:
+        """Takes limited time, and raises nothing."""
+
+
+class _Facts:
+    """What the pool knows of a connection."""
+
+    __slots__ = ("idle_since", "lane", "opened_at")
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.opened_at = self.idle_since = monotonic()
+
+
+class Pool(Source[C]):
+    def __init__(self, opener: Opener[C], options: PoolOptions, close_wait: float = 0.0) -> None:
+        """`close_wait`: seconds that `close` waits for connections that are in use."""
+        self._lanes = Lanes(opener.waiting, options.max_size, OF_OWN_POOL)
+        self.lanes = self._lanes
+        self._opener = opener
+        self._timeout = options.timeout
+        self._close_wait = close_wait
+        self._statement_timeout: float | None = None
+        self._idle: dict[C, _Facts] = {}
+        """The connection that was used last is the last one."""
+        self._used: dict[C, _Facts] = {}
+        self._trusted_since = 0.0
+        self._closed = False
+        self._emptied: Future[None] = Future()
+
+    @property
+    def database(self) -> str | None:  # type: ignore[override]
+        return self._opener.database
+
+    @property
+    def in_use(self) -> list[C]:
+        return list(self._used)
+
+    async def take(self, limit: Limit | None) -> C:
+        began = monotonic()
+        lane = self._lanes.lane_for(limit)
+        if not await self._lanes.enter(lane, self._timeout):
+            raise unavailable(f"all {lane.size} connections were in use for {self._timeout:g} s")
+        try:
+            while (found := self._pop_idle(lane)) is not None:
+                connection, facts = found
+                if self._opener.is_usable(connection) and facts.idle_since >= self._trusted_since:
+                    self._used[connection] = facts
+                    return connection
+                await self._opener.close(connection)
+            left = max(1.0, self._timeout - (monotonic() - began))
+            timeout = self._statement_timeout if lane.upkeep else None
+            connection = await self._opener.connect(left if limit is None else limit.seconds, timeout)
+        except BaseException:
+            self._lanes.leave(lane)
+            raise
+        self._used[connection] = _Facts(lane)
+        return connection
+
+    async def give_back(self, connection: C) -> None:
+        """Takes limited time, and raises nothing."""
+        facts = self._used[connection]
+        now = monotonic()
+        try:
+            keep = await self._opener.clean(connection)
+            if keep and not self._is_over(facts, now):
+                facts.idle_since = now
+                del self._used[connection]
+                self._idle[connection] = facts
+                await self._close_old(now)
+            else:
+                await self._opener.close(connection)
+        finally:
+            self._used.pop(connection, None)
+            self._lanes.leave(facts.lane)
+            if self._closed and not self._used and not self._emptied.done():
+                self._emptied.set_result(None)
+
+    def distrust_idle(self) -> None:
+        """Those that are idle now are not used again."""
+        self._trusted_since = monotonic()
+
+    async def reserve(self, statement_timeout: float) -> None:
+        """Set connections aside for a worker, with the largest timeout of all workers."""
+        if not await self._lanes.reserve(self._timeout):
+            raise unavailable(f"all {self._lanes.size} connections were in use for {self._timeout:g} s")
+        if self._statement_timeout is None or statement_timeout > self._statement_timeout:
+            self._statement_timeout = statement_timeout
+            await self._close_idle(lambda facts: facts.lane.upkeep)
+        # The connections that are set aside are within `size`.
+        main = self._lanes.main
+        used = sum(facts.lane is main for facts in self._used.values())
+        idle = [connection for connection, facts in self._idle.items() if facts.lane is main]
+        for connection in idle[: max(0, used + len(idle) - main.size)]:
+            if self._idle.pop(connection, None) is not None:
+                await self._opener.close(connection)
+
+    async def unreserve(self) -> None:
+        await self._close_idle(lambda facts: facts.lane.upkeep)
+        self._lanes.unreserve()
+
+    async def close(self) -> None:
+        """Connections that are in use are closed when they are given back."""
+        self._closed = True
+        self._lanes.close(ClientClosed("PostgreSQL provider"))
+        await self._close_idle(lambda _: True)
+        if self._used and self._close_wait:
+            with suppress(TimeoutError):
+                await self._opener.waiting.result(self._emptied, self._close_wait)
+
+    def _is_over(self, facts: _Facts, now: float) -> bool:
+        return self._closed or facts.lane.retired or now - facts.opened_at > LONGEST_LIFE
+
+    def _pop_idle(self, lane: Lane) -> tuple[C, _Facts] | None:
+        for connection in reversed(list(self._idle)):
+            facts = self._idle.get(connection)
+            if facts is not None and facts.lane is lane and self._idle.pop(connection, None) is not None:
+                return connection, facts
+        return None
+
+    async def _close_old(self, now: float) -> None:
+        await self._close_idle(lambda facts: now - facts.idle_since > LONGEST_IDLE)
+
+    async def _close_idle(self, which: Callable[[_Facts], bool]) -> None:
+        for connection, facts in list(self._idle.items()):
+            if which(facts) and self._idle.pop(connection, None) is not None:
+                await self._opener.close(connection)

@@ -1,0 +1,16 @@
+"""Giving back jobs that a worker does not know of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.rows import Row, job_of
+from queuert.model import JobRow
+from queuert.ports.program import Program
+
+
+class Releasing(Store):
+    def release(self, worker: str, held: Sequence[str]) -> Program[list[JobRow]]:
+        rows: list[Row] = yield self.statement("release.unknown", worker=worker, held=list(held))
+        return sorted(map(job_of, rows), key=lambda job: job.id)

@@ -1,0 +1,16 @@
+"""Giving back jobs that a worker does not know of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from queuert.adapters.sqlite.operations.base import BaseOperations, array
+from queuert.adapters.sqlite.operations.rows import Row, job_of
+from queuert.model import JobRow
+from queuert.ports.program import Program
+
+
+class Releasing(BaseOperations):
+    def release(self, worker: str, held: Sequence[str]) -> Program[list[JobRow]]:
+        rows: list[Row] = yield self.statement("release.unknown", worker=worker, held=array(held), now=self.now())
+        return sorted(map(job_of, rows), key=lambda job: job.id)

@@ -1,0 +1,44 @@
+"""After a failed claim the worker gives back jobs that it does not know, but none that began here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.behaviour.conftest import Setting
+from tests.behaviour.steps import Gate, Step, eventually, job, patiently, start
+from tests.behaviour.watching import Points, watched
+
+from queuert import Attempt, Handlers, Worker
+
+
+async def test_what_an_earlier_run_has_left_is_not_given_back(setting: Setting) -> None:
+    """Its handler still runs. Only the end of its lease puts the job back, and then the attempt counts."""
+    points, handlers, gate = Points(), Handlers[Any](), Gate()
+    ended = asyncio.Event()
+
+    @handlers.handles(Step)
+    async def step(_attempt: Attempt[Step]) -> int:
+        while not ended.is_set():
+            try:
+                await gate()
+            except asyncio.CancelledError:
+                continue
+            ended.set()
+        return 1
+
+    try:
+        async with watched(setting.connect([Step]), points) as client:
+            (chain,) = await start(client)
+            worker = Worker(client, handlers, lease=60, renew_interval=0.05, poll_interval=0.05, shutdown_timeout=0)
+            async with worker:
+                await gate.arrival()
+            before = await job(client, chain)
+            points.fail_times("claim", 1)
+            async with worker:
+                await eventually(lambda: points.counts["release.done"] >= 2)
+            assert await job(client, chain) == before
+            assert before.status == "running"
+    finally:
+        gate.open()
+        await patiently(ended.wait())
