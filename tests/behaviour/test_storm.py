@@ -178,9 +178,7 @@ async def produce(client: Client[Any], until: Callable[[], bool]) -> None:
         await asyncio.sleep(0.15)
 
 
-async def bad_weather(
-    place: Place, workers: Workers, weather: random.Random, until: Callable[[], bool]
-) -> Counter[str]:
+async def storm(place: Place, workers: Workers, weather: random.Random, until: Callable[[], bool]) -> Counter[str]:
     counts: Counter[str] = Counter()
     under_way: set[asyncio.Task[None]] = set()
     while not until():
