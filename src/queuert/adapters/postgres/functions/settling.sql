@@ -149,6 +149,8 @@ DECLARE
     v_waiting integer[];
     v_dependents integer[];
     v_problem jsonb;
+    v_bad integer;
+    v_before integer;
     v_completed uuid[];
     v_by_hand uuid[];
     v_left_edges bigint;
@@ -226,7 +228,7 @@ BEGIN
     END IF;
     v_now := {clock};
     IF cardinality(p_next_ids) > 0 THEN
-        SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id) INTO v_problem
+        SELECT asked.n, jsonb_build_object('problem', 'id_exists', 'job_id', asked.id) INTO v_bad, v_problem
         FROM (
             SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
             FROM unnest(v_next_ids, v_next_held) WITH ORDINALITY AS new (id, held, n) WHERE new.held
@@ -234,8 +236,14 @@ BEGIN
         -- OFFSET 0: each id is looked up by itself, whatever the plan was made for.
         WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
         ORDER BY asked.n LIMIT 1;
-        IF v_problem IS NULL AND cardinality(v_edge_jobs) > 0 THEN
-            v_problem := {check_edges}(v_edge_jobs, v_edge_own, v_edge_chains, v_edge_types, '{}');
+        IF cardinality(v_edge_jobs) > 0 THEN
+            -- The first continuation that is wrong decides. Edges are in the order of continuations.
+            v_before := (SELECT count(*) FROM unnest(v_edge_places) AS edge (place) WHERE v_bad IS NULL OR edge.place < v_bad);
+            v_problem := coalesce(
+                {check_edges}(v_edge_jobs[:v_before], v_edge_own[:v_before], v_edge_chains[:v_before],
+                    v_edge_types[:v_before], '{}'),
+                v_problem
+            );
         END IF;
         IF v_problem IS NOT NULL THEN
             RETURN QUERY SELECT 'problem', NULL::integer, NULL::text, NULL::text, NULL::text, NULL::boolean, v_problem::text;
