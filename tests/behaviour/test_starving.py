@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import create_async_engine
 from tests.adapters.postgres.drivers import Watcher
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import PATIENCE, SOON, Step, eventually, patiently
 from tests.conformance.postgres_harness import database, empty
+from tests.support.clients import clients_with
 
-import queuert
-import queuert.sqlalchemy
-from queuert import Attempt, Client, Handlers, SyncAttempt, Worker
+from queuert import Attempt, Handlers, SyncAttempt, Worker
 
 POOL = 10
 SLOTS = 20
@@ -26,33 +22,7 @@ INSIDE = 12
 """Handlers in complete(): more than the pool has connections."""
 LEASE = 2.0
 
-Connect = Callable[[], AbstractAsyncContextManager[Client[Any]]]
-
-
-def by_url(scheme: str) -> Connect:
-    return lambda: queuert.connect(database().replace("postgresql:", f"{scheme}:"), jobs=[Step], pool_size=POOL)
-
-
-def by_engine(scheme: str) -> Connect:
-    @asynccontextmanager
-    async def connect() -> AsyncGenerator[Client[Any]]:
-        options: dict[str, Any] = {"pool_size": POOL - 4, "max_overflow": 4}
-        engine = create_async_engine(database().replace("postgresql:", f"{scheme}:"), **options)
-        try:
-            async with queuert.sqlalchemy.connect(engine, jobs=[Step]) as client:
-                yield client
-        finally:
-            await engine.dispose()
-
-    return connect
-
-
-CLIENTS: dict[str, Connect] = {
-    "psycopg": by_url("postgresql+psycopg"),
-    "asyncpg": by_url("postgresql+asyncpg"),
-    "sqlalchemy-psycopg": by_engine("postgresql+psycopg"),
-    "sqlalchemy-asyncpg": by_engine("postgresql+asyncpg"),
-}
+CLIENTS = clients_with(Step, POOL, pool_size=POOL - 4, max_overflow=4)
 
 
 @pytest.mark.parametrize("made", CLIENTS)
@@ -81,7 +51,7 @@ async def test_nobody_loses_a_lease(made: str, caplog: pytest.LogCaptureFixture)
         return number
 
     watch = Watcher(database())
-    async with CLIENTS[made]() as client:
+    async with CLIENTS[made](database()) as client:
         async with client.transaction() as tx:
             chains = await client.start_many(tx, [Step(number=each) for each in range(SLOTS)])
         async with Worker(client, handlers, concurrency=SLOTS, lease=LEASE, poll_interval=0.2, recovery_backoff=SOON):
@@ -111,7 +81,7 @@ async def test_a_pool_that_is_large_enough_is_no_warning(caplog: pytest.LogCaptu
     async def step(attempt: Attempt[Step, Any]) -> int:
         return attempt.job.number
 
-    async with CLIENTS["psycopg"]() as client, Worker(client, handlers, concurrency=POOL - 3):
+    async with CLIENTS["psycopg"](database()) as client, Worker(client, handlers, concurrency=POOL - 3):
         assert await client.wait(await client.submit(Step(number=3)), timeout=PATIENCE) == 3
     assert "would do" not in caplog.text
 

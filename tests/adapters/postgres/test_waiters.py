@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy.ext.asyncio import create_async_engine
 from tests.adapters.postgres.drivers import DRIVERS, Driver, Watcher, statement
+from tests.support.clients import clients_with
 
-import queuert
-import queuert.sqlalchemy
-from queuert import Attempt, Client, EntryJob, Handlers, Worker
+from queuert import Attempt, EntryJob, Handlers, Worker
 from queuert.adapters.postgres.drivers.psycopg import PsycopgSyncProvider
 
 SIZE = 4
@@ -98,33 +96,7 @@ async def test_threads(database_url: str, watcher: Watcher, number: int) -> None
     await asyncio.to_thread(provider.close)
 
 
-Connect = Callable[[str], AbstractAsyncContextManager[Client[Any]]]
-
-
-def by_url(scheme: str) -> Connect:
-    return lambda url: queuert.connect(url.replace("postgresql:", f"{scheme}:"), jobs=[Noted], pool_size=SIZE)
-
-
-def by_engine(scheme: str) -> Connect:
-    @asynccontextmanager
-    async def connect(url: str) -> AsyncGenerator[Client[Any]]:
-        options: dict[str, Any] = {"pool_size": SIZE, "max_overflow": 0, "pool_timeout": 120}
-        engine = create_async_engine(url.replace("postgresql:", f"{scheme}:"), **options)
-        try:
-            async with queuert.sqlalchemy.connect(engine, jobs=[Noted]) as client:
-                yield client
-        finally:
-            await engine.dispose()
-
-    return connect
-
-
-CLIENTS: dict[str, Connect] = {
-    "psycopg": by_url("postgresql+psycopg"),
-    "asyncpg": by_url("postgresql+asyncpg"),
-    "sqlalchemy-psycopg": by_engine("postgresql+psycopg"),
-    "sqlalchemy-asyncpg": by_engine("postgresql+asyncpg"),
-}
+CLIENTS = clients_with(Noted, SIZE, pool_size=SIZE, max_overflow=0, pool_timeout=120)
 
 
 @pytest.mark.parametrize("number", MANY)
