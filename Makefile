@@ -15,10 +15,15 @@ CREATED := $(VENV)/.created-$(PYTHON_VERSION)
 RUNTIME := $(VENV)/.runtime-$(PYTHON_VERSION)
 DEV := $(VENV)/.dev-$(PYTHON_VERSION)
 POSTGRES_DEMO := $(VENV)/.postgres-$(PYTHON_VERSION)
+DASHBOARD_DEMO := $(VENV)/.dashboard-$(PYTHON_VERSION)
+DOCS := $(VENV)/.docs-$(PYTHON_VERSION)
+SITE := build/site
 # make demo POSTGRES=1 runs the demo on a new PostgreSQL server. The server is installed only then.
 POSTGRES ?=
-DEMO := $(if $(filter-out 0,$(POSTGRES)),$(POSTGRES_DEMO),$(RUNTIME))
-DEMO_ARGS := $(if $(filter-out 0,$(POSTGRES)),--postgres)
+# make demo DASHBOARD=1 goes on, with the web page beside it.
+DASHBOARD ?=
+DEMO := $(if $(filter-out 0,$(POSTGRES)),$(POSTGRES_DEMO),$(RUNTIME)) $(if $(filter-out 0,$(DASHBOARD)),$(DASHBOARD_DEMO))
+DEMO_ARGS := $(if $(filter-out 0,$(POSTGRES)),--postgres) $(if $(filter-out 0,$(DASHBOARD)),--dashboard)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Pyright is inside its wheel. Do not let it look for a newer version on the network, or download one.
@@ -30,18 +35,18 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-sqlalchemy-2.0 check format soak bench bench-quick clean
+.PHONY: help demo test test-sqlalchemy-2.0 check format docs package soak bench bench-quick clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 	@echo
 	@echo "  PYTHON=python3.12 chooses the interpreter. ARGS=... is passed to pytest and the demo."
 
-demo: $(DEMO) ## Run an order pipeline in the terminal, on SQLite (with POSTGRES=1: on PostgreSQL)
+demo: $(DEMO) ## Run an order pipeline in the terminal, on SQLite (with POSTGRES=1: on PostgreSQL; DASHBOARD=1: with the web page, until Ctrl-C)
 	@$(BIN)/python examples/demo.py $(DEMO_ARGS) $(ARGS)
 
-test: $(DEV) ## Run the tests on two processes; COV=1 measures branch coverage and fails under 95 %
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak" $(COVERAGE) $(ARGS)
+test: $(DEV) ## Run the tests on four processes (half of the time, a test waits); COV=1 measures branch coverage and fails under 95 %
+	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not soak" $(COVERAGE) $(ARGS)
 
 check: $(DEV) ## Check format, lint, types (mypy and pyright) and import directions
 	$(BIN)/python tools/make_sync.py --check
@@ -55,6 +60,18 @@ format: $(DEV) ## Write generated code, format, and fix what ruff can fix
 	$(BIN)/python tools/make_sync.py
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(DOCS) ## Build the documentation as a site, in build/site/html
+	@$(BIN)/python -m tools.site.stage $(SITE)/pages
+	@rm -rf $(SITE)/html
+	@PYTHONHASHSEED=0 $(BIN)/python -m sphinx -q --fail-on-warning -j auto -c tools/site -d $(SITE)/cache $(SITE)/pages $(SITE)/html
+	@rm -f $(SITE)/html/.buildinfo; cp $(SITE)/pages/_extra/* $(SITE)/html
+	@$(BIN)/python -m tools.site.check $(SITE)/html
+
+package: $(DEV) ## Build the sdist and the wheel in dist, and check them
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build
+	@$(BIN)/python -m pytest -q tests/test_package.py
 
 soak: $(DEV) ## Run the long tests: many repetitions, many rows
 	@$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS) || { \
@@ -73,7 +90,7 @@ test-sqlalchemy-2.0: $(DEV) ## Run the SQLAlchemy tests with SQLAlchemy 2.0
 		tests/test_web_examples.py tests/conformance/test_sqlalchemy.py $(ARGS)
 
 clean: ## Remove the environment and everything generated
-	rm -rf $(VENV) .bench build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
+	rm -rf $(VENV) .venv-* .bench build dist htmlcov .coverage .coverage.* .hypothesis .import_linter_cache \
 		.mypy_cache .pytest_cache .ruff_cache
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -94,6 +111,16 @@ $(RUNTIME): $(CREATED) pyproject.toml constraints.txt requirements/demo.txt
 $(POSTGRES_DEMO): $(RUNTIME) requirements/postgres.txt
 	@echo "Installing PostgreSQL and psycopg ..."
 	@$(PIP_INSTALL) --requirement requirements/postgres.txt
+	@touch $@
+
+$(DASHBOARD_DEMO): $(RUNTIME) requirements/dashboard.txt
+	@echo "Installing what the dashboard needs ..."
+	@$(PIP_INSTALL) --requirement requirements/dashboard.txt
+	@touch $@
+
+$(DOCS): $(DEV) requirements/docs.txt
+	@echo "Installing the tools for the documentation ..."
+	@$(PIP_INSTALL) --requirement requirements/docs.txt
 	@touch $@
 
 $(DEV): $(RUNTIME) requirements/dev.txt

@@ -116,4 +116,24 @@ async def churn(server: Server, entry: Entry) -> Figures:
     return {"early": early, "most": max(sizes), "end": sizes[-1], "jobs": done}
 
 
+async def at_rest(server: Server, entry: Entry) -> Figures:
+    """Bytes that a job takes up when it is completed and the tables were vacuumed: in tables, in
+    indexes and in TOAST.
+
+    Contenders that delete their jobs leave what they write about them.
+    """
+    async with server.database() as url:
+        await _drain_some(server, entry, url)
+        await server.execute("VACUUM", url)
+        async with connection(url) as watcher:
+            found = await watcher.fetchrow(PLACES)
+    return {place: found[place] / entry.jobs for place in ("tables", "indexes", "TOAST")}
+
+
+PLACES = """
+    SELECT sum(pg_relation_size(s.relid))::bigint AS tables, sum(pg_indexes_size(s.relid))::bigint AS indexes,
+        coalesce(sum(pg_total_relation_size(nullif(c.reltoastrelid, 0))), 0)::bigint AS "TOAST"
+    FROM pg_stat_user_tables AS s JOIN pg_class AS c ON c.oid = s.relid
+"""
+
 SIZE = "SELECT sum(pg_total_relation_size(relid))::bigint FROM pg_stat_user_tables"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bench.growth import beside, churn, under_a_snapshot
+from bench.growth import at_rest, beside, churn, under_a_snapshot
 from bench.measure import Entry, by_itself, drain, embedded, memory, pick_up
 from bench.roster import BEFORE, OURS, PLAIN, PLAIN_SQLITE
 
 QUICK = ("pgqueuer",)
+PSYCOPG = {"driver": "psycopg"}
+INSTEAD = "psycopg instead of asyncpg"
 PEERS = ("pgqueuer", "graphile-worker", "pg-boss", "procrastinate")
 
 
@@ -58,11 +60,11 @@ class Plan:
         return max(1, self.jobs(full, quick) // 1000) * 1000
 
     def rows(self) -> list[Row]:
-        compared = [self.drain_1(), self.drain_2(), self.start_one(), self.start_bulk(), self.pick_up()]
+        compared = [self.drain_1(), self.drain_2(), self.start_one(), *self.starts(), self.pick_up()]
         if self.quick:
             return compared
         ours = [*self.phases(), self.chain(), self.fan_in(), self.sqlite(), self.memory_drain()]
-        return [*compared, self.memory(), *ours, self.growth(), self.snapshot(), self.churn()]
+        return [*compared, self.memory(), self.space(), *ours, self.growth(), self.snapshot(), self.churn()]
 
     def drain_1(self) -> Row:
         entries = self._drains(1)
@@ -70,6 +72,8 @@ class Plan:
             more = 300
             label = f"{OURS}, concurrency {more}"
             entries.append(Entry(OURS, drain, entries[0].jobs, options={"concurrency": more}, label=label))
+            label = f"{OURS}, psycopg"
+            entries.append(Entry(OURS, drain, entries[0].jobs, options=dict(PSYCOPG), label=label, settings=INSTEAD))
         return Row("drain-1", "drain no-op jobs, one process", [*entries, *self._plain()])
 
     def drain_2(self) -> Row:
@@ -93,10 +97,31 @@ class Plan:
             found.append(Entry(PLAIN, by_itself, jobs, options=options, label=label))
         return found
 
+    def starts(self) -> list[Row]:
+        return [self.start_here(), self.start_at_once(16), self.start_at_once(100), self.start_bulk()]
+
     def start_one(self) -> Row:
         jobs = self.jobs(5_000, 2_000)
         entries = [Entry(name, by_itself, jobs, work="start-one") for name in (OURS, *self.peers)]
+        if not self.quick:
+            entries.insert(1, Entry(OURS, by_itself, jobs, "start-one", options=PSYCOPG, label=f"{OURS}, psycopg"))
         return Row("start-one", "start one at a time, each in its own transaction", entries)
+
+    def start_here(self) -> Row:
+        """`submit`: in a transaction of its own, without others."""
+        jobs = self.jobs(5_000, 2_000)
+        entries = [
+            Entry(OURS, by_itself, jobs, work="submit", options={"tasks": 1}),
+            *(Entry(name, by_itself, jobs, work="start-one") for name in self.peers),
+        ]
+        return Row("submit", "start one at a time, by itself", entries)
+
+    def start_at_once(self, tasks: int) -> Row:
+        """Many tasks of one process. The contenders in Node are left out."""
+        jobs = self.jobs(20_000, 5_000)
+        peers = [name for name in ("pgqueuer", "procrastinate") if name in self.peers]
+        entries = [Entry(name, by_itself, jobs, work="submit", options={"tasks": tasks}) for name in (OURS, *peers)]
+        return Row(f"submit-{tasks}", f"start one at a time, by itself, {tasks} tasks at once", entries)
 
     def start_bulk(self) -> Row:
         jobs = self.thousands(100_000, 20_000)
@@ -121,6 +146,11 @@ class Plan:
         entries = [Entry(name, memory, jobs.get(name, self.jobs(100_000, 100_000))) for name in (OURS, *self.peers)]
         return Row("memory", "memory of a worker", entries, ("idle", "draining"), "MB")
 
+    def space(self) -> Row:
+        jobs = {"procrastinate": self.jobs(5_000, 5_000)}
+        entries = [Entry(name, at_rest, jobs.get(name, self.jobs(50_000, 50_000))) for name in (OURS, *self.peers)]
+        return Row("space", "space of a completed job", entries, ("tables", "indexes", "TOAST"), "bytes")
+
     def phases(self) -> list[Row]:
         """Several settings: the best of them counts."""
         found: list[Row] = []
@@ -136,6 +166,11 @@ class Plan:
                 entries.append(
                     Entry(OURS, drain, self.jobs(5_000, 1_000), work, options=options, label=label, settings=said)
                 )
+            options = {"concurrency": 16, "connect": {"pool_size": 20}, **PSYCOPG}
+            label, said = f"{OURS}, psycopg, concurrency 16", f"20 connections, {INSTEAD}"
+            entries.append(
+                Entry(OURS, drain, self.jobs(5_000, 1_000), work, options=options, label=label, settings=said)
+            )
             found.append(Row(work, title, entries))
         return found
 

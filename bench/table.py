@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bench.results import Result, RowResult, Run
 from bench.roster import OURS, PLAIN
 from bench.targets import verdicts
@@ -31,7 +33,7 @@ def caption(run: Run) -> str:
 def matrix(run: Run) -> str:
     """The rows with other libraries, one column for each.
 
-    The last column is the best of plain SQL.
+    Our figure is bold where no other library is better. The last column is the best of plain SQL.
     """
     shared = [row for row in run.rows if any(result.name in PEERS for result in row.results)]
     names = [name for name in PEERS if any(result.name == name for row in shared for result in row.results)]
@@ -40,11 +42,26 @@ def matrix(run: Run) -> str:
     lines = [_line(["work", f"**{OURS}**", *names, PLAIN]), _line(["---"] + ["---:"] * (len(names) + 2))]
     for row in shared:
         by_name = {result.name: result for result in row.results}
-        cells = [f"**{_figures(row, by_name.get(OURS))}**", *(_figures(row, by_name.get(name)) for name in names)]
+        ours = _figures(row, by_name.get(OURS))
+        is_best = _is_best(row, by_name.get(OURS), [by_name.get(name) for name in names])
+        cells = [f"**{ours}**" if is_best else ours, *(_figures(row, by_name.get(name)) for name in names)]
         plain = [result for result in row.results if result.name.startswith(PLAIN)]
         best = max(plain, key=lambda result: result.median(row.figures[0]) or 0, default=None)
         lines.append(_line([f"{row.title}, {unit(row)}", *cells, _figures(row, best) if plain else ""]))
     return "\n".join(lines)
+
+
+def _is_best(row: RowResult, ours: Result | None, others: Sequence[Result | None]) -> bool:
+    """By every figure: of rates the largest, of times and sizes the smallest."""
+    return ours is not None and all(_leads(figure, ours, others) for figure in row.figures)
+
+
+def _leads(figure: str, ours: Result, others: Sequence[Result | None]) -> bool:
+    mine = ours.median(figure)
+    known = [value for each in others if each is not None and (value := each.median(figure)) is not None]
+    if mine is None:
+        return False
+    return mine >= max(known, default=mine) if figure == "rate" else mine <= min(known, default=mine)
 
 
 def details(run: Run) -> str:

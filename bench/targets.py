@@ -78,22 +78,27 @@ def _noop(run: Run) -> float | None:
 
 TARGETS = [
     Target("drain-1", "pgqueuer", _noop, of("drain-1", "pgqueuer"), 2),
-    Target("drain-1", "graphile-worker", _noop, of("drain-1", "graphile-worker"), 1),
-    Target("drain-1", ONE_CLIENT, _noop, of("drain-1", ONE_CLIENT), 0.7),
+    Target("drain-1", "graphile-worker", _noop, of("drain-1", "graphile-worker"), 1.5),
+    Target("drain-1", ONE_CLIENT, _noop, of("drain-1", ONE_CLIENT), 0.95),
     Target("drain-1", FOUR_CLIENTS, _noop, of("drain-1", FOUR_CLIENTS), 0.7),
+    Target("drain-1", "our asyncpg", of("drain-1", f"{OURS}, psycopg"), _noop, 0.6),
     Target("drain-2", "our one process", of("drain-2", OURS), _noop, 1.4),
-    Target("complete", SIXTEEN_CLIENTS, our_best("complete"), of("drain-1", SIXTEEN_CLIENTS), 0.5),
-    Target("staged", SIXTEEN_CLIENTS, our_best("staged"), of("drain-1", SIXTEEN_CLIENTS), 0.3),
+    Target("complete", SIXTEEN_CLIENTS, our_best("complete"), of("drain-1", SIXTEEN_CLIENTS), 0.65),
+    Target("staged", SIXTEEN_CLIENTS, our_best("staged"), of("drain-1", SIXTEEN_CLIENTS), 0.42),
     Target("chain", "our no-op drain", of("chain", OURS), _noop, 0.3),
     # Linear: the rate per blocker stays the same. A quadratic cost would make it a tenth.
     Target(
         "fan-in", "100 blockers", of("fan-in", f"{OURS}, 1000 blockers"), of("fan-in", f"{OURS}, 100 blockers"), 0.8
     ),
     Target("start-one", "pgqueuer", of("start-one", OURS), of("start-one", "pgqueuer"), 1),
+    Target("submit", "pgqueuer", of("submit", OURS), of("submit", "pgqueuer"), 1.1),
+    Target("submit-16", "pgqueuer", of("submit-16", OURS), of("submit-16", "pgqueuer"), 5),
+    Target("submit-16", "procrastinate", of("submit-16", OURS), of("submit-16", "procrastinate"), 5),
+    Target("start-bulk", "graphile-worker", of("start-bulk", OURS), of("start-bulk", "graphile-worker"), 1.2),
     Target("start-bulk", "pgqueuer", of("start-bulk", OURS), of("start-bulk", "pgqueuer"), 1),
     Target("pick-up", "the best peer, p50", of("pick-up", OURS, "p50"), best_peer("pick-up", "p50"), 1, at_most=True),
     Target("pick-up", "the best peer, p99", of("pick-up", OURS, "p99"), best_peer("pick-up", "p99"), 1, at_most=True),
-    Target("sqlite", "plain batches", of("sqlite", OURS), of("sqlite", f"{PLAIN_SQLITE}, 100 at a time"), 0.1),
+    Target("sqlite", "plain batches", of("sqlite", OURS), of("sqlite", f"{PLAIN_SQLITE}, 100 at a time"), 0.4),
     *(
         Target(
             "memory", f"pgqueuer, {when}", of("memory", OURS, when), of("memory", "pgqueuer", when), 1.3, at_most=True

@@ -1,7 +1,8 @@
 """An order pipeline, start to finish, in a few seconds.
 
-`make demo` runs it on SQLite, `make demo POSTGRES=1` on PostgreSQL. It works in a temporary
-directory and leaves no files. The pipeline itself is in `orders.py`.
+`make demo` runs it on SQLite, `make demo POSTGRES=1` on PostgreSQL. The SQLite file is left in a
+temporary directory, to be looked at. `make demo DASHBOARD=1` goes on, with a web page beside it. The
+pipeline itself is in `orders.py`.
 """
 
 from __future__ import annotations
@@ -9,19 +10,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from datetime import timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import demo_dashboard
 import orders
 import queuert
 from database import Db, execute
@@ -33,9 +37,13 @@ ORDERS_PER_CUSTOMER = 5
 
 @contextmanager
 def sqlite_file() -> Generator[str]:
-    """The URL of a new, empty database."""
-    with TemporaryDirectory(prefix="queuert-demo-") as directory:
+    """The URL of a new, empty database. It is kept, unless the demo fails."""
+    directory = mkdtemp(prefix="queuert-demo-")
+    try:
         yield f"sqlite:///{Path(directory) / 'shop.db'}"
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
 
 
 async def main(order_count: int, console: Console, *, postgres: bool) -> None:
@@ -51,6 +59,21 @@ async def main(order_count: int, console: Console, *, postgres: bool) -> None:
                 async with Worker(client, orders.handlers, concurrency=20):
                     await watch_pipeline(client, order_chains, invoices, progress)
             await show_summary(client, console, time.monotonic() - started)
+            left = await client.submit(AskForReview(customer="customer-1"), after=timedelta(days=1))
+    if postgres:
+        console.print("The server has ended, and its data is deleted. `make demo` leaves a file to look at.")
+    else:
+        show_what_is_left(console, url, left.id)
+
+
+def show_what_is_left(console: Console, url: str, chain_id: str) -> None:
+    """Not wrapped: the lines are to be copied."""
+    script = Path(sys.executable).with_name("queuert")
+    command = str(script) if script.exists() else f"{sys.executable} -m queuert"
+    shown = command.removeprefix(f"{Path.cwd()}/")
+    console.print("One more follow-up is due tomorrow. Look at it, and at all that is stored:")
+    for words in (f"why {chain_id}", "ls", "status"):
+        console.print(f"  {shown} {words} --url {url}", soft_wrap=True)
 
 
 def embedded() -> AbstractContextManager[str]:
@@ -187,6 +210,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run an order pipeline, and show what happened.")
     parser.add_argument("--orders", type=int, default=300, help="how many orders (1 to 5000, default: %(default)s)")
     parser.add_argument("--postgres", action="store_true", help="use a new PostgreSQL server instead of SQLite")
+    parser.add_argument("--dashboard", action="store_true", help="go on until Ctrl-C, and show it on a web page")
     given = parser.parse_args()
     if not 1 <= given.orders <= 5000:
         parser.error("--orders must be from 1 to 5000")
@@ -199,6 +223,11 @@ if __name__ == "__main__":
     logging.getLogger("queuert").setLevel(logging.ERROR)
     try:
         given = arguments()
-        asyncio.run(main(given.orders, Console(highlight=False), postgres=given.postgres))
+        console = Console(highlight=False)
+        if given.dashboard:
+            with embedded() if given.postgres else sqlite_file() as url:
+                asyncio.run(demo_dashboard.run(url, console))
+        else:
+            asyncio.run(main(given.orders, console, postgres=given.postgres))
     except KeyboardInterrupt:
         sys.exit(130)

@@ -114,7 +114,8 @@ async def charge(attempt: Attempt[ChargeCard, Db]) -> ApproveOrder | ShipOrder:
     async with attempt.prepare("staged") as tx:
         ((cents,),) = await execute(tx, "SELECT cents FROM orders WHERE id = ?", order_id)
     # No transaction is open here. The call may happen more than once (after an error or a crash).
-    # So it has a key that stays the same: the job's id.
+    # So it has a key that stays the same: the job's id. (If this job continued with itself, each
+    # would have another id: then use the order's.)
     payment = await gateway.charge(key=attempt.job_id, cents=cents)
     async with attempt.complete() as tx:
         await execute(tx, "INSERT INTO payments VALUES (?, ?)", order_id, payment)

@@ -2,15 +2,19 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
-DEMO = Path(__file__).resolve().parent.parent / "examples" / "demo.py"
+ROOT = Path(__file__).resolve().parent.parent
+DEMO = ROOT / "examples" / "demo.py"
 
 
 def run_demo(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -61,7 +65,20 @@ def test_the_pipeline_ends_and_the_summary_counts_everything(directory: Path, da
     assert "10 invoices" in said
     assert "2 large orders approved by hand" in said
     assert "10 follow-ups" in said
-    assert list(directory.iterdir()) == []
+    if database == "PostgreSQL":
+        assert said.endswith("The server has ended, and its data is deleted. `make demo` leaves a file to look at. ")
+        assert list(directory.iterdir()) == []
+        return
+    *_, why, ls, status = (line.strip() for line in finished.stdout.splitlines())
+    assert "it is not due before" in output_of(why)
+    assert output_of(ls).count(" completed ") == 49
+    assert re.search(r"^ask-for-review +0 +1 +0 +0$", output_of(status), re.MULTILINE)
+
+
+def output_of(line: str) -> str:
+    """Of a command that the demo shows."""
+    words = [sys.executable, *line[line.index("-m queuert") :].split()] if "-m queuert" in line else line.split()
+    return subprocess.run(words, capture_output=True, text=True, timeout=100, check=True, cwd=ROOT).stdout
 
 
 def test_a_number_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
@@ -69,3 +86,35 @@ def test_a_number_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
 
     assert finished.returncode == 2
     assert "--orders must be from 1 to 5000" in finished.stderr
+
+
+def heed_interrupts() -> None:
+    """A shell that runs the tests in the background lets its children ignore them."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_with_the_dashboard_it_goes_on_until_it_is_interrupted(directory: Path) -> None:
+    """The page shows the orders, and ends with them."""
+    demo = subprocess.Popen(
+        [sys.executable, "-W", "error", str(DEMO), "--dashboard"],
+        env={**os.environ, "TMPDIR": str(directory), "COLUMNS": "100", "PYTHONIOENCODING": "utf-8"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=heed_interrupts,
+    )
+    try:
+        assert demo.stdout is not None
+        told = demo.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:\d+/", told)
+        assert found, told
+        page = urlopen(found[0]).read().decode()
+        assert "shop" in page
+        demo.send_signal(signal.SIGINT)
+        out, errors = demo.communicate(timeout=60)
+        assert (demo.returncode, out, errors) == (130, "", "")
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(demo.pid, signal.SIGKILL)  # and the page, which has the same pipe
+        demo.communicate()

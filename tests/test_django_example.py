@@ -56,6 +56,11 @@ def line_with(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
     raise AssertionError(f"the process ended without a word like {pattern}")
 
 
+def test_the_project_has_tests_of_its_own(environment: dict[str, str]) -> None:
+    with running(environment, "test", "django_orders") as testing:
+        assert testing.wait(100) == 0
+
+
 def test_orders_are_shipped(environment: dict[str, str]) -> None:
     with running(environment, "migrate", "--verbosity", "0") as migrating:
         assert migrating.wait(60) == 0

@@ -51,8 +51,8 @@ MUTATIONS = [
     Mutation(
         "a savepoint that is rolled back keeps its notifications",
         "client/sessions.py",
-        "            roll_back()\n            raise\n",
-        "            raise\n",
+        "                roll_back()\n",
+        "                pass\n",
         ("tests/client/test_transactions.py",),
     ),
     Mutation(
@@ -79,8 +79,8 @@ MUTATIONS = [
     Mutation(
         "a run that asked for another time costs an attempt",
         "worker/verdict.py",
-        'status="pending", uncounted=True, schedule=schedule',
-        'status="pending", schedule=schedule',
+        'claim.row.id, token=claim.token, status="pending", uncounted=True, schedule=schedule',
+        'claim.row.id, token=claim.token, status="pending", schedule=schedule',
         ("tests/behaviour/test_retry.py",),
     ),
     Mutation(
@@ -142,14 +142,14 @@ MUTATIONS = [
     Mutation(
         "a job that a shutdown stops is not released",
         "worker/verdict.py",
-        'return Settlement(job_id=claim.row.id, token=claim.token, status="pending", uncounted=True)\n',
-        "return None\n",
+        'if reason == "shutdown" and isinstance(error, asyncio.CancelledError):\n',
+        'if reason == "shutdown" and isinstance(error, asyncio.CancelledError):\n            return None\n',
         ("tests/behaviour/test_shutdown.py",),
     ),
     Mutation(
         "the deduplication key is dropped",
         "operations/create.py",
-        "dedup=options.dedup,",
+        "dedup=dedup,",
         "dedup=None,",
         ("tests/client/test_start.py", "tests/behaviour/test_deduplication.py"),
     ),
@@ -163,8 +163,8 @@ MUTATIONS = [
     Mutation(
         "claims ignore the cap of the cluster",
         "worker/claiming.py",
-        "limit, queues, self._cluster_cap)",
-        "limit, queues, None)",
+        "limit, queues, self.cluster_cap, slots",
+        "limit, queues, None, slots",
         ("tests/behaviour/test_caps.py",),
     ),
     Mutation(

@@ -19,7 +19,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 WIDTH = 100
 
-CHECKED: tuple[str, ...] = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "src")
+CHECKED: tuple[str, ...] = (
+    "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md", "docs", "src",
+)  # fmt: skip
 """Files and folders, relative to the root. Markdown, Python and SQL files in them are checked."""
 
 AVOIDED = ("whoever", "somebody", "nobody", "mends?", "mended", "comes to", "does not take part", "says nothing")
@@ -115,17 +117,13 @@ class TestPages:
 
 
 @pytest.mark.parametrize("path", files(".py"), ids=name)
-class TestPython:
-    def test_comments_and_docstrings_are_wrapped(self, path: Path) -> None:
-        source = path.read_text("utf-8")
-        own_lines = docstring_lines(source) | {line for line, _, alone in comments(source) if alone}
-        long = too_long(path, [text for text in enumerate(source.splitlines(), 1) if text[0] in own_lines])
-        assert not long, f"wrap at {WIDTH} columns:\n" + "\n".join(long)
-
-    def test_words_are_plain(self, path: Path) -> None:
-        source = path.read_text("utf-8")
-        found = avoided(path, [*strings(source), *((line, text) for line, text, _ in comments(source))])
-        assert not found, "write it plainly:\n" + "\n".join(found)
+def test_comments_and_docstrings_are_wrapped_and_their_words_are_plain(path: Path) -> None:
+    source = path.read_text("utf-8")
+    own_lines = docstring_lines(source) | {line for line, _, alone in comments(source) if alone}
+    long = too_long(path, [text for text in enumerate(source.splitlines(), 1) if text[0] in own_lines])
+    assert not long, f"wrap at {WIDTH} columns:\n" + "\n".join(long)
+    found = avoided(path, [*strings(source), *((line, text) for line, text, _ in comments(source))])
+    assert not found, "write it plainly:\n" + "\n".join(found)
 
 
 @pytest.mark.parametrize("path", files(".sql"), ids=name)

@@ -7,15 +7,21 @@ import inspect
 import pytest
 
 import queuert
+import queuert.testing
 from queuert import errors
 
 NAMES = [
+    "EVERYTHING",
     "AbortReason",
     "AbortSignal",
+    "After",
     "Attempt",
+    "AuditRecord",
     "Backoff",
     "BaseAttempt",
     "BlockerNotFound",
+    "BulkPlan",
+    "BulkResult",
     "Chain",
     "ChainCancelled",
     "ChainEnded",
@@ -29,17 +35,29 @@ NAMES = [
     "ChainNotTriggerable",
     "Client",
     "ClientClosed",
+    "ClientMisused",
     "Codec",
     "Completion",
+    "Cron",
+    "Debounce",
     "Dedup",
+    "Diagnosis",
     "DriverMissing",
     "DuplicateJobType",
     "EntryJob",
+    "Every",
+    "FailedAttempt",
+    "Filter",
+    "Finding",
     "Handlers",
+    "Histogram",
+    "History",
+    "HistoryPoint",
     "InvalidArgument",
     "InvalidCursor",
     "InvalidJobId",
     "InvalidJobType",
+    "InvalidSchedule",
     "Job",
     "JobError",
     "JobIdExists",
@@ -48,17 +66,32 @@ NAMES = [
     "JobTypeMismatch",
     "JobTypeValidationError",
     "JobTypes",
+    "Keep",
     "Key",
+    "Limit",
+    "LimitKey",
+    "LimitRow",
+    "LimitRule",
     "Middleware",
     "NotifyUnavailable",
     "Observer",
     "OwnershipLost",
     "Page",
+    "Pause",
     "PhaseError",
+    "PlanNote",
     "PrepareAfterAutoSetup",
+    "Pruned",
     "Queue",
     "QueuertError",
+    "Rate",
+    "RateLimited",
+    "RateRule",
     "Reschedule",
+    "Retention",
+    "Schedule",
+    "ScheduleNotFound",
+    "Schedules",
     "SchemaMissing",
     "SchemaTooNew",
     "Status",
@@ -66,10 +99,13 @@ NAMES = [
     "StorageError",
     "StorageNotADatabase",
     "StorageReadOnly",
+    "StorageRejected",
     "StorageUnavailable",
     "SyncAttempt",
     "SyncClient",
     "SyncCompletion",
+    "Throttle",
+    "Tick",
     "Transaction",
     "TransactionClosed",
     "TransactionError",
@@ -78,15 +114,41 @@ NAMES = [
     "TransactionRequired",
     "TypeStats",
     "UnknownJobType",
+    "Vacuumed",
     "WaitTimeout",
+    "Why",
     "Worker",
+    "WorkerHealth",
+    "WorkerInfo",
+    "WorkerQueue",
+    "WorkerType",
     "connect",
     "connect_sync",
 ]
 
 
+TESTING = [
+    "AttemptResult",
+    "Clock",
+    "Crash",
+    "HandlerFailure",
+    "Running",
+    "Started",
+    "SyncRunning",
+    "attempt",
+    "attempt_sync",
+    "clean",
+    "completed",
+    "crash_everywhere",
+    "outside",
+    "running",
+    "started",
+]
+
+
 def test_the_public_names_are_these() -> None:
     assert queuert.__all__ == NAMES
+    assert queuert.testing.__all__ == TESTING
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,11 +176,12 @@ def test_every_error_has_one_root() -> None:
     assert len(found) > 30
     assert [each for each in found if not issubclass(each, queuert.QueuertError)] == [
         queuert.JobError,
+        queuert.RateLimited,
         queuert.Reschedule,
     ]
 
 
-@pytest.mark.parametrize("raised", [queuert.JobError("CODE"), queuert.Reschedule(after=1)])
+@pytest.mark.parametrize("raised", [queuert.JobError("CODE"), queuert.RateLimited(1), queuert.Reschedule(after=1)])
 def test_what_handlers_raise_is_not_an_error_of_the_library(raised: Exception) -> None:
     """A handler may catch the library's errors without catching what it raises itself."""
     assert not isinstance(raised, queuert.QueuertError)

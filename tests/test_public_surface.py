@@ -18,38 +18,28 @@ from typing import Any
 
 import pytest
 from tests.test_readme import EXAMPLES
+from tools.site.reference import members
+from tools.site.surface import NAMES, surface
 
 import queuert
+import queuert.testing
+from queuert import why
 from queuert.observability import logging
 
 ROOT = Path(__file__).resolve().parent.parent
 
 FOR_USERS = (
     "queuert",
+    "queuert.why",
     "queuert.sqlalchemy",
     "queuert_django",
+    "queuert_django.testing",
+    "queuert.testing",
+    "queuert.dashboard",
     "queuert.observability.logging",
     "queuert.observability.otel",
 )
 """The other public modules are for adapters: their contracts are prose, not lists of arguments."""
-
-SECTION = re.compile(r"^## `(?P<module>[\w.]+)`$(?P<text>.*?)(?=^#|\Z)", re.MULTILINE | re.DOTALL)
-NAMES = re.compile(r"`(\w+)`")
-
-
-@cache
-def surface() -> dict[str, list[str]]:
-    """The public modules and their names, as docs/api.md lists them: in the last column of its tables."""
-    page = (ROOT / "docs" / "api.md").read_text("utf-8")
-    return {
-        section["module"]: [
-            name
-            for line in section["text"].splitlines()
-            if line.startswith("| ")
-            for name in NAMES.findall(line.rpartition(" | ")[2])
-        ]
-        for section in SECTION.finditer(page)
-    }
 
 
 @pytest.mark.parametrize("module", surface())
@@ -65,6 +55,7 @@ def test_a_module_exports_what_the_page_lists(module: str) -> None:
 # What docs and examples use
 
 
+@cache
 def programs() -> dict[str, str]:
     blocks = {example.place: example.code for example in EXAMPLES}
     files = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in (ROOT / "examples").rglob("*.py")}
@@ -91,11 +82,11 @@ def private_uses(tree: ast.Module) -> Iterator[str]:
             "queuert_django",
         ):
             assert node.module is not None
-            yield from (
-                f"from {node.module} import {alias.name}"
-                for alias in node.names
-                if alias.name not in public.get(node.module, ())
-            )
+            for alias in node.names:
+                if f"{node.module}.{alias.name}" in public:
+                    imported[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                elif alias.name not in public.get(node.module, ()):
+                    yield f"from {node.module} import {alias.name}"
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             module = imported.get(node.value.id)
@@ -131,16 +122,46 @@ def test_private_uses_are_found() -> None:
 MADE_BY_THE_LIBRARY = {
     queuert.AbortSignal,
     queuert.Attempt,
+    queuert.AuditRecord,
     queuert.BaseAttempt,
+    queuert.BulkPlan,
+    queuert.BulkResult,
     queuert.Chain,
     queuert.Completion,
+    queuert.Diagnosis,
+    queuert.Finding,
     queuert.JobRecord,
+    queuert.LimitRow,
+    queuert.LimitRule,
+    queuert.RateRule,
     queuert.Observer,
     queuert.Page,
+    queuert.Pause,
+    queuert.PlanNote,
     queuert.SyncAttempt,
     queuert.SyncCompletion,
     queuert.Transaction,
+    queuert.FailedAttempt,
+    queuert.Pruned,
+    queuert.Retention,
+    queuert.History,
+    queuert.HistoryPoint,
+    queuert.Histogram,
+    queuert.Vacuumed,
     queuert.TypeStats,
+    queuert.Schedule,
+    queuert.Why,
+    *(getattr(why, name) for name in why.__all__),
+    queuert.WorkerInfo,
+    queuert.WorkerQueue,
+    queuert.WorkerType,
+    queuert.WorkerHealth,
+    queuert.testing.AttemptResult,
+    queuert.testing.Crash,
+    queuert.testing.HandlerFailure,
+    queuert.testing.Running,
+    queuert.testing.Started,
+    queuert.testing.SyncRunning,
     logging.JobContext,
 }
 """Users do not call these constructors, or without arguments."""
@@ -161,6 +182,7 @@ def of_the_library(value: Any) -> bool:
     return is_ours(str(getattr(value, "__module__", "")))
 
 
+@cache
 def classes() -> dict[str, type]:
     return {
         f"{module}.{name}": value
@@ -170,16 +192,7 @@ def classes() -> dict[str, type]:
     }
 
 
-def members(cls: type) -> Iterator[tuple[str, Any]]:
-    """The public methods and properties that a user of the class sees, of our own making."""
-    seen: set[str] = set()
-    for base in cls.__mro__:
-        for name, value in vars(base).items() if of_the_library(base) else ():
-            if name not in seen and not name.startswith("_"):
-                seen.add(name)
-                yield name, value
-
-
+@cache
 def functions() -> dict[str, Callable[..., Any]]:
     """Every public function and method, by its full name."""
     found: dict[str, Callable[..., Any]] = {}
@@ -241,7 +254,7 @@ def test_a_class_documents_its_constructor(name: str) -> None:
     if issubclass(cls, BaseException) and cls not in RAISED_BY_USERS:
         return
     if issubclass(cls, queuert.Job):
-        taken = {"name", "queue"}  # of the class statement
+        taken = {"name", "queue", "keep", "version", "aliases", "limit"}  # of the class statement
     else:
         variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         signature = inspect.signature(cls)
@@ -252,8 +265,13 @@ def test_a_class_documents_its_constructor(name: str) -> None:
 # Attributes
 
 
-def attributes(cls: type) -> Iterator[tuple[str, bool]]:
+@cache
+def attributes(cls: type) -> tuple[tuple[str, bool], ...]:
     """The public data attributes that a class of ours declares or sets, and whether a docstring follows them."""
+    return tuple(_attributes(cls))
+
+
+def _attributes(cls: type) -> Iterator[tuple[str, bool]]:
     tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
     (node,) = tree.body
     assert isinstance(node, ast.ClassDef)

@@ -32,16 +32,16 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
             yield found.replace("postgresql", "postgresql+psycopg", 1)
 
 
-def imported(name: str) -> Any:
-    """As if for the first time: an example reads its settings when it is imported."""
+def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """As if for the first time: an example reads its settings when it is imported. Other tests keep their modules."""
     for known in [module for module in sys.modules if module.startswith(name.partition(".")[0])]:
-        del sys.modules[known]
+        monkeypatch.delitem(sys.modules, known)
     return importlib.import_module(name)
 
 
 async def test_fastapi(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", url.replace("sqlite:", "sqlite+aiosqlite:"))
-    app = imported("fastapi_orders.app").app
+    app = imported("fastapi_orders.app", monkeypatch).app
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()  # who comes early waits
@@ -62,7 +62,7 @@ async def test_fastapi(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_flask(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATABASE_URL", url)
-    app = imported("flask_orders.app").create_app()
+    app = imported("flask_orders.app", monkeypatch).create_app()
     web = make_server("127.0.0.1", 0, app, threaded=True)
     serving = threading.Thread(target=web.serve_forever)
     serving.start()

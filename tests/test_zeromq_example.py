@@ -77,7 +77,7 @@ test_conformance = notify_tests("harness")
 
 async def test_a_forwarder_that_is_killed_and_restarted(example: Any) -> None:
     forwarder = Forwarder()
-    adapter, ears = BroadcastNotify(example.ZeroMQProvider(*forwarder.addresses)), [Ear(), Ear(), Ear()]
+    adapter, ears = BroadcastNotify(example.ZeroMQProvider(*forwarder.addresses)), [Ear() for _ in TOPICS]
     for topic, ear in zip(TOPICS, ears, strict=True):
         await adapter.listen(topic, ear)
     for number in range(2):

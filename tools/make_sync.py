@@ -41,10 +41,12 @@ REPLACEMENTS = [
     ("import Sessions, Tx", "import Sessions, SyncSessions, Tx"),
     ("Sessions(state", "SyncSessions(state"),
     (
-        "from queuert.client.base import",
-        "from queuert.blocking import Blocking, run_blocking\nfrom queuert.client.base import",
+        "from queuert.bulk import",
+        "from queuert.blocking import Blocking, run_blocking\nfrom queuert.bulk import",
     ),
     ("ChainWaiting", "SyncChainWaiting"),
+    ("explain_timeout", "explain_timeout_sync"),
+    ("hears_itself(self._notify)", "self._notify.run(hears_itself)"),
     (
         "channel: NotifyAdapter = BoundedNotify(notify)",
         "channel = notify if isinstance(notify, SyncNotify) else SyncNotify(BoundedNotify(notify))",
@@ -59,8 +61,7 @@ REPLACEMENTS = [
     ("Completion", "SyncCompletion"),
     ("__aenter__", "__enter__"),
     ("__aexit__", "__exit__"),
-    ("self._read_chain, self._ended_chains, poll_interval", "self._read_chain, poll_interval"),
-    ("from queuert.operations import queries\n", ""),
+    ("self._read_failed_blockers, self._ended_chains, poll_interval", "self._read_failed_blockers, poll_interval"),
 ]
 
 # In the sync client, each waiting thread polls on its own, so reading for all waiters at once is

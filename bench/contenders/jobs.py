@@ -14,6 +14,7 @@ USER_TABLE = f"""
 CREATE TABLE counter (id integer PRIMARY KEY, value integer NOT NULL DEFAULT 0) WITH (fillfactor = 50);
 INSERT INTO counter SELECT n FROM generate_series(0, {COUNTERS - 1}) AS n
 """
+READ = "SELECT value FROM counter WHERE id = $1"
 UPDATE = "UPDATE counter SET value = value + 1 WHERE id = $1"
 
 
@@ -41,7 +42,27 @@ class Close(EntryJob[int], name="close"):
     orders: list[Chain[Order]]
 
 
-def handlers_for(work: str, line: Line) -> Handlers[Any]:
+class Asyncpg:
+    """How handlers use the user table."""
+
+    async def read(self, connection: Any, number: int) -> None:
+        await connection.fetchval(READ, number)
+
+    async def write(self, connection: Any, number: int) -> None:
+        await connection.execute(UPDATE, number)
+
+
+class Psycopg:
+    async def read(self, connection: Any, number: int) -> None:
+        cursor = await connection.execute(READ.replace("$1", "%s"), (number,))
+        await cursor.fetchone()
+
+    async def write(self, connection: Any, number: int) -> None:
+        await connection.execute(UPDATE.replace("$1", "%s"), (number,))
+
+
+def handlers_for(work: str, line: Line, driver: str = "asyncpg") -> Handlers[Any]:
+    table = Psycopg() if driver == "psycopg" else Asyncpg()
     handlers = Handlers[Any]()
     if work == "chain":
         _chain(handlers, line)
@@ -58,7 +79,7 @@ def handlers_for(work: str, line: Line) -> Handlers[Any]:
         @handlers.handles(Order)
         async def write(attempt: Attempt[Order, Any]) -> None:
             async with attempt.complete() as tx:
-                await tx.connection.execute(UPDATE, attempt.job.order_id % COUNTERS)
+                await table.write(tx.connection, attempt.job.order_id % COUNTERS)
             line.done += 1
     elif work == "staged":
 
@@ -66,9 +87,9 @@ def handlers_for(work: str, line: Line) -> Handlers[Any]:
         async def staged(attempt: Attempt[Order, Any]) -> None:
             number = attempt.job.order_id % COUNTERS
             async with attempt.prepare("staged") as tx:
-                await tx.connection.fetchval("SELECT value FROM counter WHERE id = $1", number)
+                await table.read(tx.connection, number)
             async with attempt.complete() as tx:
-                await tx.connection.execute(UPDATE, number)
+                await table.write(tx.connection, number)
             line.done += 1
     else:
 

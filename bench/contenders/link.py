@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -75,6 +76,19 @@ class Line:
             if running is not None and running.done() and not told.done():
                 running.result()
                 raise RuntimeError("the worker ended before the stop message")
+
+
+async def at_once(task: Task, start: Callable[[int], Awaitable[object]]) -> float:
+    """The rate at which so many tasks at once start all jobs, each one by one."""
+    numbers = iter(range(task.jobs))
+
+    async def loop() -> None:
+        for number in numbers:
+            await start(number)
+
+    began = time.perf_counter()
+    await asyncio.gather(*(loop() for _ in range(task.options["tasks"])))
+    return task.jobs / (time.perf_counter() - began)
 
 
 def say(message: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from pgqueuer.db import AsyncpgDriver, AsyncpgPoolDriver
 from pgqueuer.models import Job
 from pgqueuer.queries import Queries
 
-from bench.contenders.link import Line, Task, run
+from bench.contenders.link import Line, Task, at_once, run
 
 BATCH = 500
 CONNECTIONS = 4
@@ -62,7 +62,19 @@ async def work(task: Task, line: Line) -> None:
     await pool.close()
 
 
+async def submit(task: Task) -> dict[str, Any]:
+    """Each task has a connection of its own, up to a number that a server allows."""
+    connections = min(task.options["tasks"], 32)
+    pool = await asyncpg.create_pool(task.url, min_size=connections, max_size=connections)
+    queries = Queries(AsyncpgPoolDriver(pool))
+    rate = await at_once(task, lambda number: queries.enqueue("bench", json.dumps(task.payload(number)).encode()))
+    await pool.close()
+    return {"rate": rate}
+
+
 async def measure(task: Task) -> dict[str, Any]:
+    if task.work == "submit":
+        return await submit(task)
     connection = await asyncpg.connect(task.url)
     queries = Queries(AsyncpgDriver(connection))
     times = []

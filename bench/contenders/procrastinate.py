@@ -13,7 +13,7 @@ from typing import Any
 
 from procrastinate import App, PsycopgConnector
 
-from bench.contenders.link import Line, Task, run
+from bench.contenders.link import Line, Task, at_once, run
 
 CONCURRENCY = 20
 
@@ -68,6 +68,8 @@ async def measure(task: Task) -> dict[str, Any]:
     times = []
     async with app.open_async():
         bench = noop(app)
+        if task.work == "submit":
+            return {"rate": await at_once(task, lambda number: bench.defer_async(**task.payload(number)))}
         began = time.perf_counter()
         if task.work == "start-bulk":
             await fill(bench, task)

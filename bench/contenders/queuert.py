@@ -1,4 +1,6 @@
-"""This library: asyncpg (or the storage that the task names), and uvloop if it is installed."""
+"""This library: asyncpg (or the driver or storage that the task names), and uvloop if it is
+installed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from typing import Any
 
 import queuert
 from bench.contenders.jobs import USER_TABLE, Close, First, Order, handlers_for
-from bench.contenders.link import Line, Task, run, say
+from bench.contenders.link import Line, Task, at_once, run, say
 from queuert import Client, Job, Worker
 
 CONCURRENCY = 100
@@ -22,9 +24,14 @@ async def connect(task: Task) -> AsyncGenerator[Client[Any]]:
     jobs: list[type[Job[Any, Any]]] = [Order, First, Close]
     if "scene" in task.options:
         jobs += _scenes().JOBS
-    url = task.url.replace("postgresql://", "postgresql+asyncpg://")
+    url = task.url.replace("postgresql://", f"postgresql+{_driver(task)}://")
     async with queuert.connect(url, jobs=jobs, **task.options.get("connect", {})) as client:
         yield client
+
+
+def _driver(task: Task) -> str:
+    driver: str = task.options.get("driver", "asyncpg")
+    return driver
 
 
 def _scenes() -> Any:
@@ -62,7 +69,8 @@ async def work(task: Task, line: Line) -> None:
         if task.work == "feed":
             await feed(client, task, line)
             return
-        worker = Worker(client, handlers_for(task.work, line), concurrency=task.options.get("concurrency", CONCURRENCY))
+        handlers = handlers_for(task.work, line, _driver(task))
+        worker = Worker(client, handlers, concurrency=task.options.get("concurrency", CONCURRENCY))
         await line.ready()
         async with worker:
             if task.work == "churn":
@@ -99,6 +107,8 @@ async def measure(task: Task) -> dict[str, Any]:
     async with connect(task) as client:
         if task.work == "drain":
             return await drain(client, task)
+        if task.work == "submit":
+            return {"rate": await at_once(task, lambda number: client.submit(Order(**task.payload(number))))}
         times = []
         began = time.perf_counter()
         if task.work == "start-bulk":

@@ -30,6 +30,7 @@ def create_app() -> Flask:
     closing.callback(engine.dispose)
     sessions = sessionmaker(engine)
     client = closing.enter_context(connect_sync(sessions, jobs=[ReserveStock]))
+    app.extensions["queuert"] = client  # for tests
 
     @app.post("/orders")
     def place_order() -> Answer:  # pyright: ignore[reportUnusedFunction]

@@ -1,7 +1,10 @@
 """Durable, typed job chains that commit with your own database transaction."""
 
+from queuert.audit import AuditRecord
+from queuert.bulk import BulkPlan, PlanNote
 from queuert.client.client import Client, Completion
 from queuert.client.sync_client import SyncClient, SyncCompletion
+from queuert.doctor import Diagnosis, Finding
 from queuert.errors import (
     BlockerNotFound,
     ChainCancelled,
@@ -15,12 +18,14 @@ from queuert.errors import (
     ChainNotRetryable,
     ChainNotTriggerable,
     ClientClosed,
+    ClientMisused,
     DriverMissing,
     DuplicateJobType,
     InvalidArgument,
     InvalidCursor,
     InvalidJobId,
     InvalidJobType,
+    InvalidSchedule,
     JobError,
     JobIdExists,
     JobTypeError,
@@ -31,13 +36,16 @@ from queuert.errors import (
     PhaseError,
     PrepareAfterAutoSetup,
     QueuertError,
+    RateLimited,
     Reschedule,
+    ScheduleNotFound,
     SchemaMissing,
     SchemaTooNew,
     StorageBusy,
     StorageError,
     StorageNotADatabase,
     StorageReadOnly,
+    StorageRejected,
     StorageUnavailable,
     TransactionClosed,
     TransactionError,
@@ -47,30 +55,49 @@ from queuert.errors import (
     UnknownJobType,
     WaitTimeout,
 )
+from queuert.failed_attempts import FailedAttempt
+from queuert.history import Histogram, History, HistoryPoint
+from queuert.jobs.bulk import BulkResult
 from queuert.jobs.chain import Chain
 from queuert.jobs.codec import Codec
+from queuert.jobs.deduplication import Debounce, Throttle
+from queuert.jobs.filter import Filter
 from queuert.jobs.job import EntryJob, Job
+from queuert.jobs.limits import Limit, LimitKey, Rate
+from queuert.jobs.queue import Queue
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobTypes
-from queuert.model import Dedup, Page, Status, TypeStats
+from queuert.limit_records import LimitRow, LimitRule, RateRule
+from queuert.model import EVERYTHING, Dedup, Page, Pause, Status, TypeStats
 from queuert.ports.observer import Observer
+from queuert.retention import Keep, Pruned, Retention, Vacuumed
+from queuert.schedules.declaring import Schedules
+from queuert.schedules.schedule import Schedule
+from queuert.schedules.times import After, Cron, Every, Tick
 from queuert.transaction import Transaction
+from queuert.why import Why
 from queuert.wiring import connect, connect_sync
 from queuert.worker.abort import AbortReason, AbortSignal
 from queuert.worker.attempt import Attempt, BaseAttempt, SyncAttempt
 from queuert.worker.backoff import Backoff
-from queuert.worker.claiming import Queue
 from queuert.worker.handlers import Handlers
+from queuert.worker.health import WorkerHealth
 from queuert.worker.middleware import Key, Middleware
 from queuert.worker.worker import Worker
+from queuert.worker_records import WorkerInfo, WorkerQueue, WorkerType
 
 __all__ = [
+    "EVERYTHING",
     "AbortReason",
     "AbortSignal",
+    "After",
     "Attempt",
+    "AuditRecord",
     "Backoff",
     "BaseAttempt",
     "BlockerNotFound",
+    "BulkPlan",
+    "BulkResult",
     "Chain",
     "ChainCancelled",
     "ChainEnded",
@@ -84,17 +111,29 @@ __all__ = [
     "ChainNotTriggerable",
     "Client",
     "ClientClosed",
+    "ClientMisused",
     "Codec",
     "Completion",
+    "Cron",
+    "Debounce",
     "Dedup",
+    "Diagnosis",
     "DriverMissing",
     "DuplicateJobType",
     "EntryJob",
+    "Every",
+    "FailedAttempt",
+    "Filter",
+    "Finding",
     "Handlers",
+    "Histogram",
+    "History",
+    "HistoryPoint",
     "InvalidArgument",
     "InvalidCursor",
     "InvalidJobId",
     "InvalidJobType",
+    "InvalidSchedule",
     "Job",
     "JobError",
     "JobIdExists",
@@ -103,17 +142,32 @@ __all__ = [
     "JobTypeMismatch",
     "JobTypeValidationError",
     "JobTypes",
+    "Keep",
     "Key",
+    "Limit",
+    "LimitKey",
+    "LimitRow",
+    "LimitRule",
     "Middleware",
     "NotifyUnavailable",
     "Observer",
     "OwnershipLost",
     "Page",
+    "Pause",
     "PhaseError",
+    "PlanNote",
     "PrepareAfterAutoSetup",
+    "Pruned",
     "Queue",
     "QueuertError",
+    "Rate",
+    "RateLimited",
+    "RateRule",
     "Reschedule",
+    "Retention",
+    "Schedule",
+    "ScheduleNotFound",
+    "Schedules",
     "SchemaMissing",
     "SchemaTooNew",
     "Status",
@@ -121,10 +175,13 @@ __all__ = [
     "StorageError",
     "StorageNotADatabase",
     "StorageReadOnly",
+    "StorageRejected",
     "StorageUnavailable",
     "SyncAttempt",
     "SyncClient",
     "SyncCompletion",
+    "Throttle",
+    "Tick",
     "Transaction",
     "TransactionClosed",
     "TransactionError",
@@ -133,8 +190,14 @@ __all__ = [
     "TransactionRequired",
     "TypeStats",
     "UnknownJobType",
+    "Vacuumed",
     "WaitTimeout",
+    "Why",
     "Worker",
+    "WorkerHealth",
+    "WorkerInfo",
+    "WorkerQueue",
+    "WorkerType",
     "connect",
     "connect_sync",
 ]

@@ -3,7 +3,8 @@
 QueuertError
 ├── InvalidArgument (ValueError)          a value that you passed cannot be used
 │   ├── InvalidJobId                      a job id that fails validation
-│   └── InvalidCursor                     a page cursor that does not belong to this listing
+│   ├── InvalidCursor                     a page cursor that does not belong to this listing
+│   └── InvalidSchedule                   times of a schedule that cannot work
 ├── DriverMissing (ImportError)           a package that this feature needs is not installed
 ├── JobTypeError                          a problem with a job class, or with the set of job classes
 │   ├── InvalidJobType                    the class itself cannot work
@@ -26,6 +27,7 @@ QueuertError
 │   ├── ChainNotTriggerable               `trigger`: the current job is not pending
 │   ├── ChainNotRetryable                 `retry`: the current job has not failed
 │   └── ChainInUse                        `delete`: other jobs wait for the chain
+├── ScheduleNotFound                      the schedule does not exist
 ├── JobIdExists                           the job id is already stored, or twice in one batch
 ├── BlockerNotFound                       a chain named as a blocker does not exist
 ├── WaitTimeout (TimeoutError)            `wait`: the chain did not end in time
@@ -33,11 +35,13 @@ QueuertError
 │   └── PrepareAfterAutoSetup             prepare() was not the first thing the handler did
 ├── OwnershipLost                         the job no longer belongs to this attempt
 ├── ClientClosed                          the client was used after close()
+├── ClientMisused                         the client belongs to another event loop or process
 ├── NotifyUnavailable                     the notification channel cannot be reached
 └── StorageError                          the database cannot be used
     ├── StorageUnavailable                the server cannot be reached, or the connection was lost
     ├── StorageBusy                       another writer held the lock for too long
     ├── StorageReadOnly                   the database cannot be written
+    ├── StorageRejected                   the database refused a value
     ├── StorageNotADatabase               the file is not a database
     ├── SchemaMissing                     tables or functions that this version needs are missing
     └── SchemaTooNew                      the database no longer works with this library version
@@ -45,6 +49,7 @@ QueuertError
 Exception
 ├── JobError                              raise it in a handler: the attempt fails with your code
 └── Reschedule                            raise it in a handler: the job runs again at your time
+    └── RateLimited                       raise it in a handler: its key is closed for a while
 
 The last two are not errors of the library, so `except QueuertError` in a handler does not catch
 them.
@@ -54,10 +59,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from queuert.why import Why
 
 ValidationCode = Literal[
-    "not_entry_point", "invalid_continuation", "invalid_blockers", "invalid_input", "invalid_output"
+    "not_entry_point",
+    "invalid_continuation",
+    "invalid_blockers",
+    "invalid_input",
+    "invalid_output",
+    "invalid_limit_key",
 ]
 
 
@@ -85,6 +98,12 @@ class InvalidCursor(InvalidArgument):
     """A page cursor that does not belong to this listing.
 
     Keep the filters and the order while paging.
+    """
+
+
+class InvalidSchedule(InvalidArgument):
+    """Times of a schedule that cannot work: a bad cron expression, an unknown time zone, an
+    interval of 0, or times that never come. Raised when `Cron`, `Every` or `After` is created.
     """
 
 
@@ -194,12 +213,14 @@ class TransactionRequired(TransactionError):
     """A method that changes something was called without a transaction."""
 
     def __init__(self, operation: str, given: object = None, *, reason: str | None = None) -> None:
-        super().__init__(
+        what = (
             f"{operation}() needs a transaction: {reason}"
             if reason is not None
             else f"{operation}() needs a Transaction as its first argument, got {type(given).__name__}: "
             "open one with client.transaction(), or join your own with client.after_commit(connection)"
         )
+        alone = {"start": "submit(job)", "start_many": "submit_many(jobs)"}.get(operation)
+        super().__init__(what if alone is None else f"{what}; client.{alone} needs none")
 
 
 class TransactionClosed(TransactionError):
@@ -300,14 +321,16 @@ class ChainNotTriggerable(ChainError):
 
 
 class ChainNotRetryable(ChainError):
-    """`retry` needs chains that have failed. Nothing was changed.
+    """`retry` needs chains that have failed; with `input=`, also cancelled or expired ones, whose
+    blockers are complete. Nothing was changed.
 
     Attributes:
         status: The status of the chain.
     """
 
-    def __init__(self, chain_id: str, status: str) -> None:
-        super().__init__(chain_id, f"chain {chain_id} cannot be retried: its status is {status!r}, not 'failed'")
+    def __init__(self, chain_id: str, status: str, reason: str | None = None) -> None:
+        why = reason or f"its status is {status!r}, not 'failed'"
+        super().__init__(chain_id, f"chain {chain_id} cannot be retried: {why}")
         self.status = status
 
 
@@ -325,6 +348,18 @@ class ChainInUse(ChainError):
             chain_id, f"nothing was deleted, other jobs wait for these chains: {listed}. Delete those first"
         )
         self.waiting = waiting
+
+
+class ScheduleNotFound(QueuertError):
+    """There is no schedule of this name.
+
+    Attributes:
+        name: The name.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no schedule {name!r}: client.list_schedules() shows all of them")
+        self.name = name
 
 
 class JobIdExists(QueuertError):
@@ -363,12 +398,40 @@ class WaitTimeout(QueuertError, TimeoutError):
     Attributes:
         chain_id: The id of the chain.
         timeout: How long the call waited, in seconds.
+        status: The status of the chain when the time was over.
+        last_error: The error of the last failed attempt of the chain's current job: `code`, `type`,
+            `message`, `traceback`. None if there is none.
+        failed_blockers: The chains that the current job waits for and that ended without an output:
+            the id of each and its status. The job waits until they are retried.
+        why: Why the chain has not ended, as `client.why(chain)` tells. None if it could not be
+            read, with the async client within a second. A traceback shows it as a note.
     """
 
-    def __init__(self, chain_id: str, timeout: float) -> None:
-        super().__init__(f"chain {chain_id} did not end within {timeout:g} s")
+    why: Why | None = None
+
+    def __init__(
+        self,
+        chain_id: str,
+        timeout: float,
+        *,
+        status: str | None = None,
+        last_error: Mapping[str, object] | None = None,
+        failed_blockers: Mapping[str, str] | None = None,
+    ) -> None:
+        parts = [f"chain {chain_id} did not end within {timeout:g} s"]
+        if status is not None:
+            parts.append(f"its status is {status!r}")
+        if last_error is not None:
+            parts.append(f"its last error is {last_error.get('code')}: {last_error.get('message')}")
+        if failed_blockers:
+            listed = ", ".join(f"{chain} ({ended})" for chain, ended in failed_blockers.items())
+            parts.append(f"it waits for chains that ended without an output: {listed}")
+        super().__init__("; ".join(parts))
         self.chain_id = chain_id
         self.timeout = timeout
+        self.status = status
+        self.last_error = last_error
+        self.failed_blockers: Mapping[str, str] = failed_blockers or {}
 
 
 class PhaseError(QueuertError):
@@ -460,11 +523,40 @@ class Reschedule(Exception):
         self.cause = cause
 
 
+class RateLimited(Reschedule):
+    """Raise it in a handler if a partner refuses more calls. No job with the same key of the same
+    limit begins before the time is over, in any worker.
+
+    The job goes back to the head of its line. The run costs no attempt, also with a cause. A job
+    without a limit just waits for that time.
+
+    Args:
+        retry_after: How long, as a timedelta or in seconds. More than 0.
+
+    Attributes:
+        retry_after: The time in seconds.
+    """
+
+    def __init__(self, retry_after: timedelta | float) -> None:
+        value: Any = retry_after.total_seconds() if isinstance(retry_after, timedelta) else retry_after
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+            raise InvalidArgument(f"RateLimited takes a time longer than 0, got {retry_after!r}")
+        super().__init__(after=value)
+        self.retry_after = float(value)
+
+
 class ClientClosed(QueuertError):
     """The client, or an adapter, was used after `close()`."""
 
     def __init__(self, what: str = "client") -> None:
         super().__init__(f"the {what} is closed: use it inside its with block, before close()")
+
+
+class ClientMisused(QueuertError):
+    """The client was used on another event loop than the one that entered it, or in a forked child.
+
+    The call had no effect, and the client still works for its owner.
+    """
 
 
 class NotifyUnavailable(QueuertError):
@@ -485,7 +577,12 @@ class StorageUnavailable(StorageError):
     It may work again later.
 
     If this happens during a commit, only the database knows whether the commit took effect.
+
+    Attributes:
+        sent: False if it is certain that nothing was sent to the database.
     """
+
+    sent = True
 
 
 class StorageBusy(StorageError):
@@ -494,6 +591,13 @@ class StorageBusy(StorageError):
 
 class StorageReadOnly(StorageError):
     """The database cannot be written."""
+
+
+class StorageRejected(StorageError):
+    """The database refused a value: it is too large, or cannot be converted.
+
+    The same call would fail again.
+    """
 
 
 class StorageNotADatabase(StorageError):

@@ -8,12 +8,15 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
 from queuert.errors import InvalidJobId
 
 GenerateId = Callable[[], str]
 ValidateId = Callable[[str], bool | None]
 """Returns False, or raises `InvalidJobId`, for an id that it does not accept."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _LOW_BITS = 48
 _LOW_MASK = (1 << _LOW_BITS) - 1
@@ -66,6 +69,13 @@ generate_uuid7: GenerateId = UuidV7()
 
 is_uuid = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 """Whether a text is a UUID in its canonical form."""
+
+
+def time_of(job_id: str) -> datetime | None:
+    """When a UUIDv7 was made; None for any other id."""
+    if not is_uuid(job_id) or job_id[14] != "7":
+        return None
+    return EPOCH + timedelta(milliseconds=int(job_id[:8] + job_id[9:13], 16))
 
 
 def validate_uuid(job_id: str) -> None:

@@ -30,6 +30,10 @@ class Runner:
         """Run this and return its result."""
         raise NotImplementedError
 
+    def begin(self, work: Work[T]) -> Future[T]:
+        """Start this."""
+        raise NotImplementedError
+
     def run_or_begin(self, work: Work[None]) -> None:
         """Like `run`.
 
@@ -50,13 +54,15 @@ class LoopUser(Runner):
         self._closed = False
 
     def run(self, work: Work[T]) -> T:
+        return _result(self.begin(work))
+
+    def begin(self, work: Work[T]) -> Future[T]:
         with _Shared.mutex:
             if self._closed:
                 raise ClientClosed("notify adapter")
             if self._thread is None or not self._thread.is_alive():  # a thread does not survive a fork
                 self._thread = _join()
-            future = self._thread.submit(work)
-        return _result(future)
+            return self._thread.submit(work)
 
     def run_or_begin(self, work: Work[None]) -> None:
         thread = self._thread

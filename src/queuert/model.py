@@ -10,24 +10,35 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime, timedelta
+from enum import Enum
+from secrets import randbits
 from typing import Generic, Literal, TypeVar, cast, get_args
 
 import msgspec
 
 from queuert.errors import InvalidArgument, InvalidCursor
+from queuert.limit_records import split_lane
+from queuert.worker_records import WorkerAbout, WorkerState
 
 Status = Literal["blocked", "pending", "running", "completed", "failed", "cancelled", "expired"]
-Scope = Literal["incomplete", "any"]
+Scope = Literal["waiting", "incomplete", "any"]
+Collapse = Literal["postpone", "replace", "hold", "trail"]
+"""What a start does with the chain under its key, besides finding it. See `NewJob.collapse`."""
 Order = Literal["asc", "desc"]
 
 STATUSES: tuple[Status, ...] = get_args(Status)
 TERMINAL: frozenset[Status] = frozenset(("completed", "failed", "cancelled", "expired"))
+REPAIRABLE: frozenset[Status] = frozenset(("failed", "cancelled", "expired"))
+"""The ends that `retry` with another input can undo."""
 OPEN: frozenset[Status] = frozenset(("blocked", "pending", "running"))
 
 DEFAULT_PRIORITY = 100
 MAX_NAME_LENGTH = 200
 MAX_KEY_LENGTH = 1000
+MAX_REASON_LENGTH = 1000
 PRIORITY_RANGE = (-(2**31), 2**31 - 1)
+LONGEST = timedelta(days=36500).total_seconds()
+"""100 years, in seconds. A moment so far from now can be stored with every database."""
 UNBLOCKED_AT_ONCE = 1000
 """Dependents that are freed in the transaction that completes their blockers, and in each later
 one."""
@@ -64,6 +75,33 @@ def aware(moment: datetime, what: str) -> datetime:
         raise InvalidArgument(f"{what} must lie between the years 1 and 9999 in UTC, got {moment!r}") from None
 
 
+EARLIEST = datetime(2, 1, 1, tzinfo=UTC)
+LATEST = datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+"""Moments between these two can be stored and read with every driver, in every time zone. Python's
+calendar ends a year later on both sides, and some drivers take its first and its last moment for
+minus and plus infinity."""
+
+
+def storable(moment: datetime, what: str) -> datetime:
+    """A moment that is to be stored, in UTC."""
+    utc = aware(moment, what)
+    if not EARLIEST <= utc <= LATEST:
+        raise InvalidArgument(f"{what} must lie between the years 2 and 9998 in UTC, got {moment!r}")
+    return utc
+
+
+def storable_delay(duration: Duration, what: str) -> float:
+    """Seconds from now until a moment that is to be stored."""
+    value = seconds(duration, what)
+    try:
+        late = datetime.now(UTC) + timedelta(seconds=value) > LATEST
+    except OverflowError:
+        late = True
+    if late:
+        raise InvalidArgument(f"{what} is too long: {value:g} seconds from now is later than the year 9998")
+    return value
+
+
 class When(msgspec.Struct, gc=False, frozen=True):
     """A moment, absolute (`at`) or counted from the database's own clock (`after`, seconds).
 
@@ -86,10 +124,11 @@ class Dedup:
 
     Args:
         key: The key: 1 to 1,000 characters. `dedup="key"` is short for `dedup=Dedup("key")`.
-        scope: "incomplete" (the default) matches until the chain has ended. "any" matches whatever
-            its status is.
+        scope: "waiting" matches until the chain begins: it does not begin before your transaction
+            ends, so its handler finds what you have written. "incomplete" (the default) matches
+            until the chain has ended. "any" matches whatever its status is.
         window: How long after its start a chain matches, as a timedelta or in seconds (default: no
-            limit).
+            limit). Together with "any", it matches even if the chain was pruned meanwhile.
         exclude: The ids of chains that never match (default: none).
     """
 
@@ -101,8 +140,8 @@ class Dedup:
 
     def __post_init__(self) -> None:
         check_text(self.key, "a deduplication key", MAX_KEY_LENGTH)
-        if self.scope not in ("incomplete", "any"):
-            raise InvalidArgument(f"scope must be 'incomplete' or 'any', got {self.scope!r}")
+        if self.scope not in ("waiting", "incomplete", "any"):
+            raise InvalidArgument(f"scope must be 'waiting', 'incomplete' or 'any', got {self.scope!r}")
         if isinstance(self.exclude, str):
             raise InvalidArgument("exclude takes a list of chain ids, got one string")
         if not _are_strings(self.exclude):
@@ -110,17 +149,58 @@ class Dedup:
         if self.window is not None:
             seconds(self.window, "window")
 
-    def matches(self, chain_id: str, status: Status, age: int) -> bool:
+    def matches(self, chain_id: str, status: Status, age: int, *, waiting: bool) -> bool:
         """Whether the chain that has the key is returned instead of a new one.
 
         Args:
             chain_id: The id of that chain.
             status: Its status.
             age: Its age in microseconds.
+            waiting: Whether it has not begun.
         """
         if chain_id in self.exclude or (self.scope == "incomplete" and status in TERMINAL):
             return False
-        return self.window is None or age < round(seconds(self.window, "window") * 1_000_000)
+        if self.scope == "waiting" and not waiting:
+            return False
+        return self.window is None or age < self.window_length
+
+    @property
+    def window_length(self) -> int:
+        """The length of the window in microseconds."""
+        return 0 if self.window is None else round(seconds(self.window, "window") * 1_000_000)
+
+    @property
+    def outlives(self) -> float | None:
+        """For how many seconds after the start of its chain the key matches, even if the chain is
+        pruned. None: it does not.
+        """
+        if self.scope != "any" or self.window is None:
+            return None
+        return min(seconds(self.window, "window"), LONGEST)
+
+    def matches_pruned(self, chain_id: str, status: Status, age: int) -> bool:
+        """The same for a chain that was pruned: without a window, it matches no more.
+
+        Args:
+            chain_id: The id of that chain.
+            status: How it had ended.
+            age: How long ago it was started, in microseconds.
+        """
+        return self.outlives is not None and self.matches(chain_id, status, age, waiting=False)
+
+
+def trailing_delay(since: int, per: int) -> int | None:
+    """When a throttled job that does not replace another one is due, in microseconds from now.
+
+    None: now, and it begins a period.
+
+    Args:
+        since: How long ago the chain that has the key was due. Negative: it is due later.
+        per: The length of a period.
+    """
+    if since >= per:
+        return None
+    return -since if since < 0 else per - since
 
 
 def _are_strings(values: object) -> bool:
@@ -148,13 +228,31 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     schedule: When = NOW
     deadline: When | None = None
     dedup: Dedup | None = None
+    collapse: Collapse | None = None
+    """What becomes of the chain that has the key.
+
+    "postpone", "replace" and "hold" come with the scope "waiting" and a window, "trail" with "any",
+    a window and no time of its own. Such a job has no blockers, and finds no chain that has, or
+    had, blockers.
+
+    "postpone": the chain becomes due when this job would, at the end of the window at the latest.
+    "replace": the same, and it gets this job's input, priority and deadline. "hold": nothing is
+    written, but the chain cannot begin or change until the transaction ends; `replace_waiting` may
+    follow. "trail": if the chain is due later, it gets this job's input, priority and deadline.
+    Else this job is due at the end of the window, which is counted from the time at which the chain
+    was due.
+    """
     blockers: tuple[BlockerRef, ...] = ()
     trace_context: str | None = None
     chain_trace_context: str | None = None
+    lane: str | None = None
+    """The key of its limit: see `limit_records`. None: it has no limit."""
 
 
 class JobRow(msgspec.Struct, gc=False, frozen=True):
-    """A job as it is stored. `token` fences the claim that is under way: it never repeats."""
+    """A job as it is stored. `token` fences the claim that is under way: no other claim of the job
+    has it.
+    """
 
     id: str
     type_name: str
@@ -181,6 +279,7 @@ class JobRow(msgspec.Struct, gc=False, frozen=True):
     blockers_left: int
     trace_context: str | None
     chain_trace_context: str | None
+    lane: str | None = None
 
 
 class ChainRow(msgspec.Struct, gc=False, frozen=True):
@@ -189,11 +288,18 @@ class ChainRow(msgspec.Struct, gc=False, frozen=True):
     first: JobRow
     current: JobRow
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the chain has not begun: no handler of its first job has."""
+        return self.first.status in ("blocked", "pending") and self.first.last_attempt_at is None
+
 
 class Created(msgspec.Struct, gc=False, frozen=True):
     """What became of a `NewJob`.
 
-    `ready`: it can be claimed now. `existing`: the chain that held its key.
+    `ready`: it can be claimed now. `existing`: the chain that held its key. `pruned`: the chain
+    that holds its key was pruned; `status` is how it had ended. `replaced`: the existing chain has
+    the input of this job now.
     """
 
     job_id: str
@@ -201,20 +307,124 @@ class Created(msgspec.Struct, gc=False, frozen=True):
     status: Status
     ready: bool
     existing: ChainRow | None = None
+    pruned: bool = False
+    replaced: bool = False
+
+    @property
+    def deduplicated(self) -> bool:
+        """Whether no chain was stored, because of its key."""
+        return self.pruned or self.existing is not None
+
+
+def new_token() -> int:
+    """A token that no claim has: 62 random bits. Together with the position in the claim, it fits
+    into a signed number of 64 bits.
+    """
+    return randbits(62)
+
+
+PauseScope = Literal["everything", "queue", "type", "key"]
+
+OWN_TYPES = "queuert."
+"""The names of the library's own job types begin with this."""
+OWN_QUEUE = "queuert"
+"""The queue that they are claimed through."""
+
+
+def is_own(type_name: str) -> bool:
+    """Whether it is one of the library's own job types."""
+    return type_name.startswith(OWN_TYPES)
+
+
+class Everything(Enum):
+    """The type of `EVERYTHING`."""
+
+    EVERYTHING = "everything"
+
+
+EVERYTHING = Everything.EVERYTHING
+"""All job types, as a target of `client.pause`."""
+
+
+class PauseTarget(msgspec.Struct, frozen=True):
+    """What is paused: the jobs of one type, those of a queue, those of one key of a limit, or
+    everything (then the name is empty).
+    """
+
+    scope: PauseScope
+    name: str = ""
+
+    def __str__(self) -> str:
+        if self.scope == "key":
+            limit, key = split_lane(self.name)
+            return f"key {key!r} of limit {limit}"
+        return f"{self.scope} {self.name}".rstrip()
+
+    def covers(self, type_name: str, queue: str | None) -> bool:
+        """Whether jobs of this type, claimed through this queue, are meant. "Everything" leaves out
+        the library's own types.
+        """
+        if self.scope == "everything":
+            return not is_own(type_name)
+        if self.scope == "key":
+            return False
+        return self.name == (type_name if self.scope == "type" else queue)
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """No worker claims jobs of the target. Times are by the database's clock."""
+
+    target: PauseTarget
+    """What is paused: its `scope` ("everything", "queue", "type" or "key") and its `name`."""
+    since: datetime
+    """Since when."""
+    until: datetime | None = None
+    """When it ends by itself. None: when it is resumed."""
+    reason: str | None = None
+    """Why, in the words of the one who paused it."""
+    by: str | None = None
+    """Who paused it."""
+    cancel_running: bool = False
+    """Jobs that were running were told to stop, too."""
+
+
+def is_paused(pauses: Iterable[Pause], type_name: str, queue: str | None) -> bool:
+    return any(pause.target.covers(type_name, queue) for pause in pauses)
+
+
+def lanes_of(types: Sequence[str], queues: Sequence[str]) -> list[tuple[str, str | None]]:
+    """Pairs of type and queue. Without queues, they are not known."""
+    return list(zip(types, queues, strict=True)) if queues else [(name, None) for name in types]
+
+
+def in_the_way(pauses: Iterable[Pause], lanes: Sequence[tuple[str, str | None]]) -> tuple[Pause, ...]:
+    """The pauses that cover one of these pairs of type and queue."""
+    return tuple(each for each in pauses if any(each.target.covers(*lane) for lane in lanes))
+
+
+def sooner(next_in: float | None, pauses: Iterable[Pause], now: datetime) -> float | None:
+    """Seconds until then, or until one of these pauses ends."""
+    moments = [max(0.0, (each.until - now).total_seconds()) for each in pauses if each.until is not None]
+    return min([*moments, *([] if next_in is None else [next_in])], default=None)
 
 
 class TypeLimit(msgspec.Struct, frozen=True):
-    """A job type to claim: at most `limit` of it now, each leased for `lease` seconds."""
+    """A job type to claim: at most `limit` of it now, each leased for `lease` seconds. `limits`:
+    the names of the limits that its jobs may be stored with.
+    """
 
     name: str
     limit: int
     lease: float
+    limits: tuple[str, ...] = ()
 
 
 class QueueLimit(msgspec.Struct, frozen=True):
     """A named group of job types.
 
-    `max_concurrency` counts the running jobs of all `members`, in the whole cluster.
+    `max_concurrency` counts the running jobs that anybody has claimed through a queue of this name,
+    whatever their types. An older version stores no queue with what it claims: then the job counts
+    if its type is one of the `members`.
     """
 
     name: str
@@ -231,6 +441,13 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     others get ordinals in their order, `first_ordinal` plus their position in the claim. They begin
     when the worker's horizon has reached them (see `StateOperations.move_horizon`). None: all may
     begin.
+
+    `first_token`: the token of the first job. The others have the numbers after it, in their order.
+    It is random, and made anew for each claim: a number that the database counts may come again
+    after a failover that has lost its last writes. Tokens say nothing about the order of claims.
+
+    `slots`: at most so many jobs with a limit. They must be able to begin, also if others are
+    claimed ahead. None: no bound but `limit`.
     """
 
     worker: str
@@ -239,6 +456,8 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     cluster_cap: int | None = None
     at_once: int | None = None
     first_ordinal: int = 1
+    first_token: int = msgspec.field(default_factory=new_token)
+    slots: int | None = None
 
 
 class BlockerRow(msgspec.Struct, gc=False, frozen=True):
@@ -269,13 +488,15 @@ class Claimed(msgspec.Struct, gc=False, frozen=True):
 class ClaimResult(msgspec.Struct, frozen=True):
     """The claimed jobs in their order. `more`: a further claim would find something now.
 
-    `next_in`: seconds until the next pending job of the requested types that is not due yet; None
-    if there is none, or if there is more to claim now.
+    `next_in`: seconds until the next pending job of the requested types is due that is not due yet,
+    or until a pause of them ends; None if there is neither, or if there is more to claim now.
+    `paused`: the pauses that were in the way of the requested types, sorted by scope and name.
     """
 
     jobs: list[Claimed]
     more: bool
     next_in: float | None = None
+    paused: tuple[Pause, ...] = ()
 
 
 class Lease(msgspec.Struct, gc=False, frozen=True):
@@ -304,6 +525,12 @@ class WorkerRow(msgspec.Struct, frozen=True):
     """When that lock was first seen missing."""
     process: str | None = None
     """Which process it is, as JSON, where there is no server. None if unknown."""
+    about: WorkerAbout | None = None
+    """What it tells of itself. None for a worker of an older version."""
+    state: WorkerState = "unknown"
+    """Whether it is alive, when this row was read (see `StateOperations.list_workers`)."""
+    held: int = 0
+    """How many jobs are running under its name."""
 
 
 class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
@@ -315,7 +542,8 @@ class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     is no attempt (its attempt number is handed back); or with `give_back` if no run began (its
     attempt number is handed back, its schedule and `last_attempt_at` are those from before the
     claim). With a `token` it applies only to the claim that carries it; with None to any job that
-    has not ended.
+    has not ended. `discard`: if it completes the chain, delete the chain. `closes`: with
+    `give_back`, the lane of the job is closed for so many seconds.
     """
 
     job_id: str
@@ -328,6 +556,15 @@ class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     uncounted: bool = False
     give_back: bool = False
     worker: str | None = None
+    discard: bool = False
+    closes: float | None = None
+
+    @property
+    def fails_attempt(self) -> bool:
+        """Whether an attempt of a running job has failed."""
+        return (
+            self.error is not None and self.status in ("pending", "failed") and not (self.uncounted or self.give_back)
+        )
 
 
 class Unblocked(msgspec.Struct, gc=False, frozen=True):
@@ -363,13 +600,26 @@ class Freed(msgspec.Struct, frozen=True):
 
 
 class Available(msgspec.Struct, frozen=True):
-    """What there is to do. `next_in`: seconds until a pending job is due, 0 if one is due, None if
-    none is pending. `unblocking`: dependents of a completed chain are left for
-    `continue_unblocking`, perhaps by a process that has died.
+    """What there is to do. `next_in`: seconds until a pending job is due, 0 if one is due, or until
+    a pause ends; None if there is neither. Jobs that are paused do not count. `unblocking`:
+    dependents of a completed chain are left for `continue_unblocking`, perhaps by a process that
+    has died. `paused`: the pauses that are in the way of the types, sorted by scope and name.
     """
 
     next_in: float | None
     unblocking: bool = False
+    paused: tuple[Pause, ...] = ()
+
+
+class Cancelled(msgspec.Struct, frozen=True):
+    """The chains that had not ended, as they are now: the named ones in their order, then the
+    others by id. `running`: the ids of those of their jobs that were running. `missing`: named
+    chains that do not exist, and then nothing is done.
+    """
+
+    chains: list[ChainRow]
+    running: frozenset[str] = frozenset()
+    missing: tuple[str, ...] = ()
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -381,19 +631,50 @@ class Deleted(msgspec.Struct, frozen=True):
     waiting: Mapping[str, list[str]]
 
 
-def check_status(status: str) -> None:
-    if status not in STATUSES:
+def check_status(status: object) -> None:
+    if not isinstance(status, str) or status not in STATUSES:
         raise InvalidArgument(f"status must be one of {', '.join(STATUSES)}, got {status!r}")
 
 
 class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which rows a listing has: those that match every field that is not None."""
+    """Which rows a listing has: those that match every field that is not None. A field with several
+    values matches each of them.
 
-    type_name: str | None = None
-    status: Status | None = None
-    ids: tuple[str, ...] | None = None
-    created_after: datetime | None = None
+    Status, type, error and end of a chain are those of its current job. Its creation is that of its
+    first job.
+    """
+
+    statuses: tuple[Status, ...] | None = None
+    types: tuple[str, ...] | None = None
+    chain_types: tuple[str, ...] | None = None
+    job_ids: tuple[str, ...] | None = None
+    """Of chains: those that one of these jobs belongs to."""
+    chain_ids: tuple[str, ...] | None = None
+    keys: tuple[str, ...] | None = None
+    """The chains that these deduplication keys refer to, and their jobs."""
+    errors: tuple[str, ...] | None = None
+    """Codes, or names of exception types, of the last error. A completed job has no error."""
+    created_from: datetime | None = None
     created_before: datetime | None = None
+    ended_from: datetime | None = None
+    ended_before: datetime | None = None
+
+    @property
+    def possible(self) -> tuple[Status, ...] | None:
+        """The statuses that a matching row can have; None if it can have any."""
+        ended = self.ended_from is not None or self.ended_before is not None
+        if self.errors is None and not ended:
+            return self.statuses
+        return tuple(
+            status
+            for status in (STATUSES if self.statuses is None else self.statuses)
+            if not (self.errors is not None and status == "completed") and not (ended and status not in TERMINAL)
+        )
+
+    @property
+    def by_chain(self) -> bool:
+        """Whether a listing of jobs follows their chains, and is sorted by chain id and index."""
+        return self.job_ids is None and (self.chain_ids is not None or self.keys is not None)
 
 
 class ChainFilter(JobFilter, frozen=True, kw_only=True):
@@ -401,13 +682,29 @@ class ChainFilter(JobFilter, frozen=True, kw_only=True):
 
     root_only: bool = False
 
+    @property
+    def by_current(self) -> bool:
+        """Whether a listing of chains follows their current jobs, and is sorted by the ids of
+        those.
+        """
+        return self.possible is not None or self.types is not None
+
+
+EXAMINED_AT_ONCE = 2000
+"""How many rows a page of a listing reads, if only few of them match."""
+
 
 class PageRequest(msgspec.Struct, frozen=True):
-    """`limit` rows after the row whose sort key is `after` (None: from the start), in `order`."""
+    """`limit` rows after the row whose sort key is `after` (None: from the start), in `order`.
+
+    `examine`: so many rows are read at most, if `limit` is not above it. Then the page ends, even
+    if it is not full.
+    """
 
     limit: int
     after: str | None = None
     order: Order = "asc"
+    examine: int = EXAMINED_AT_ONCE
 
     def chain_index(self) -> int | None:
         """`after` in a listing of a chain's jobs, which is sorted by their index."""
@@ -417,12 +714,36 @@ class PageRequest(msgspec.Struct, frozen=True):
             raise InvalidCursor(f"{self.after!r} is not a position in a chain")
         return min(int(self.after), 2**31 - 1)
 
+    def chain_position(self) -> tuple[str, int] | None:
+        """`after` in a listing of jobs that follows their chains: a chain id and an index."""
+        if self.after is None:
+            return None
+        chain_id, slash, index = self.after.rpartition("/")
+        if not (slash and index.isascii() and index.isdigit()):
+            raise InvalidCursor(f"{self.after!r} is not a chain and a position in it")
+        return chain_id, min(int(index), 2**31 - 1)
+
+
+T = TypeVar("T")
+
+
+class Listed(msgspec.Struct, Generic[T], frozen=True):
+    """The rows of a page.
+
+    `stopped_at`: the page is not full, because enough rows were read. The sort key of the last one:
+    the next page begins after it. None if the page is full, or if there are no more rows.
+    """
+
+    rows: list[T]
+    stopped_at: str | None = None
+
 
 class Page(msgspec.Struct, Generic[T_co], frozen=True):
     """One page of a listing. `iter_chains` and `iter_jobs` go through all pages for you."""
 
     items: Sequence[T_co]
-    """What the page contains."""
+    """What the page contains. It can be less than the limit, even nothing, although there is a next
+    page: a page stops when it has read 2,000 rows and few of them match the filters."""
     next_cursor: str | None
     """Pass it as `cursor=` to get the next page. None: this is the last page."""
 
@@ -442,6 +763,11 @@ class TypeStats(msgspec.Struct, frozen=True):
     """Jobs that have no attempts left."""
     oldest_ready_age: float | None = None
     """How long the oldest ready job has waited, in seconds. None if no job is ready."""
+
+
+def at_most(limit: int | None, number: int) -> int:
+    """The number, or the limit if that is less. None: no limit."""
+    return number if limit is None else min(limit, number)
 
 
 def check_text(value: object, what: str, limit: int) -> str:

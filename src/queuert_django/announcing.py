@@ -22,6 +22,7 @@ class DjangoNotify(SyncNotify):
 
     def __init__(self, provider: Any, listening: BroadcastNotify) -> None:
         super().__init__(listening)
+        self.immediate = True  # in the background, it would need a connection more
         self._provider = provider
         self._channels = listening.channels
 

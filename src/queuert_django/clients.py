@@ -4,6 +4,7 @@ client.
 
 from __future__ import annotations
 
+from os import getpid
 from threading import Lock
 from typing import Any, cast
 
@@ -24,7 +25,8 @@ from queuert.wiring.options import hub_for, within_process
 from queuert_django.discovery import find_jobs
 from queuert_django.options import options_of
 
-_clients: dict[tuple[str, str], SyncClient[DjangoConnection]] = {}
+_clients: dict[tuple[int, str, str], SyncClient[DjangoConnection]] = {}
+"""By process, too: a forked child cannot use a client that its parent has used."""
 _making = Lock()
 
 _NOT_LIBPQ = ("context", "cursor_factory", "prepare_threshold", "client_encoding")
@@ -40,7 +42,7 @@ def get_client(using: str = "default") -> SyncClient[DjangoConnection]:
         using: The alias of the database in DATABASES (default: "default").
     """
     options_of(using)
-    key = (using, str(_wrapper(using).settings_dict["NAME"]))  # a test database has its own client
+    key = (getpid(), using, str(_wrapper(using).settings_dict["NAME"]))  # a test database has its own client
     with _making:
         client = _clients.get(key)
         if client is None:
@@ -72,7 +74,7 @@ def worker_client(using: str) -> Client[Any]:
         from queuert.adapters.sqlite.drivers.threaded import AsyncSqliteProvider
 
         timeout = wrapper.settings_dict["OPTIONS"].get("timeout", 5.0)
-        provider = AsyncSqliteProvider(Database(_file(wrapper), timeout))
+        provider = AsyncSqliteProvider(Database(database_file(wrapper), timeout))
         notify = within_process(_hub(using))
     return Client(StateAdapter(operations_for(using), provider, sync), notify, find_jobs(), migrate=False)
 
@@ -133,7 +135,7 @@ def _hub(using: str) -> InProcessHub:
     return sqlite_hub(name, prefix) if _is_file(name) else hub_for(f"{name}#{prefix}")
 
 
-def _file(wrapper: Wrapper) -> str:
+def database_file(wrapper: Wrapper) -> str:
     name = str(wrapper.settings_dict["NAME"])
     if not _is_file(name):
         raise InvalidArgument(

@@ -37,7 +37,7 @@ class QueuertSchema(Operation):
         return (type(self).__name__, [self.versions], {"first": True} if self.first else {})
 
     def state_forwards(self, app_label: str, state: Any) -> None:
-        """There are no models: users read jobs through the client."""
+        """The tables have no models: programs read jobs through the client."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:  # noqa: ARG002
         alias = schema_editor.connection.alias

@@ -22,6 +22,8 @@ class DatabaseOptions(TypedDict, total=False):
     """The beginning of all table names (default: `queuert_`)."""
     listen_url: str
     """PostgreSQL: the URL of a direct connection for LISTEN, if DATABASES leads to PgBouncer."""
+    admin: bool
+    """The admin shows the jobs of this database (default: of "default", or of the first one)."""
     prepare: bool
     """PostgreSQL: the worker's own connections use prepared statements (default: True). Set it to
     False for PgBouncer in transaction mode."""
@@ -50,3 +52,23 @@ def options_of(alias: str) -> DatabaseOptions:
             f"QUEUERT now has {', '.join(map(repr, known)) or 'no databases'}"
         )
     return known[alias]
+
+
+def admin_database() -> str | None:
+    """The alias of the database that the admin shows. None if no database has jobs."""
+    known = databases()
+    chosen = [alias for alias, options in known.items() if options.get("admin")]
+    return next(iter([*chosen, *(alias for alias in known if alias == "default"), *known]), None)
+
+
+def jobs_view() -> str:
+    """The view of all jobs in that database. Django quotes no name that has quotes already, so the
+    schema can be part of it.
+    """
+    try:
+        alias = admin_database()
+        options: DatabaseOptions = {} if alias is None else databases()[alias]
+    except InvalidArgument:
+        options = {}  # the system checks report it
+    name = f"{options.get('table_prefix', 'queuert_')}jobs"
+    return f'"{options["schema"]}"."{name}"' if "schema" in options else name

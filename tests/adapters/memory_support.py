@@ -84,7 +84,7 @@ class Memory:
 
     def everything(self, tx: MemoryConnection | None = None) -> list[Any]:
         """All that queries can tell. Two stores with equal answers are equal."""
-        jobs = self.do(self.ops.list_jobs(JobFilter(), ALL), tx)
+        jobs = self.do(self.ops.list_jobs(JobFilter(), ALL), tx).rows
         ids = [row.id for row in jobs]
         types = sorted({row.type_name for row in jobs})
         statuses: Sequence[Any] = sorted({row.status for row in jobs})
@@ -94,7 +94,7 @@ class Memory:
             self.do(self.ops.get_chains(ids), tx),
             self.do(self.ops.list_chains(ChainFilter(), ALL), tx),
             self.do(self.ops.list_chains(ChainFilter(root_only=True), ALL), tx),
-            [self.do(self.ops.list_chains(ChainFilter(status=status), ALL), tx) for status in statuses],
+            [self.do(self.ops.list_chains(ChainFilter(statuses=(status,)), ALL), tx) for status in statuses],
             [self.do(self.ops.list_chain_jobs(job_id, ALL), tx) for job_id in ids],
             [self.do(self.ops.list_blocked_jobs(job_id, ALL), tx) for job_id in ids],
             self.do(self.ops.job_blockers(ids), tx),

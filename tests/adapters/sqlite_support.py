@@ -10,6 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.sqlite import with_tables
+
 from queuert.adapters.sqlite import SqliteOperations, sqlite_state, sync_sqlite_state
 from queuert.model import (
     BlockerRef,
@@ -50,6 +52,8 @@ class Sqlite:
     def __init__(self, path: Path, *, migrate: bool = True, **options: Any) -> None:
         self.path = path
         self.clock = Clock()
+        if migrate and "table_prefix" not in options and not path.exists():
+            with_tables(path)
         self.adapter = sync_sqlite_state(path, clock=self.clock, **options)
         self.provider = self.adapter.provider
         operations = self.adapter.operations

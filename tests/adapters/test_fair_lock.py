@@ -132,6 +132,18 @@ async def test_a_second_acquire_of_one_task_or_thread_is_refused() -> None:
     assert not lock.locked
 
 
+async def test_a_task_can_wait_for_a_lock_that_it_has_disowned() -> None:
+    lock = FairLock(10, "the store")
+    await lock.acquire_async()
+    lock.disown()
+    asyncio.get_running_loop().call_soon(lock.release)
+    await lock.acquire_async()
+    with pytest.raises(TransactionNested):
+        await lock.acquire_async()
+    lock.release()
+    assert not lock.locked
+
+
 def test_an_error_while_a_thread_waits_leaves_the_queue(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = FairLock(10, "the store")
     taken = threading.Thread(target=lock.acquire)

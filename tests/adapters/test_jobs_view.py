@@ -114,7 +114,7 @@ def in_the_record(database: Database, name: str, value: Any) -> Any:
 
 def test_every_status_is_told_truly(database: Database) -> None:
     jobs_in_every_status(database)
-    rows: list[JobRow] = database(database.state.operations.list_jobs(JobFilter(), PageRequest(100)))
+    rows: list[JobRow] = database(database.state.operations.list_jobs(JobFilter(), PageRequest(100))).rows
     assert {row.status for row in rows} == set(STATUSES)
     found = {str(each["id"]): each for each in database.view()}
     assert len(found) == len(rows) == 11
@@ -133,7 +133,7 @@ def test_its_columns_are_those_of_the_jobs(database: Database) -> None:
 
         set_json_loads(lambda text: bytes(text) if isinstance(text, bytes) else text.encode(), database.connection)
     found = {str(each["id"]): each for each in database.view()}
-    for row in database(database.state.operations.list_jobs(JobFilter(), PageRequest(100))):
+    for row in database(database.state.operations.list_jobs(JobFilter(), PageRequest(100))).rows:
         for name in PROMISED:
             of_row = {"job_type": "type_name", "attempt_number": "attempt"}.get(name, name)
             expected, value = getattr(row, of_row), in_the_record(database, name, found[row.id][name])

@@ -74,9 +74,10 @@ class TestClaim:
     def test_order_across_queues_priorities_times_and_ids(self) -> None:
         memory = Memory()
         memory.create(new_job("b", "t"), new_job("a", "u"), new_job("c", "u", priority=1))
-        memory.create(new_job("d", "v", priority=-9), new_job("e", "t", schedule=When(at=START - timedelta(1))))
+        memory.create(new_job("d", "v", priority=-9), new_job("0", "t", schedule=When(after=1)))
+        memory.pass_time(2)
         queues = queue("v", priority=2), queue("t", priority=1), queue("u", priority=1)
-        assert memory.claimed_ids(*queues) == ["c", "e", "a", "b", "d"]
+        assert memory.claimed_ids(*queues) == ["c", "a", "b", "0", "d"]
 
     def test_future_jobs_are_claimed_when_due_and_stay_unclaimed_if_the_clock_goes_back(self) -> None:
         memory = Memory()
@@ -251,7 +252,7 @@ class TestDelete:
         deleted = memory.do(memory.ops.delete_chains(["x", "z", "z"], cascade=True))
         assert [chain.first.id for chain in deleted.chains] == ["z", "a", "b", "c"]
         assert deleted.chains[0].current.id == "z2"
-        assert memory.do(memory.ops.list_jobs(JobFilter(), ALL)) == []
+        assert memory.do(memory.ops.list_jobs(JobFilter(), ALL)).rows == []
         tables = memory.store.committed
         assert (tables.jobs, tables.blockers, tables.keys, tables.pending) == ({}, {}, {}, [])
 
@@ -289,26 +290,28 @@ class TestListing:
 
     def test_pages_of_jobs(self, memory: Memory) -> None:
         def ids(page: PageRequest, **where: object) -> list[str]:
-            return [row.id for row in memory.do(memory.ops.list_jobs(JobFilter(**where), page))]  # type: ignore[arg-type]
+            return [row.id for row in memory.do(memory.ops.list_jobs(JobFilter(**where), page)).rows]  # type: ignore[arg-type]
 
         assert ids(PageRequest(3)) == ["a", "b", "c"]
         assert ids(PageRequest(3, "c")) == ["d", "e", "f"]
         assert ids(PageRequest(3, "bb", "desc")) == ["b", "a"]
         assert ids(PageRequest(2, None, "desc")) == ["x", "f"]
-        assert ids(ALL, ids=("f", "a", "a", "nothing")) == ["a", "f"]
-        assert ids(ALL, type_name="u") == ["d", "e"]
-        assert ids(ALL, status="completed") == ["b", "c"]
-        assert ids(ALL, created_after=START, created_before=START + timedelta(seconds=3)) == ["a", "e"]
+        assert ids(ALL, job_ids=("f", "a", "a", "nothing")) == ["a", "f"]
+        assert ids(ALL, types=("u",)) == ["d", "e"]
+        assert ids(ALL, statuses=("completed",)) == ["b", "c"]
+        assert ids(
+            ALL, created_from=START + timedelta(microseconds=1), created_before=START + timedelta(seconds=3)
+        ) == ["a", "e"]
 
     def test_chains_by_status_are_sorted_by_their_current_job(self, memory: Memory) -> None:
         def ids(page: PageRequest, **where: object) -> list[str]:
-            return [row.first.id for row in memory.do(memory.ops.list_chains(ChainFilter(**where), page))]  # type: ignore[arg-type]
+            return [row.first.id for row in memory.do(memory.ops.list_chains(ChainFilter(**where), page)).rows]  # type: ignore[arg-type]
 
         assert ids(ALL) == ["a", "b", "c", "d", "e", "f"]
-        assert ids(ALL, status="pending") == ["a", "d", "e", "c"]
-        assert ids(PageRequest(2, "e"), status="pending") == ["c"]
-        assert ids(ALL, status="completed") == ["b"]
-        assert ids(ALL, ids=("c", "x"), status="pending") == ["c"]
+        assert ids(ALL, statuses=("pending",)) == ["a", "d", "e", "c"]
+        assert ids(PageRequest(2, "e"), statuses=("pending",)) == ["c"]
+        assert ids(ALL, statuses=("completed",)) == ["b"]
+        assert ids(ALL, chain_ids=("c", "x"), statuses=("pending",)) == ["c"]
         assert ids(ALL, root_only=True) == ["b", "c", "d", "e", "f"]
 
     def test_jobs_of_a_chain(self, memory: Memory) -> None:

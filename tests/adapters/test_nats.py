@@ -315,6 +315,7 @@ class Greet(EntryJob[str], name="greet"):
 
 async def test_connect_hands_the_settings_on(connection: Any, prefix: str) -> None:
     options: Any = {"jobs": [Greet], "notify": nats_url(), "notify_prefix": prefix, "notify_bucket": "connected"}
+    options["announce"] = "wait"  # the bucket is looked at right after the commit
     async with queuert.connect("memory://", **options) as client:
         async with client.transaction() as tx:
             await client.start(tx, Greet(who="you"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 import pytest
@@ -105,3 +106,22 @@ async def test_a_caller_who_gives_up_takes_nothing_back() -> None:
         gate.open()
     await patiently(outbox.send(["c"]))
     assert [value for batch in broker.batches for value in batch] == ["a", "b", "c"]
+
+
+async def test_nobody_waits_for_what_failed() -> None:
+    """Then nothing is said about it: not at garbage collection either."""
+    said: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: said.append(context))
+    broker = Broker()
+    broker.gates, broker.error = [Gate()], OSError("gone")
+    outbox = Outbox(broker.send)
+    caller = asyncio.create_task(outbox.send(["a"]))
+    await broker.gates[0].arrival()
+    caller.cancel()
+    await asyncio.wait({caller})
+    broker.gates[0].open()
+    while asyncio.all_tasks() != {asyncio.current_task()}:
+        await asyncio.sleep(0)
+    del outbox, broker, caller
+    gc.collect()
+    assert said == []

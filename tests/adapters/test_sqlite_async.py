@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.adapters.sqlite_support import AsyncSqlite, Sqlite, claim_of, job
@@ -15,7 +15,8 @@ from tests.adapters.test_sqlite_provider import ENDINGS
 
 from queuert.adapters.sqlite import AsyncSqliteProvider
 from queuert.adapters.sqlite.connections import session
-from queuert.errors import ClientClosed, StorageBusy, TransactionMisused, TransactionNested
+from queuert.errors import ClientClosed, StorageBusy, StorageUnavailable, TransactionMisused, TransactionNested
+from queuert.ports.provider import Limit, Upkeep
 
 
 @pytest.fixture
@@ -140,6 +141,20 @@ async def test_a_lock_held_by_another_process_ends_in_an_error_too(state: AsyncS
         with pytest.raises(StorageBusy):
             await state.do(state.ops.trigger(["x"]))
     await start(state)
+
+
+async def test_a_write_that_was_given_up_is_waited_for_by_the_task_that_gave_it_up(
+    state: AsyncSqlite, outside: Sqlite
+) -> None:
+    """Its thread still waits for the other process. That is a busy database, not a nested transaction."""
+    write = next(state.ops.create_jobs([job()]))
+    with outside.provider.transaction():
+        with pytest.raises(StorageUnavailable, match="did not answer within"):
+            await cast("Upkeep", state.provider).execute_within(Limit(seconds=0.001), write)
+        with pytest.raises(StorageBusy):
+            await start(state)
+    await start(state)
+    assert outside.count() == 1
 
 
 # Cancellation

@@ -155,3 +155,20 @@ def test_dead_workers_have_jobs_of_these_types(tmp_path: Path, sleeper: subproce
     assert sqlite.do(sqlite.ops.dead_workers("here", ["a", "b"], grace=0)) == ["worker"]
     assert sqlite.do(sqlite.ops.dead_workers("here", ["b"], grace=0)) == []
     assert sqlite.do(sqlite.ops.dead_workers("worker", ["a"], grace=0)) == []
+
+
+def test_the_state_of_a_worker_is_that_of_its_process(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+    sqlite = Sqlite(tmp_path / "jobs.db")
+    sqlite.do(sqlite.ops.register_worker("worker"))
+    sqlite.query("UPDATE queuert_worker SET process = ?", identity(sleeper.pid))
+
+    def state() -> str:
+        (row,) = sqlite.do(sqlite.ops.list_workers())
+        return row.state
+
+    assert state() == "alive"
+    sleeper.kill()
+    sleeper.wait()
+    assert state() == "dead"
+    sqlite.query("UPDATE queuert_worker SET process = NULL")
+    assert state() == "alive"  # nothing is known but that it registered in time

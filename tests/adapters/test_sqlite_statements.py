@@ -50,22 +50,71 @@ PASSING = re.compile(
 
 # A scan of a whole index is right where that index holds just what is wanted. There are few workers.
 WHOLE_INDEXES = {
+    "examine.file_size": {
+        f"SCAN pragma_{name} VIRTUAL TABLE INDEX 0:" for name in ("page_count", "page_size", "freelist_count")
+    },
+    "history.claims_of": {"SCAN job USING INDEX queuert_job_running"},
     "release.unknown": {"SCAN claimed USING INDEX queuert_job_running"},
     "claim.running": {"SCAN queuert_job USING INDEX queuert_job_running"},
     "workers.database": {"SCAN pragma_database_list VIRTUAL TABLE INDEX 0:"},
-    "workers.clean": {"SCAN queuert_worker", "SCAN queuert_job USING INDEX queuert_job_running"},
+    "workers.unseen": {"SCAN queuert_worker", "SCAN queuert_job USING INDEX queuert_job_running"},
+    "workers.held": {"SCAN queuert_job USING INDEX queuert_job_running"},
     "workers.forget": {"SCAN queuert_job USING INDEX queuert_job_running"},
     "workers.list": {"SCAN queuert_worker"},
     "workers.processes": {"SCAN queuert_worker"},
+    # Of each index, the first entry, to find the first type. Then the types that were found.
     "stats.counts": {
+        "SCAN queuert_job USING COVERING INDEX queuert_job_type_status",
         "SCAN queuert_job USING INDEX queuert_job_running",
         "SCAN queuert_job USING INDEX queuert_job_ready",
         "SCAN queuert_job USING INDEX queuert_job_scheduled",
+        "SCAN queuert_job USING INDEX queuert_job_line_type",
+        "SCAN kind",
+        "SCAN wanted",
+        "SCAN level",
+        "SCAN ready_type",
+    },
+    # The workers, what they tell, what is paused or running, and what the statement itself has read.
+    "explain.circumstances": {
+        "SCAN worker",
+        "SCAN pause",
+        "SCAN own_queue VIRTUAL TABLE INDEX 3:",
+        "SCAN own VIRTUAL TABLE INDEX 3:",
+        "SCAN queue VIRTUAL TABLE INDEX 3:",
+        "SCAN kind VIRTUAL TABLE INDEX 3:",
+        "SCAN queuert_job USING INDEX queuert_job_running",
+        "SCAN shown",
+        "SCAN busy",
+        "SCAN ahead",
     },
     # A table that is almost always empty, and of which one row is read.
     "unblocking.item": {"SCAN queuert_unblocking"},
     "unblocking.more": {"SCAN queuert_unblocking"},
-    "next_available_in.earliest": {"SCAN queuert_unblocking"},
+    "next_available_in.earliest": {"SCAN queuert_unblocking", "SCAN queuert_pause"},
+    # The same, and all that is paused is wanted.
+    "pausing.list": {"SCAN queuert_pause"},
+    "pausing.clean": {"SCAN queuert_pause"},
+    # Those that workers declare, and only these are in the index.
+    "scheduling.undeclared": {"SCAN s USING INDEX queuert_schedule_declared"},
+    # One row for each type, and one row at all.
+    "prune.policies": {"SCAN queuert_retention"},
+    "prune.state": {
+        "SCAN CONSTANT ROW",
+        "SCAN (subquery-1)",
+        "SCAN (subquery-3)",
+        "SCAN queuert_kept USING COVERING INDEX queuert_kept_due",
+        "SCAN queuert_pruning LEFT-JOIN",
+    },
+    # The chain types that have keys, found one by one along the index.
+    "read.keys": {"SCAN kind"},
+    # The page that was read: at most a thousand rows.
+    "examine.blocked": {"SCAN job", "SCAN page"},
+    "examine.jobs": {"SCAN job"},
+    "examine.count": {"SCAN found"},
+    # What code declares; running jobs; the types that have waiting jobs with a limit.
+    "limits.known": {"SCAN queuert_limit_declared"},
+    "limits.running": {"SCAN queuert_job USING INDEX queuert_job_running"},
+    "examine.running_groups": {"SCAN queuert_job USING INDEX queuert_job_running"},
 }
 
 SERVED_BY = {
@@ -93,6 +142,7 @@ SERVED_BY = {
     "unblocking.edges": "SEARCH queuert_blocker USING INDEX queuert_blocker_chain (chain_id=? AND job_id>?)",
     "unblocking.count_down": "SEARCH queuert_job USING INDEX sqlite_autoindex_queuert_job_1 (id=?)",
     "unblocking.count_again": "SEARCH queuert_job USING INDEX sqlite_autoindex_queuert_job_1 (id=?)",
+    "explain.circumstances": "SEARCH queuert_job USING INDEX queuert_job_scheduled (type_name=? AND scheduled_at<?)",
     "next_available_in.earliest": "SEARCH job USING INDEX queuert_job_ready (type_name=?)",
 }
 
@@ -102,7 +152,7 @@ def test_no_statement_scans_a_table(sqlite: Sqlite, name: str) -> None:
     text = statements_for("queuert_")[name]
     plan = sqlite.plan(text(**dict.fromkeys(PARAMETER.findall(text.text))))
     scans = {line for line in plan if line.startswith("SCAN") and not PASSING.match(line)}
-    assert scans <= WHOLE_INDEXES.get(name, {"SCAN queuert_token"} if name == "claim.tokens" else set()), plan
+    assert scans <= WHOLE_INDEXES.get(name, set()), plan
     if name in SERVED_BY:
         assert SERVED_BY[name] in plan
 
@@ -146,15 +196,15 @@ def test_a_start_that_loses_its_deduplication_writes_nothing(sqlite: Sqlite) -> 
     assert not [each for each in statements if not each.lstrip().startswith("SELECT")]
 
 
-def test_a_batch_is_settled_in_one_statement_and_continued_in_two(sqlite: Sqlite) -> None:
+def test_a_batch_is_settled_in_one_statement_counted_in_another_and_continued_in_a_third(sqlite: Sqlite) -> None:
     sqlite.create(*(job() for _ in range(300)))
     claims = sqlite.claim(limit=300).jobs
     with sqlite.traced() as statements:
         sqlite.complete(*claims[:150])
-    assert len(statements) == 1
+    assert len(statements) == 2
     with sqlite.traced() as statements:
         sqlite.do(sqlite.ops.settle([completed(claim, next_job(claim.job)) for claim in claims[150:]]))
-    assert len(statements) == 2
+    assert len(statements) == 3
 
 
 def _noise(number: int) -> list[NewJob]:
@@ -241,7 +291,7 @@ def test_a_token_that_was_rolled_back_does_not_come_again(sqlite: Sqlite) -> Non
         seen += [each.job.token or 0 for each in sqlite.do(sqlite.ops.claim(claim_of()), connection).jobs]
         raise ZeroDivisionError
     again = [each.job.token or 0 for each in sqlite.claim().jobs]
-    assert 0 < seen[0] < again[0]
+    assert seen[0] != again[0]
 
 
 def test_a_paused_queue_is_not_looked_at(sqlite: Sqlite) -> None:
@@ -251,7 +301,7 @@ def test_a_paused_queue_is_not_looked_at(sqlite: Sqlite) -> None:
     request = type(paused)("worker", 10, (QueueLimit("queue", 0, queue.types, ("task",), 0),))
     with sqlite.traced() as statements:
         assert sqlite.do(sqlite.ops.claim(request)).jobs == []
-    assert len(statements) == 1  # when the next job is due
+    assert len(statements) == 2  # what is paused, and when the next job is due
 
 
 def test_a_chain_that_is_being_continued_is_still_in_the_way(sqlite: Sqlite) -> None:

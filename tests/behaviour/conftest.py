@@ -9,10 +9,11 @@ from uuid import uuid4
 
 import pytest
 from tests.conformance.postgres_harness import database, empty
-from tests.support.matrix import parametrize
+from tests.support.matrix import parametrize, spread
 from tests.support.nats import nats_url
 from tests.support.postgres import own_server
 from tests.support.redis import redis_url
+from tests.support.sqlite import with_tables
 
 import queuert
 from queuert import Client, EntryJob, SyncClient, Transaction
@@ -27,6 +28,13 @@ HINTS = ("in-process", "sqlite", "redis", "nats")
 
 ALWAYS = [("memory", None), ("sqlite", "sqlite"), ("postgres", "postgres")]
 DRIVERS = [("asyncpg", "postgres")]
+Pair = tuple[str, str | None]
+TURNS: list[list[Pair]] = [[("sqlite", "sqlite"), ("postgres", "postgres")]]
+TURNS_OF_DRIVERS: list[list[Pair]] = [
+    [("memory", None), ("sqlite", "sqlite")],
+    [("postgres", "postgres"), ("asyncpg", "postgres")],
+]
+"""For parameters of a test's own: who takes turns. Without `drivers`, memory runs with all of them."""
 BROKERS = [("memory", "redis"), ("memory", "nats")]
 PAIRS = [("sqlite", "sqlite"), *((state, notify) for state in STATES for notify in CHANNELS)]
 
@@ -41,17 +49,26 @@ def _name(pair: tuple[str, str | None]) -> str:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
+    here = [item for item in items if item.path.parent == Path(__file__).parent]
+    ours = [item for item in here if "setting" in getattr(getattr(item, "callspec", None), "params", ())]
+    for item in ours:
         called: Any = getattr(item, "callspec", None)
-        if called is None or "setting" not in called.params:
-            continue
-        plain = (
-            item.path.stem == "test_sync_handlers"
-            or any(part.startswith("def") for part in called.id.split("-"))
-            or "plain_handler" in item.name
-        )
-        if called.params["setting"][0] == "asyncpg" and plain:
+        if called.params["setting"][0] == "asyncpg" and _is_plain(item):
             item.add_marker(pytest.mark.skip(reason="with asyncpg, plain handlers cannot open transactions"))
+    for is_marked in (False, True):
+        chosen = [item for item in ours if is_marked is (item.get_closest_marker("drivers") is not None)]
+        turns = TURNS_OF_DRIVERS if is_marked else TURNS
+        spread([item for item in chosen if not _is_plain(item)], "setting", turns, _name)
+
+
+def _is_plain(item: pytest.Item) -> bool:
+    """Whether a plain function is the handler."""
+    called: Any = getattr(item, "callspec", None)
+    return (
+        item.path.stem == "test_sync_handlers"
+        or any(part.startswith("def") for part in called.id.split("-"))
+        or "plain_handler" in item.name
+    )
 
 
 class Entry(EntryJob[None], name="ledger-entry"):
@@ -73,7 +90,7 @@ class Setting:
         if state == "memory":
             self.url = f"memory://{uuid4()}"
         elif state == "sqlite":
-            self.url = f"sqlite:///{directory / 'jobs.db'}"
+            self.url = f"sqlite:///{with_tables(directory / 'jobs.db')}"
         else:
             empty()
             self.url = database().replace("postgresql:", "postgresql+asyncpg:" if state == "asyncpg" else "postgresql:")
@@ -89,9 +106,12 @@ class Setting:
         return queuert.connect_sync(self.url, jobs=[*jobs, Entry], **self._options(options))
 
     def _options(self, options: dict[str, Any]) -> dict[str, Any]:
-        # Without a channel, waiters must not make the tests slow.
-        defaults: dict[str, Any] = {"poll_interval": 0.02, **({"busy_timeout": 30} if self.state == "sqlite" else {})}
         channel = {"notify": None} if options.get("notify", self) is None else self._channel
+        # Without a channel, waiters must not make the tests slow. With one, their questions would.
+        defaults: dict[str, Any] = {
+            "poll_interval": 0.02 if channel["notify"] is None else 0.2,
+            **({"busy_timeout": 30} if self.state == "sqlite" else {}),
+        }
         return {**defaults, **channel, **options}
 
     @property

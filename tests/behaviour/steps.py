@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import queuert
 from queuert import Backoff, Chain, Client, EntryJob, JobRecord
 from queuert.model import ClaimRequest, QueueLimit, TypeLimit
@@ -20,8 +22,21 @@ SOON = Backoff(initial=0.02, maximum=0.05)
 """For retries and recoveries that a test waits for."""
 
 
+OF_CLIENTS = ("queuert-wait", "queuert-announcer")
+"""Names of tasks that are not a worker's."""
+
+
 class Step(EntryJob[int], name="step"):
     number: int = 0
+
+
+def failures(caplog: pytest.LogCaptureFixture, job_id: str) -> list[tuple[str, BaseException]]:
+    """The failed attempts of a job, as the worker has logged them: code and error. Success clears the stored error."""
+    return [
+        (getattr(record, "error_code", ""), record.exc_info[1])
+        for record in caplog.records
+        if getattr(record, "job_id", None) == job_id and record.exc_info and record.exc_info[1] is not None
+    ]
 
 
 class Gate:
@@ -52,15 +67,17 @@ async def patiently(what: Awaitable[Any]) -> Any:
 
 async def eventually(condition: Callable[[], Any]) -> None:
     """Wait until the condition holds; it may be a coroutine function."""
-    deadline = time.monotonic() + PATIENCE
+    began = time.monotonic()
     while True:
         holds = condition()
         if inspect.isawaitable(holds):
             holds = await holds
         if holds:
             return
-        assert time.monotonic() < deadline, f"still not so after {PATIENCE:g} s: {_source(condition)}"
-        await asyncio.sleep(0.005)
+        waited = time.monotonic() - began
+        assert waited < PATIENCE, f"still not so after {PATIENCE:g} s: {_source(condition)}"
+        # Seldom enough that the question, often one to the database, does not take the time of the answer.
+        await asyncio.sleep(min(max(0.005, waited / 5), 0.1))
 
 
 def _source(condition: Callable[[], Any]) -> str:
@@ -94,8 +111,8 @@ async def done(client: Client[Any], number: int) -> bool:
 
 
 def tasks() -> set[asyncio.Task[Any]]:
-    """What runs of ours besides the waiting of the clients. Drivers and adapters have tasks of their own."""
-    return {task for task in asyncio.all_tasks() if _is_ours(task) and "queuert-wait" not in task.get_name()}
+    """What runs of ours but for the clients' waiting and announcing. Drivers and adapters have tasks of their own."""
+    return {task for task in asyncio.all_tasks() if _is_ours(task) and not task.get_name().startswith(OF_CLIENTS)}
 
 
 def _is_ours(task: asyncio.Task[Any]) -> bool:

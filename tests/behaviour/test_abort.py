@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting
-from tests.behaviour.steps import SOON, Gate, Step, job, patiently, start
+from tests.behaviour.steps import SOON, Gate, Step, failures, job, patiently, start
 
 from queuert import Attempt, Handlers, SyncAttempt, Worker
 
@@ -26,7 +26,7 @@ async def test_nothing_is_signalled_in_the_ordinary_course(setting: Setting) -> 
         assert seen == [(False, None)]
 
 
-async def test_timeout_cancels_and_says_so(setting: Setting) -> None:
+async def test_timeout_cancels_and_says_so(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
     handlers, seen = Handlers[Any](), list[Any]()
 
     @handlers.handles(Step, timeout=0.05, backoff=SOON)
@@ -45,9 +45,8 @@ async def test_timeout_cancels_and_says_so(setting: Setting) -> None:
         (chain,) = await start(client)
         assert await client.wait(chain, timeout=30) == 2
         assert seen == [(True, "timeout")]
-        error = (await job(client, chain)).last_error
-        assert error is not None
-        assert error["code"] == "TIMEOUT"
+        ((code, _),) = failures(caplog, chain.id)
+        assert code == "TIMEOUT"
 
 
 @pytest.mark.parametrize("waiters", [1, 3])
@@ -93,10 +92,10 @@ async def test_waiting_for_the_signal_can_be_given_up(setting: Setting) -> None:
         assert (await job(client, chain)).output == 4
 
 
-async def test_threads_wait_for_the_signal(setting: Setting) -> None:
+async def test_threads_wait_for_the_signal(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
     handlers, seen = Handlers[Any](), list[Any]()
 
-    @handlers.handles(Step, timeout=0.05, backoff=SOON)
+    @handlers.handles(Step, timeout=0.5, backoff=SOON)
     def step(attempt: SyncAttempt[Step]) -> int:
         if attempt.number == 1:
             seen.append(attempt.signal.wait_in_thread(0.0001))
@@ -112,9 +111,8 @@ async def test_threads_wait_for_the_signal(setting: Setting) -> None:
         (chain,) = await start(client)
         assert await client.wait(chain, timeout=30) == 2
         assert seen[1:] == ["timeout", "timeout"]
-        error = (await job(client, chain)).last_error
-        assert error is not None
-        assert (error["code"], error["message"]) == ("TIMEOUT", "stopped as told")
+        ((code, error),) = failures(caplog, chain.id)
+        assert (code, str(error)) == ("TIMEOUT", "stopped as told")
 
 
 async def test_a_timeout_in_a_thread_keeps_the_slot_until_the_thread_ends(setting: Setting) -> None:

@@ -6,9 +6,12 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import Any, Literal
+from uuid import uuid4
 
+import asyncpg
+import psycopg
 import pytest
 from tests.adapters.postgres.drivers import Watcher
 from tests.behaviour.steps import PATIENCE, SOON, Gate, Step, eventually, job, patiently, start
@@ -19,8 +22,10 @@ from tests.support.pgbouncer import binary, pgbouncer
 import queuert
 from queuert import (
     Attempt,
+    Chain,
     ChainEnded,
     Client,
+    EntryJob,
     Handlers,
     OwnershipLost,
     StorageBusy,
@@ -112,10 +117,10 @@ async def auto_setup(attempt: Attempt[Step, Any]) -> int:
 
 
 HANDLERS = {
-    "complete": (complete_first, 4),
-    "atomic": (prepared("atomic"), 5),
-    "staged": (prepared("staged"), 7),
-    "auto": (auto_setup, 4),
+    "complete": (complete_first, 3),
+    "atomic": (prepared("atomic"), 4),
+    "staged": (prepared("staged"), 6),
+    "auto": (auto_setup, 3),
 }
 
 
@@ -124,11 +129,11 @@ HANDLERS = {
 async def test_messages_of_an_attempt(
     watch: Watcher, said: list[str], handler: Callable[..., Any], messages: int, observed: bool
 ) -> None:
-    """With asyncpg, the user's own included: BEGIN, guard and lock are one, and so are release and COMMIT.
+    """With asyncpg, the user's own included: BEGIN, guard and lock are one, and so are settlement, release and COMMIT.
 
-    What observers are told of a settlement is read beside it, in a savepoint: three more.
+    What observers are told of a settlement is read beside it, in a savepoint, before COMMIT: four more.
     """
-    messages += 3 if observed else 0
+    messages += 4 if observed else 0
     handlers = Handlers[Any]()
     handlers.handles(Step)(handler)
     observers = [Recorder()] if observed else []
@@ -141,6 +146,149 @@ async def test_messages_of_an_attempt(
         begins = [each for each in said if "BEGIN" in each]
         assert all("; SAVEPOINT queuert_guard; SELECT true WHERE" in each for each in begins), begins
     assert balance(watch) == 100
+
+
+# The settlement goes along with COMMIT, unless there is something to be told of it
+
+
+async def test_with_psycopg_an_attempt_is_three_messages(watch: Watcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    words: list[str] = []
+    execute = psycopg.AsyncRawCursor.execute
+
+    async def heard(self: Any, query: Any, *arguments: Any, **options: Any) -> Any:
+        if not any(each in query for each in SHARED):
+            words.append(query)
+        return await execute(self, query, *arguments, **options)
+
+    monkeypatch.setattr(psycopg.AsyncRawCursor, "execute", heard)
+    handlers = Handlers[Any]()
+    handlers.handles(Step)(complete_first)
+    async with queuert.connect(url("postgresql"), jobs=[Step]) as client:
+        await start(client, 100)
+        words.clear()
+        await Worker(client, handlers, concurrency=5).drain()
+    assert balance(watch) == 100
+    assert len(words) // 100 == 2, Counter(words)  # and one of the user's own
+
+
+class Dependent(EntryJob[int], name="dependent"):
+    step: Chain[Step]
+
+
+class Again(EntryJob[int, "Again"], name="again"):
+    pass
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_dependents_that_are_added_while_the_claim_is_held(watch: Watcher, scheme: str) -> None:
+    handlers, dependents = Handlers[Any](), list[str]()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step, Any]) -> int:
+        async with attempt.complete() as tx:
+            await tx.connection.execute(WRITE)
+            with queuert.connect_sync(database(), jobs=[Step, Dependent]) as other, other.transaction() as there:
+                blocker = other.get_chain(attempt.chain_id, Step)
+                assert blocker is not None
+                dependents.append(other.start(there, Dependent(step=blocker)).id)
+        return 1
+
+    @handlers.handles(Dependent)
+    async def dependent(attempt: Attempt[Dependent]) -> int:
+        return attempt.job.step.output + 1
+
+    # Nothing but the notification wakes the worker.
+    async with (
+        queuert.connect(url(scheme), jobs=[Step, Dependent]) as client,
+        Worker(client, handlers, poll_interval=60),
+    ):
+        await start(client)
+        await eventually(lambda: dependents)
+        assert await client.wait(dependents[0], Dependent, timeout=PATIENCE) == 2
+    assert balance(watch) == 1
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_a_next_id_that_exists(watch: Watcher, scheme: str) -> None:
+    """The attempt fails, and leaves nothing of it."""
+    same = str(uuid4())
+    handlers, errors = Handlers[Any](backoff=SOON), list[Any]()
+
+    @handlers.handles(Again)
+    async def again(attempt: Attempt[Again, Any]) -> Again | int:
+        errors.append(attempt.last_error)
+        async with attempt.complete() as tx:
+            await tx.connection.execute(WRITE)
+        return Again() if attempt.number == 1 else 1
+
+    async with queuert.connect(url(scheme), jobs=[Again], generate_id=lambda: same) as client:
+        async with client.transaction() as tx:
+            chain = await client.start(tx, Again())
+        async with Worker(client, handlers, poll_interval=0.05):
+            assert await client.wait(chain, timeout=PATIENCE) == 1
+    assert [error and error["type"] for error in errors] == [None, "JobIdExists"]
+    assert balance(watch) == 1
+
+
+MISTAKES = {
+    "a deferred constraint": ("INSERT INTO debt VALUES (7)", "ForeignKey"),
+    "a swallowed error": ("SELECT 1 / 0", "TransactionMisused"),
+}
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("mistake", MISTAKES)
+async def test_a_mistake_that_shows_at_the_end(watch: Watcher, scheme: str, mistake: str) -> None:
+    watch("CREATE TABLE debt (account int REFERENCES account DEFERRABLE INITIALLY DEFERRED)")
+    handlers, errors = Handlers[Any](backoff=SOON), list[Any]()
+    statement, error_type = MISTAKES[mistake]
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step, Any]) -> int:
+        errors.append(attempt.last_error)
+        async with attempt.complete() as tx:
+            await tx.connection.execute(WRITE)
+            if attempt.number == 1:
+                with suppress(psycopg.Error, asyncpg.PostgresError):
+                    await tx.connection.execute(statement)
+        return 1
+
+    try:
+        async with working(scheme, handlers) as client:
+            (chain,) = await start(client)
+            assert await client.wait(chain, timeout=PATIENCE) == 1
+    finally:
+        watch("DROP TABLE debt")
+    assert errors[0] is None
+    assert error_type in errors[1]["type"]
+    assert balance(watch) == 1
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_a_connection_that_is_lost_in_the_last_message(watch: Watcher, scheme: str) -> None:
+    """The first attempt waits there for a row that another session has locked."""
+    handlers, numbers = Handlers[Any](backoff=SOON), list[int]()
+    waits = "wait_event_type = 'Lock' AND query LIKE '%queuert_last%COMMIT'"
+
+    with psycopg.connect(database()) as other:
+
+        @handlers.handles(Step)
+        async def step(attempt: Attempt[Step, Any]) -> int:
+            numbers.append(attempt.number)
+            async with attempt.complete() as tx:
+                await tx.connection.execute(WRITE)
+                if attempt.number == 1:
+                    other.execute("SELECT FROM queuert_job WHERE id = %s FOR UPDATE", (attempt.job_id,))
+            return 1
+
+        async with working(scheme, handlers) as client:
+            (chain,) = await start(client)
+            await watch.until(waits)
+            watch.terminate_others(waits)
+            other.rollback()
+            assert await client.wait(chain, timeout=PATIENCE) == 1
+    assert numbers == [1, 2]
+    assert balance(watch) == 1
 
 
 @pytest.mark.skipif(binary() is None, reason="pgbouncer is not installed: apt-get install pgbouncer")
@@ -309,7 +457,7 @@ async def test_a_handler_that_waits_for_its_job_can_be_cancelled(watch: Watcher,
     """Its time is up while somebody else has locked the job: it ends before he lets go."""
     handlers, ended, holder = Handlers[Any](backoff=SOON), list[str](), Holder()
 
-    @handlers.handles(Step, timeout=0.2)
+    @handlers.handles(Step, timeout=2)
     async def step(attempt: Attempt[Step, Any]) -> int:
         if attempt.number == 1:
             holder.take(attempt.chain_id)

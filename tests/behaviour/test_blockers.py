@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting, ledger, write
+from tests.behaviour.counting import counted
 from tests.behaviour.steps import Gate, eventually, job
 from tests.behaviour.working import begin, failure, output, working
 
@@ -38,6 +39,15 @@ class Outer(EntryJob[int], name="outer"):
     sums: list[Chain[Sum]]
 
 
+class Either(EntryJob[int], name="either"):
+    one: Chain[Part] | Chain[Word]
+    many: list[Chain[Part] | Chain[Word]]
+
+
+class Word(EntryJob[str], name="word"):
+    text: str
+
+
 JOBS = [Part, Sum, Pair, Outer]
 
 
@@ -67,6 +77,33 @@ def arithmetic(handlers: Handlers[Any]) -> list[tuple[str, int]]:
         return job.base + job.first.output + sum(part.output for part in job.parts)
 
     return ran
+
+
+async def test_blockers_of_several_types(setting: Setting) -> None:
+    handlers, seen = Handlers[Any](), list[Any]()
+    arithmetic(handlers)
+
+    @handlers.handles(Word)
+    async def word(attempt: Attempt[Word]) -> str:
+        return attempt.job.text
+
+    @handlers.handles(Either)
+    async def either(attempt: Attempt[Either]) -> int:
+        job = attempt.job
+        seen.extend((chain.chain_type, chain.output) for chain in (job.one, *job.many))
+        return len(seen)
+
+    async with working(setting, [*JOBS, Either], handlers, concurrency=3) as client:
+        async with client.transaction() as tx:
+            word_chain = await client.start(tx, Word(text="a"))
+            part_chain = await client.start(tx, Part(number=1, more=1))
+            chain = await client.start(tx, Either(one=word_chain, many=[part_chain, word_chain]))
+        assert await output(client, chain) == 3
+        assert seen == [("word", "a"), ("part", 1), ("word", "a")]
+        record = await client.get_job(chain.id, Either)
+        assert record is not None
+        assert (record.job.one, record.job.many) == (word_chain, [part_chain, word_chain])
+        assert record.job.one.chain_type == "word"
 
 
 async def test_fan_in_of_fifty(setting: Setting) -> None:
@@ -213,6 +250,28 @@ async def test_cancelling_with_cascade_cancels_those_that_wait(setting: Setting)
         await eventually(lambda: _none_running(client))
         assert [(await job(client, chain)).status for chain in (one, middle, last)] == ["cancelled"] * 3
         assert ran == []
+
+
+async def test_a_cascade_costs_the_same_however_many_wait(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements, BEGIN and COMMIT included: for one chain, and for 200 on three levels."""
+    client, statements = counted(setting, JOBS, monkeypatch)
+
+    async def cancel(chain: Chain[Any]) -> tuple[int, int]:
+        before = statements.number
+        async with client.transaction() as tx:
+            cancelled = await client.cancel(tx, chain, cascade=True)
+        return len(cancelled), statements.number - before
+
+    async with client:
+        async with client.transaction() as tx:
+            alone = await client.start(tx, Part(number=1))
+            one = await client.start(tx, Part(number=1))
+            middle = [await client.start(tx, Sum(parts=[one])) for _ in range(99)]
+            await client.start_many(tx, [Outer(sums=[each]) for each in [*middle, middle[0]]])
+        first = await cancel(alone)
+        assert await cancel(one) == (200, first[1])
+        if setting.state != "sqlite":
+            assert first == (1, 3)  # BEGIN, the cancellation, COMMIT
 
 
 async def _none_running(client: Any) -> bool:

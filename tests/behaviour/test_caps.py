@@ -64,21 +64,21 @@ async def with_four_workers(setting: Setting, jobs: int, tally: Tally, **options
 
 
 @pytest.mark.drivers
-@pytest.mark.parametrize("cap", [1, 3])
+@pytest.mark.parametrize("cap", [1, pytest.param(3, marks=pytest.mark.soak)])
 async def test_a_cluster_cap_is_exact_across_workers(setting: Setting, cap: int) -> None:
     tally = Tally()
-    await with_four_workers(setting, 40, tally, cluster_cap=cap)
-    assert tally.ran["step"] == 40
+    await with_four_workers(setting, 24, tally, cluster_cap=cap)
+    assert tally.ran["step"] == 24
     assert tally.most["step"] <= cap
     assert tally.most["leased"] <= cap
 
 
 @pytest.mark.drivers
-@pytest.mark.parametrize("cap", [1, 3])
+@pytest.mark.parametrize("cap", [pytest.param(1, marks=pytest.mark.soak), 3])
 async def test_a_queue_s_max_concurrency_is_exact_across_workers(setting: Setting, cap: int) -> None:
     tally = Tally()
-    await with_four_workers(setting, 40, tally, queues=[Queue("default", max_concurrency=cap)])
-    assert tally.ran["step"] == 40
+    await with_four_workers(setting, 24, tally, queues=[Queue("default", max_concurrency=cap)])
+    assert tally.ran["step"] == 24
     assert tally.most["step"] <= cap
     assert tally.most["leased"] <= cap
 

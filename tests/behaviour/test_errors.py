@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting, ledger, write
-from tests.behaviour.steps import SOON, eventually, job
+from tests.behaviour.steps import SOON, eventually, failures, job
 from tests.behaviour.watching import Points, watched
 from tests.behaviour.working import begin, failed, failure, jobs_of, outcome, output, working
 
@@ -73,6 +73,25 @@ async def test_an_error_after_complete_undoes_everything(setting: Setting) -> No
         assert ran == []
 
 
+async def test_attributes_of_an_error_are_recorded_if_they_are_json(setting: Setting) -> None:
+    class Declined(Exception):
+        def __init__(self, reason: str, response: object) -> None:
+            super().__init__(reason)
+            self.reason = reason
+            self.details = {"tries": [1, 2.5, None], "text": "€ \0"}
+            self.response = response
+
+    handlers = Handlers()
+
+    @handlers.handles(First, max_attempts=1)
+    async def first(attempt: Attempt[First]) -> Last:
+        raise Declined("stolen", object())
+
+    async with working(setting, JOBS, handlers) as client:
+        error = await failed(client, First())
+        assert error["attributes"] == {"reason": "stolen", "details": {"tries": [1, 2.5, None], "text": "€ \\0"}}
+
+
 async def test_the_job_is_rescheduled_with_its_error_and_then_completes_once(setting: Setting) -> None:
     handlers = Handlers()
     seen: list[tuple[int, Any]] = []
@@ -96,7 +115,7 @@ async def test_the_job_is_rescheduled_with_its_error_and_then_completes_once(set
         assert seen == [(1, None), (2, "no 1"), (3, "no 2")]
         assert await ledger(client) == ["attempt 3"]
         record = await job(client, chain)
-        assert (record.attempt_number, record.last_error and record.last_error["code"]) == (3, "UNHANDLED_ERROR")
+        assert (record.attempt_number, record.last_error) == (3, None)  # success clears the error
         assert len(await jobs_of(client, chain)) == 2
 
 
@@ -206,7 +225,7 @@ async def test_the_worker_goes_on_after_errors_in_all_its_slots(setting: Setting
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()])
 @pytest.mark.parametrize("where", ["handler", "complete"])
 async def test_nothing_that_a_handler_raises_ends_the_worker(
-    setting: Setting, error: BaseException, where: str
+    setting: Setting, error: BaseException, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     handlers = Handlers()
 
@@ -225,8 +244,8 @@ async def test_nothing_that_a_handler_raises_ends_the_worker(
         assert await output(client, chain) == "done"
         record = await job(client, chain)
         assert record.attempt_number == 2
-        assert record.last_error is not None
-        assert (record.last_error["type"], record.last_error["code"]) == (type(error).__name__, "UNHANDLED_ERROR")
+        ((code, seen),) = failures(caplog, chain.id)
+        assert (type(seen), code) == (type(error), "UNHANDLED_ERROR")
         assert await ledger(client) == []
 
 
@@ -332,7 +351,9 @@ async def test_errors_that_cannot_be_shown_or_stored_are_recorded_all_the_same(
 
 
 @pytest.mark.parametrize("swallow", [False, True])
-async def test_a_staged_prepare_that_cannot_commit_fails_the_attempt(setting: Setting, swallow: bool) -> None:
+async def test_a_staged_prepare_that_cannot_commit_fails_the_attempt(
+    setting: Setting, swallow: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     handlers, points = Handlers(), Points()
 
     @handlers.handles(Started)
@@ -354,5 +375,6 @@ async def test_a_staged_prepare_that_cannot_commit_fails_the_attempt(setting: Se
             chain = await begin(client, Started())
             assert await output(client, chain) == "done"
             record = await job(client, chain)
-            assert (record.attempt_number, record.last_error and record.last_error["message"]) == (2, "no commit")
+            ((_, seen),) = failures(caplog, chain.id)
+            assert (record.attempt_number, str(seen)) == (2, "no commit")
             assert await ledger(client) == ["prepared 2"]

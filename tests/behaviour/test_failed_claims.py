@@ -42,3 +42,26 @@ async def test_what_an_earlier_run_has_left_is_not_given_back(setting: Setting) 
     finally:
         gate.open()
         await patiently(ended.wait())
+
+
+async def test_one_look_at_a_time(setting: Setting) -> None:
+    """While the database hangs, looks do not pile up: claims would have to wait for all of them."""
+    points, handlers = Points(), Handlers[Any]()
+
+    @handlers.handles(Step)
+    async def step(_attempt: Attempt[Step]) -> int:
+        return 1
+
+    async with watched(setting.connect([Step]), points) as client:
+        points.fail_times("claim", 1)
+        look = points.hold("release")
+        async with Worker(client, handlers, lease=60, renew_interval=0.05, poll_interval=0.05) as worker:
+            await look.arrival()
+            assert worker._run is not None
+            second = asyncio.create_task(worker._run._orphans.give_back())
+            await asyncio.sleep(0)
+            assert second.done()
+            assert points.counts["release"] == 1
+            look.open()
+            (chain,) = await start(client)
+            assert await patiently(client.wait(chain)) == 1

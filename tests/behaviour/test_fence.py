@@ -84,7 +84,7 @@ async def test_a_job_that_was_reaped_and_taken_by_another_worker_is_completed_by
             await write(attempt.client, tx, "by the other")
         return "by the other worker"
 
-    async with working(setting, [Task], handlers, cancel_on_abort=False, lease=0.2, renew_interval=0.1) as client:
+    async with working(setting, [Task], handlers, cancel_on_abort=False, lease=30, renew_interval=0.1) as client:
         chain = await begin(client, Task())
         await gate.arrival()
         # The lease ends only if nobody renews it: the job is put back under the first worker's feet instead.
@@ -99,6 +99,38 @@ async def test_a_job_that_was_reaped_and_taken_by_another_worker_is_completed_by
         assert lost[0].reason == "already_completed"
         assert await ledger(client) == ["prepared", "by the other"]
         assert (await job(client, chain)).attempt_number == 2
+
+
+async def test_a_late_result_does_not_end_a_job_that_another_worker_runs(setting: Setting) -> None:
+    late, gate, others, other_gate = Handlers[Any](), Gate(), Handlers[Any](), Gate()
+
+    @late.handles(Task)
+    async def late_task(attempt: Attempt[Task]) -> str:
+        await gate()
+        return "late"
+
+    @others.handles(Task)
+    async def task(attempt: Attempt[Task]) -> str:
+        await other_gate()
+        return "in time"
+
+    async with setting.connect([Task]) as client, setting.connect([Task]) as beside:
+        options: dict[str, Any] = {"concurrency": 1, "prefetch": 0, "cancel_on_abort": False}
+        worker = Worker(client, late, poll_interval=setting.poll_interval, **options)
+        await worker.start()
+        chain = await begin(client, Task())
+        await gate.arrival()
+        async with client.transaction() as tx:
+            row = await job(client, chain)
+            await client._run((client._engine.state.settle([_put_back(row)]), tx.connection))
+        async with Worker(beside, others, poll_interval=0.02) as other:
+            await other_gate.arrival()
+            gate.open()
+            await patiently(worker.stop())  # it has offered its result
+            record = await job(client, chain)
+            assert (record.status, record.leased_by) == ("running", other.id)
+            other_gate.open()
+            assert await output(beside, chain) == "in time"
 
 
 def _put_back(record: Any) -> Any:

@@ -131,7 +131,7 @@ async def test_a_job_whose_worker_was_lost_fails_at_its_next_claim(setting: Sett
         chain = await begin(client, Try())
         queue = QueueLimit("default", 0, (TypeLimit("try", 1, 0.001),), ("try",))
         await run(client, client._engine.state.claim(ClaimRequest("mortal", 1, (queue,))))
-        async with Worker(client, handlers, poll_interval=0.02, lease=0.1):
+        async with Worker(client, handlers, poll_interval=0.02, lease=30, renew_interval=0.05):
             assert (await failure(client, chain))["code"] == "LEASE_EXPIRED"
             assert ran == []
             async with client.transaction() as tx:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.behaviour.children import child
 from tests.behaviour.conftest import Setting
-from tests.behaviour.programs.killed_ahead import BEGUN, HELD, LEASE, SLOTS, noting_handlers
-from tests.behaviour.steps import Gate, Step, done, eventually, job, patiently, running, start
+from tests.behaviour.programs.killed_ahead import BEGUN, HELD, SLOTS, noting_handlers
+from tests.behaviour.steps import PATIENCE, Gate, Step, done, eventually, job, patiently, running, start
 from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Client, Handlers, Worker
@@ -37,6 +37,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(horizon, "LEAST", 2)
     monkeypatch.setattr(horizon, "MOST", 2)
     monkeypatch.setattr(horizon, "MOST_PER_SLOT", 0)
+    monkeypatch.setattr(horizon, "LOW", 2)
     # On SQLite the horizon is stored in the row then, where it can be held up.
     monkeypatch.setattr(Horizons, "create", lambda *_: False)
     return 5
@@ -63,7 +64,7 @@ async def held(client: Client[Any], number: int) -> None:
 
 
 @pytest.mark.drivers
-@pytest.mark.parametrize("seconds", [0.0, 0.003])
+@pytest.mark.parametrize("seconds", [0.0, pytest.param(0.003, marks=pytest.mark.soak)])
 async def test_a_killed_worker(setting: Setting, tmp_path: Path, seconds: float) -> None:
     """A real process, killed with jobs held ahead that have one attempt: those that never began still have it."""
     if setting.state == "memory":
@@ -80,7 +81,7 @@ async def test_a_killed_worker(setting: Setting, tmp_path: Path, seconds: float)
         assert len(held_ahead) >= HELD
         unsettled = begun - {record.id for record in await _all(client, "completed")}
         assert unsettled
-        other = Worker(client, noting_handlers(str(path), 0, lambda: None), concurrency=100, lease=LEASE)
+        other = Worker(client, noting_handlers(str(path), 0, lambda: None), concurrency=100, lease=PATIENCE)
         async with other:
             await eventually(lambda: _ended(client))
         failed = {record.id: record for record in await _all(client, "failed")}
@@ -125,7 +126,7 @@ async def test_what_may_begin_is_what_counts(setting: Setting, few: int) -> None
     client = watched(setting.connect([Step]), points)
     async with client:
         chains = await start(client, 1 + few)
-        worker = Worker(client, handlers, poll_interval=setting.poll_interval, lease=0.4, renew_interval=0.3)
+        worker = Worker(client, handlers, poll_interval=setting.poll_interval, lease=1.5, renew_interval=1.2)
         silence = [points.hold("renew")]
         await worker.start()
         await gate.arrival()

@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from tests.adapters.postgres.drivers import Watcher
 from tests.behaviour.steps import PATIENCE, SOON, Gate, Step, eventually, patiently
 from tests.conformance.postgres_harness import database, empty
+from tests.support.clients import in_soak_over_sqlalchemy
 from tests.support.proxy import Proxy, proxy_to
 
 import queuert
@@ -75,7 +76,7 @@ class Scene:
         return Worker(self.client, handlers, **settings)
 
 
-@pytest.fixture(params=CLIENTS)
+@pytest.fixture(params=in_soak_over_sqlalchemy(CLIENTS))
 async def scene(request: pytest.FixtureRequest) -> AsyncGenerator[Scene]:
     empty()
     parts = urlsplit(database())
@@ -176,7 +177,8 @@ async def test_stop_is_bounded(scene: Scene, where: str) -> None:
     worker = scene.worker(handlers, lease=60.0)
     await worker.start()
     if where == "idle":
-        await eventually(lambda: scene.watch.others("query LIKE '%claim%'"))
+        # Its last statement until the next poll. The claim before it is replaced at once.
+        await eventually(lambda: scene.watch.others("query LIKE '%found.next_in%'"))
     else:
         await patiently(reached.wait())
     scene.proxy.freeze()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting
-from tests.behaviour.steps import SOON, Gate, Step, eventually, job, running, start
+from tests.behaviour.steps import SOON, Gate, Step, eventually, failures, job, running, start
 from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, EntryJob, Handlers, Worker
@@ -143,7 +143,9 @@ async def test_renewals_that_fail_are_tried_again_within_the_lease(setting: Sett
 
 
 @pytest.mark.drivers
-async def test_a_lease_that_ends_unrenewed_aborts_the_attempt(setting: Setting) -> None:
+async def test_a_lease_that_ends_unrenewed_aborts_the_attempt(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
     handlers, points = Handlers[Any](), Points()
     reasons: list[Any] = []
 
@@ -160,14 +162,13 @@ async def test_a_lease_that_ends_unrenewed_aborts_the_attempt(setting: Setting) 
 
     async with watched(setting.connect([Step]), points) as client:
         points.fail_times("renew", 100_000)
-        async with Worker(client, handlers, lease=0.3, renew_interval=0.05, poll_interval=0.05):
+        async with Worker(client, handlers, lease=1, renew_interval=0.05, poll_interval=0.05):
             (chain,) = await start(client)
             assert await client.wait(chain, timeout=30) == 2
         assert reasons == ["lease_lost"]
-        error = (await job(client, chain)).last_error
-        assert error is not None
-        assert (error["code"], error["type"]) == ("LEASE_EXPIRED", "TimeoutError")
-        assert "CancelledError" in error["traceback"]
+        ((code, error),) = failures(caplog, chain.id)
+        assert (code, type(error)) == ("LEASE_EXPIRED", TimeoutError)
+        assert isinstance(error.__cause__, asyncio.CancelledError)
 
 
 async def test_unsettled_results_are_renewed_and_not_reaped(setting: Setting) -> None:

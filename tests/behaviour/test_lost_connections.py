@@ -71,11 +71,14 @@ class Scene:
         return self.watch.terminate_others(f"application_name = 'the worker' AND {condition}") > 0
 
     def cut_waiting(self) -> str:
-        """End those that wait for a lock, as others may stand in the way of the one that is meant; what they said."""
-        waits = "wait_event_type = 'Lock'"
-        said = self.watch(f"SELECT query FROM pg_stat_activity WHERE datname = current_database() AND {waits}")
-        self.cut(waits)
-        return "\n".join(said)
+        """End those that wait for a lock, as others may be in the way of the one that is meant; what they said.
+
+        Exactly those that were seen: one that waits only afterwards may be the one that is meant, and waits once.
+        """
+        condition = "application_name = 'the worker' AND wait_event_type = 'Lock'"
+        seen = self.watch(f"SELECT pid, query FROM pg_stat_activity WHERE datname = current_database() AND {condition}")
+        self.cut(f"pid = ANY (ARRAY{[pid for pid, _ in seen]}::int[])")
+        return "\n".join(query for _, query in seen)
 
     def arm(self, point: str) -> None:
         self.burnt.clear()
@@ -114,8 +117,10 @@ class Scene:
         async def stop() -> None:
             # A claim that finds nothing would not come to that table.
             if not reached.is_set() and (point != "claim" or self.watch("SELECT 1 FROM queuert_ready")):
-                await asyncio.to_thread(lock.execute, f"LOCK TABLE {table}".encode())
-                reached.set()
+                # The worker may give up waiting here. The thread does not, and then the table is locked.
+                locking = asyncio.ensure_future(asyncio.to_thread(lock.execute, f"LOCK TABLE {table}".encode()))
+                locking.add_done_callback(lambda _: reached.set())
+                await asyncio.shield(locking)
 
         async def cut() -> None:
             with lock:

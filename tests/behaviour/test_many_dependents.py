@@ -250,7 +250,7 @@ async def test_a_worker_is_killed_between_two_steps(driver: str, point: str, tmp
         freed = {"settle": 0, "settle.done": AT_ONCE, "continue_unblocking": AT_ONCE + STEP}
         assert NUMBER - await blocked(client) == freed.get(point, AT_ONCE + 2 * STEP)
         assert (await job(client, first)).status == ("running" if point == "settle" else "completed")
-        async with Worker(client, handlers, lease=0.5, poll_interval=0.05):
+        async with Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=0.05):
             for chain in chains:
                 assert await client.wait(chain, timeout=PATIENCE) == 3
         assert ran == Counter([chain.id for chain in chains])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Entry, Setting, ledger
-from tests.behaviour.steps import job
+from tests.behaviour.steps import failures, job
 from tests.behaviour.working import begin, failed, outcome, output, working
 
 from queuert import Attempt, EntryJob, Handlers, Key, Middleware, SyncAttempt, Transaction
@@ -199,7 +199,7 @@ POINTS = [
 @pytest.mark.parametrize("error", [RuntimeError("no"), SystemExit("no")], ids=["RuntimeError", "SystemExit"])
 @pytest.mark.parametrize("where", POINTS)
 async def test_an_error_of_middleware_fails_the_attempt_and_undoes_it(
-    setting: Setting, plain: bool, where: str, error: BaseException
+    setting: Setting, plain: bool, where: str, error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
     handlers = Handlers[Any](middleware=[Failing(where, error)])
     register(handlers, plain, lambda attempt, where: "done")
@@ -207,7 +207,8 @@ async def test_an_error_of_middleware_fails_the_attempt_and_undoes_it(
         chain = await begin(client, Task())
         assert await output(client, chain) == "done"
         record = await job(client, chain)
-        assert (record.attempt_number, record.last_error and record.last_error["type"]) == (2, type(error).__name__)
+        ((_, seen),) = failures(caplog, chain.id)
+        assert (record.attempt_number, type(seen)) == (2, type(error))
         assert await ledger(client) == ["prepared", "completed"]
 
 

@@ -111,7 +111,7 @@ async def test_behind_a_slow_handler_they_are_given_back(
 async def test_what_is_lost_meanwhile_does_not_run(setting: Setting, ahead: int) -> None:
     handlers, gate, ran = gated()
     async with setting.connect([Step]) as client:
-        worker = Worker(client, handlers, poll_interval=setting.poll_interval, lease=0.4, renew_interval=0.02)
+        worker = Worker(client, handlers, poll_interval=setting.poll_interval, lease=30, renew_interval=0.05)
         await one_running(client, worker)
         chains = await start(client, ahead)
         await held(client, 1 + ahead)

@@ -89,8 +89,8 @@ async def test_drain_works_until_nothing_is_runnable(setting: Setting) -> None:
 
     async with setting.connect([Double]) as client:
         async with client.transaction() as tx:
-            chains = await client.start_many(tx, [Double(number=number) for number in range(250)])
+            chains = await client.start_many(tx, [Double(number=number) for number in range(100)])
         await Worker(client, handlers, concurrency=20, poll_interval=setting.poll_interval).drain()
         outputs = [(await client.get_chain(chain)) for chain in chains]
-        assert [chain.output for chain in outputs if chain is not None] == [2 * number for number in range(250)]
+        assert [chain.output for chain in outputs if chain is not None] == [2 * number for number in range(100)]
         assert await client.stats() == []

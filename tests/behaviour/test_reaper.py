@@ -29,7 +29,7 @@ async def test_the_job_of_a_dead_worker_is_run_again(setting: Setting) -> None:
     async with setting.connect([Step]) as client:
         (chain,) = await start(client)
         assert await die_holding(client) == [chain.id]
-        async with Worker(client, handlers, lease=0.2, poll_interval=setting.poll_interval):
+        async with Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=setting.poll_interval):
             assert await client.wait(chain, timeout=30) == 5
         ((number, error),) = seen
         assert number == 2
@@ -48,7 +48,8 @@ async def test_many_jobs_of_a_dead_worker(setting: Setting) -> None:
     async with setting.connect([Step]) as client:
         await start(client, 12)
         assert len(await die_holding(client, 12)) == 12
-        async with Worker(client, handlers, concurrency=2, lease=0.2, poll_interval=setting.poll_interval):
+        worker = Worker(client, handlers, concurrency=2, renew_interval=0.05, poll_interval=setting.poll_interval)
+        async with worker:
             await eventually(lambda: done(client, 12))
         assert sorted(seen) == list(range(12))
 
@@ -66,18 +67,18 @@ async def test_thousands_of_leases_are_taken_back_in_a_few_statements(
         return 5
 
     async with watched(setting.connect([Step]), points) as client:
-        for _ in range(4):
+        for _ in range(2):
             await start(client, 1000)
-        assert len(await die_holding(client, 4000)) == 4000
+        assert len(await die_holding(client, 2000)) == 2000
         points.calls.clear()
         async with Worker(client, handlers, concurrency=100, poll_interval=30):
-            await eventually(lambda: len(ran) == 4000)
-        assert ran == [2] * 4000
+            await eventually(lambda: len(ran) == 2000)
+        assert ran == [2] * 2000
         names = [name for name, _ in points.calls if name in ("reap", "claim")]
         assert names.count("reap") <= 10, names
         last = len(names) - 1 - names[::-1].index("reap")
         assert "claim" in names[names.index("reap") : last], names
-    assert sum("was taken back" in record.getMessage() for record in caplog.records) == 4000
+    assert sum("was taken back" in record.getMessage() for record in caplog.records) == 2000
 
 
 async def test_a_lease_that_has_not_ended_is_left_alone(setting: Setting) -> None:
@@ -195,7 +196,7 @@ async def test_a_late_worker_cannot_touch_a_job_that_was_reaped(setting: Setting
             (chain,) = await start(client)
             await gate.arrival()
             await renewing.arrival()
-            async with Worker(client, handlers, lease=0.3, poll_interval=0.05) as worker:
+            async with Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=0.05) as worker:
                 assert await client.wait(chain, timeout=30) == 2
                 gate.open()
                 renewing.open()

@@ -88,7 +88,6 @@ async def start_workload(client: Client[Any]) -> tuple[list[Chain[Countdown]], l
 
 
 @pytest.mark.drivers
-@pytest.mark.channels
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 10))])
 async def test_a_whole_workload_in_bad_weather(setting: Setting, seed: int) -> None:
     storm, gusts = Weather(seed, good=120, bad=4), Weather(seed + 100, good=6, bad=6)

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 from tests.behaviour.conftest import Setting, ledger, write
-from tests.behaviour.steps import Gate, eventually, job
+from tests.behaviour.steps import Gate, eventually, failures, job
 from tests.behaviour.working import begin, failed, failure, jobs_of, outcome, output, working
 
 from queuert import Attempt, Chain, Dedup, EntryJob, Handlers, Job, SyncAttempt
@@ -196,7 +196,7 @@ async def test_a_forgotten_await_is_named(setting: Setting, way: str) -> None:
         assert "is an `await` missing" in (await failed(client, Start()))["message"]
 
 
-async def test_one_bad_result_does_not_fail_its_neighbours(setting: Setting) -> None:
+async def test_one_bad_result_does_not_fail_its_neighbours(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
     """Thirty results are settled as one group; the continuation of one has an id that exists already."""
     handlers, gate = Handlers(), Gate()
     arrived: list[int] = []
@@ -222,9 +222,8 @@ async def test_one_bad_result_does_not_fail_its_neighbours(setting: Setting) -> 
         assert [await output(client, chain) for chain in chains] == list(range(30))
         records = [(await jobs_of(client, chain))[0] for chain in chains]
         assert [record.attempt_number for record in records] == [2 if number == 13 else 1 for number in range(30)]
-        bad = records[13].last_error
-        assert bad is not None
-        assert (bad["type"], chains[13].id in bad["message"]) == ("JobIdExists", True)
+        ((_, bad),) = failures(caplog, chains[13].id)
+        assert (type(bad).__name__, chains[13].id in str(bad)) == ("JobIdExists", True)
         assert (await job(client, dependent)).status == "pending"
 
 
@@ -242,7 +241,9 @@ async def test_a_bad_continuation_in_complete_rolls_the_attempt_back(setting: Se
         assert await ledger(client) == []
 
 
-async def test_an_id_maker_that_fails_fails_the_attempt_and_not_the_worker(setting: Setting) -> None:
+async def test_an_id_maker_that_fails_fails_the_attempt_and_not_the_worker(
+    setting: Setting, caplog: pytest.LogCaptureFixture
+) -> None:
     from queuert import Worker
     from queuert.ids import generate_uuid7
 
@@ -274,7 +275,5 @@ async def test_an_id_maker_that_fails_fails_the_attempt_and_not_the_worker(setti
         for number in (0, 1):
             chain = await begin(client, Start(number=number))
             assert await output(client, chain) == "second attempt"
-            found = await client.get_chain(chain)
-            assert found is not None
-            assert found.last_error is not None
-            assert (found.last_error["message"], found.last_error["code"]) == ("no ids today", "SERIALIZATION_ERROR")
+            ((code, error),) = failures(caplog, chain.id)
+            assert (str(error), code) == ("no ids today", "SERIALIZATION_ERROR")

@@ -10,7 +10,7 @@ from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Gate
 from tests.behaviour.working import begin, outcome, output, working
 
-from queuert import Attempt, EntryJob, Handlers, Worker
+from queuert import Attempt, Chain, EntryJob, Handlers, Reschedule, Worker
 
 pytestmark = pytest.mark.channels
 
@@ -101,12 +101,12 @@ async def test_one_slot_serves_by_priority_then_time_then_order_of_creation(sett
         await gate.arrival()
         async with client.transaction() as tx:
             chains = [
-                await client.start(tx, Timed(number=6)),
-                await client.start(tx, Timed(number=7)),
+                await client.start(tx, Timed(number=4)),
+                await client.start(tx, Timed(number=5)),
                 await client.start(tx, Timed(number=3), priority=50),
                 await client.start(tx, Timed(number=9), priority=101),
-                await client.start(tx, Timed(number=5), at=long_ago + timedelta(days=1)),
-                await client.start(tx, Timed(number=4), at=long_ago),
+                await client.start(tx, Timed(number=6), at=long_ago + timedelta(days=1)),  # that is now
+                await client.start(tx, Timed(number=7), at=long_ago),
                 await client.start(tx, Timed(number=8)),
                 await client.start(tx, Timed(number=2), priority=-5),
                 await client.start(tx, Timed(number=1), priority=-(2**31)),
@@ -126,3 +126,46 @@ async def test_first_come_first_served_with_one_slot(setting: Setting) -> None:
                 await client.start_many(tx, [Timed(number=start + each) for each in range(20)])
         await Worker(client, handlers, poll_interval=setting.poll_interval).drain()
         assert ran == list(range(60))
+
+
+class Source(EntryJob[None], name="source"):
+    pass
+
+
+class Freed(EntryJob[None], name="freed"):
+    source: Chain[Source]
+
+
+async def test_a_time_in_the_past_and_a_freed_job_take_their_place_now(setting: Setting) -> None:
+    """Started, continued, rescheduled with a time in the past, or unblocked: behind what was ready before."""
+    handlers, ran = Handlers[Any](), list[str]()
+    past = datetime.now(UTC) - timedelta(days=1)
+
+    @handlers.handles(Timed)
+    async def timed_job(attempt: Attempt[Timed]) -> float | Timed:
+        number = attempt.job.number
+        again = str(number) in ran
+        ran.append(f"{number} again" if again else str(number))
+        if number == 1 and not again:
+            raise Reschedule(at=past)
+        return Timed(number=20).set(at=past) if number == 2 else 0.0
+
+    @handlers.handles(Source)
+    async def source(attempt: Attempt[Source]) -> None:
+        ran.append("source")
+
+    @handlers.handles(Freed)
+    async def freed(attempt: Attempt[Freed]) -> None:
+        ran.append("freed")
+
+    async with setting.connect([Timed, Source, Freed]) as client:
+        chains: list[Chain[Any]] = []
+        async with client.transaction() as tx:
+            first = await client.start(tx, Source())
+            chains.append(await client.start(tx, Freed(source=first), at=past))
+        chains.extend([await begin(client, Timed(number=number)) for number in (1, 2, 3)])
+        chains.append(await begin(client, Timed(number=4), at=past))
+        async with Worker(client, handlers, concurrency=1, prefetch=0, poll_interval=setting.poll_interval):
+            for chain in chains:
+                await output(client, chain)
+        assert ran == ["source", "1", "2", "3", "4", "freed", "1 again", "20"]

@@ -3,7 +3,7 @@ repeatedly is set aside."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
@@ -14,7 +14,7 @@ from tests.behaviour.watching import Points, watched
 from tests.conformance.postgres_harness import database
 
 import queuert
-from queuert import Attempt, Chain, Client, EntryJob, Handlers, StorageUnavailable, Worker
+from queuert import Attempt, Chain, Client, EntryJob, Handlers, JobError, StorageRejected, StorageUnavailable, Worker
 from queuert.model import Settled, Settlement
 from queuert.ports.program import Program
 from queuert.worker import settling
@@ -80,14 +80,17 @@ class Refusing:
         self._operations = operations
         self.refused = set[str]()
         self.refusals = 0
+        self.error: Exception = StorageUnavailable("statement timeout, as agreed")
+        self.only: Callable[[Settlement], bool] = lambda _: True
+        """Which of their settlements it cannot settle."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._operations, name)
 
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
-        if any(each.job_id in self.refused for each in settlements):
+        if any(each.job_id in self.refused and self.only(each) for each in settlements):
             self.refusals += 1
-            raise StorageUnavailable("statement timeout, as agreed")
+            raise self.error
         settled: Settled = yield from self._operations.settle(settlements)
         return settled
 
@@ -100,29 +103,142 @@ def refusing(setting: Setting, points: Points) -> tuple[Client[Any], Refusing]:
     return watched(inner, points), operations
 
 
-async def test_results_pass_one_that_cannot_be_settled(setting: Setting) -> None:
+@pytest.mark.parametrize(
+    "error", [StorageUnavailable("statement timeout, as agreed"), psycopg.OperationalError("not translated")]
+)
+async def test_results_pass_one_that_cannot_be_settled(
+    setting: Setting, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "TRIES_ALONE", 1_000)
     client, storage = refusing(setting, points := Points())
+    storage.error = error
     async with client:
-        chains = await start(client, 400)
-        bad = {chains[number].id for number in (3, 250)}
+        chains = await start(client, 100)
+        bad = {chains[number].id for number in (3, 60)}
         storage.refused = bad
         gate = points.hold("claim.done")
         settings: dict[str, Any] = {"poll_interval": setting.poll_interval, "recovery_backoff": SOON}
-        async with Worker(client, handlers_of(), concurrency=400, **settings) as worker:
+        async with Worker(client, handlers_of(), concurrency=100, **settings) as worker:
             await gate.arrival()
             gate.open()
             for number, chain in enumerate(chains):
                 if chain.id not in bad:
                     assert await client.wait(chain, timeout=PATIENCE) == number
-            more = await start(client, 50)  # and others that come later
+            more = await start(client, 20)  # and others that come later
             for number, chain in enumerate(more):
                 assert await client.wait(chain, timeout=PATIENCE) == number
             refusals = storage.refusals
             await eventually(lambda: storage.refusals > refusals + 3)  # the bad ones are tried again
             storage.refused = set()
             await patiently(worker.drain())
-        assert await done(client, 450)
-        assert [(await job(client, chain)).attempt_number for chain in chains] == [1] * 400
+        assert await done(client, 120)
+        assert [(await job(client, chain)).attempt_number for chain in chains] == [1] * 100
+
+
+async def test_an_unknown_error_of_one_item_becomes_the_error_of_its_attempt(setting: Setting) -> None:
+    """Not at once, but when others were settled between its tries. So the database can be written."""
+    client, storage = refusing(setting, Points())
+    storage.error, storage.only = RuntimeError("nobody knows"), lambda each: each.status == "completed"
+    async with client:
+        chains = await start(client, 20)
+        storage.refused = {chains[3].id}
+        settings: dict[str, Any] = {"poll_interval": setting.poll_interval, "recovery_backoff": SOON}
+        async with Worker(client, handlers_of(), concurrency=20, **settings):
+            for number, chain in enumerate(chains):
+                if number != 3:
+                    assert await client.wait(chain, timeout=PATIENCE) == number
+            refusals = storage.refusals
+            await eventually(lambda: storage.refusals > refusals + 2 * settling.TRIES_ALONE)
+            assert (await job(client, chains[3])).status == "running"
+            while not await _is_pending(client, chains[3]):
+                (other,) = await start(client)
+                await client.wait(other, timeout=PATIENCE)
+        failed = await job(client, chains[3])
+        assert failed.last_error is not None
+        assert (failed.last_error["type"], failed.last_error["message"]) == ("RuntimeError", "nobody knows")
+
+
+async def test_a_refused_value_splits_its_group_at_once(setting: Setting, caplog: pytest.LogCaptureFixture) -> None:
+    """It is never tried again as it is: its attempt has failed."""
+    client, storage = refusing(setting, points := Points())
+    storage.error, storage.only = StorageRejected("too large"), lambda each: each.status == "completed"
+    async with client:
+        chains = await start(client, 21)
+        storage.refused = {chains[5].id}
+        gate = points.hold("claim.done")
+        async with Worker(client, handlers_of(), concurrency=21, poll_interval=setting.poll_interval):
+            await gate.arrival()
+            gate.open()
+            for number, chain in enumerate(chains):
+                if number != 5:
+                    assert await client.wait(chain, timeout=PATIENCE) == number
+            await eventually(lambda: _is_pending(client, chains[5]))
+        failed = await job(client, chains[5])
+        assert failed.last_error is not None
+        assert failed.last_error["type"] == "StorageRejected"
+    assert storage.refusals <= 6  # 21 is cut in halves until one is left
+    assert "trying again" not in caplog.text
+
+
+async def test_an_error_text_that_is_refused_blocks_nobody(setting: Setting) -> None:
+    """What can be stored of it is stored, in ASCII."""
+    client, storage = refusing(setting, points := Points())
+    storage.error = StorageRejected("character with byte sequence 0xe2 0x82 0xac has no equivalent")
+    storage.only = lambda each: not (each.error or b"").isascii()
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Step, max_attempts=1)
+    async def step(attempt: Attempt[Step]) -> int:
+        if attempt.job.number == 7:
+            raise JobError("PRICE €", "5 €")
+        return attempt.job.number
+
+    async with client:
+        chains = await start(client, 21)
+        storage.refused = {chain.id for chain in chains}
+        gate = points.hold("claim.done")
+        async with Worker(client, handlers, concurrency=21, poll_interval=setting.poll_interval) as worker:
+            await gate.arrival()
+            gate.open()
+            await patiently(worker.drain())
+        failed = await job(client, chains[7])
+        assert failed.status == "failed"
+        assert failed.last_error == {
+            "code": "PRICE \\u20ac", "type": "JobError", "message": "5 \\u20ac", "traceback": None,
+        }  # fmt: skip
+        assert {(await job(client, chain)).status for chain in chains} == {"completed", "failed"}
+        assert [(await job(client, chain)).attempt_number for chain in chains] == [1] * 21
+
+
+async def _is_pending(client: Client[Any], chain: Chain[Any]) -> bool:
+    return (await job(client, chain)).status == "pending"
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgresql+asyncpg"])
+async def test_a_result_that_postgresql_refuses(scheme: str, caplog: pytest.LogCaptureFixture) -> None:
+    """For real: a value that is too long for an index."""
+    Setting("postgres", "postgres", None)  # type: ignore[arg-type]  # empties the database
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Long, max_attempts=1)
+    async def long(attempt: Attempt[Long]) -> str:
+        return "".join(chr(0x4E00 + number) for number in range(attempt.job.number))
+
+    async with queuert.connect(database().replace("postgresql", scheme, 1), jobs=[Long]) as client:
+        async with client.transaction() as tx:
+            chains = await client.start_many(tx, [Long(number=number) for number in [*range(10), 15_000, *range(10)]])
+        with psycopg.connect(database(), autocommit=True) as connection:
+            connection.execute("CREATE INDEX too_short ON queuert_job ((output::text))")
+            try:
+                await patiently(Worker(client, handlers, concurrency=30).drain())
+            finally:
+                connection.execute("DROP INDEX too_short")
+        statuses = [(await job(client, chain)).status for chain in chains]
+        assert statuses == ["completed"] * 10 + ["failed"] + ["completed"] * 10
+        error = (await job(client, chains[10])).last_error
+        assert error is not None
+        assert error["type"] == "StorageRejected"
+    assert "trying again" not in caplog.text
 
 
 async def test_a_database_that_is_away_splits_no_group(setting: Setting) -> None:

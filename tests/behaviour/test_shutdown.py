@@ -214,14 +214,14 @@ async def test_results_that_cannot_be_settled_are_left_to_their_leases(setting: 
     broken = watched(setting.connect([Step]), points)
     async with setting.connect([Step]) as client, broken:
         points.fail_times("settle", 10_000)
-        worker = Worker(broken, handlers, shutdown_timeout=0, lease=0.5, poll_interval=0.02, recovery_backoff=SOON)
+        worker = Worker(broken, handlers, shutdown_timeout=0, lease=1, poll_interval=0.02, recovery_backoff=SOON)
         await worker.start()
         (chain,) = await start(client)
         await eventually(lambda: points.counts["settle"] > 2)
         assert await patiently(worker.stop()) is False
         assert not tasks()
         assert await running(client) == [chain.id]
-        async with Worker(client, handlers, lease=0.5, poll_interval=0.02):
+        async with Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=0.02):
             assert await client.wait(chain, timeout=30) == 0
         assert ran == [0, 0]
         assert (await job(client, chain)).attempt_number == 2

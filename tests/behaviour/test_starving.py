@@ -12,7 +12,7 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import PATIENCE, SOON, Step, eventually, patiently
 from tests.conformance.postgres_harness import database, empty
-from tests.support.clients import clients_with
+from tests.support.clients import clients_with, in_soak_over_sqlalchemy
 
 from queuert import Attempt, Handlers, SyncAttempt, Worker
 
@@ -25,7 +25,7 @@ LEASE = 2.0
 CLIENTS = clients_with(Step, POOL, pool_size=POOL - 4, max_overflow=4)
 
 
-@pytest.mark.parametrize("made", CLIENTS)
+@pytest.mark.parametrize("made", in_soak_over_sqlalchemy(CLIENTS))
 async def test_nobody_loses_a_lease(made: str, caplog: pytest.LogCaptureFixture) -> None:
     """Twelve handlers in complete(), or waiting for it, for three leases; eight beside them. Nothing runs twice."""
     caplog.set_level(logging.WARNING, "queuert.worker")

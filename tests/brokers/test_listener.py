@@ -117,7 +117,8 @@ async def test_only_what_is_wanted_is_subscribed_to() -> None:
     await adapter.listen("ownership_lost", other)
     await adapter.listen("job_scheduled", other)
     assert len(provider.calls) == 2
-    assert provider.calls[-1][:3] == ["p.job_scheduled", "p.chain_completed", "p.ownership_lost"]
+    names = ["p.job_scheduled", "p.chain_completed", "p.ownership_lost", "p.pause_changed", "p.schedule_changed"]
+    assert provider.calls[-1][:5] == names
     assert ear.heard == [MISSED], "nothing was heard between the two subscriptions"
     await adapter.publish("chain_ended", ["a"])
     await adapter.publish("job_scheduled", ["b"])

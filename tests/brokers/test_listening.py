@@ -25,7 +25,7 @@ def threads() -> list[str]:
 
 
 async def test_a_broker_that_is_killed_and_restarted(broker: Broker) -> None:
-    adapter, ears = broker.adapter(), [Ear(), Ear(), Ear()]
+    adapter, ears = broker.adapter(), [Ear() for _ in TOPICS]
     for topic, ear in zip(TOPICS, ears, strict=True):
         await adapter.listen(topic, ear)
     for number in range(2):

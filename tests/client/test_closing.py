@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.support.jobs import Greet
-from tests.support.worlds import World, start
+from tests.support.worlds import START, World, start
 
+from queuert import Every
 from queuert.adapters.in_process import InProcessNotify
 from queuert.client.client import Client
 from queuert.errors import ClientClosed, QueuertError
@@ -25,6 +27,9 @@ async def _enter(block: Any) -> None:
 CALLS: dict[str, Callable[[Client[Any], Any, Any], Any]] = {
     "migrate": lambda client, tx, chain: client.migrate(),
     "vacuum": lambda client, tx, chain: client.vacuum(),
+    "attempts": lambda client, tx, chain: client.attempts(chain.id),
+    "retention": lambda client, tx, chain: client.retention(),
+    "prune": lambda client, tx, chain: client.prune(),
     "transaction": lambda client, tx, chain: _enter(client.transaction()),
     "after_commit": lambda client, tx, chain: _enter(client.after_commit(object())),
     "savepoint": lambda client, tx, chain: _enter(client.savepoint(tx)),
@@ -43,10 +48,37 @@ CALLS: dict[str, Callable[[Client[Any], Any, Any], Any]] = {
     "list_blocked_jobs": lambda client, tx, chain: client.list_blocked_jobs(chain),
     "get_blockers": lambda client, tx, chain: client.get_blockers(chain.id),
     "stats": lambda client, tx, chain: client.stats(),
+    "history": lambda client, tx, chain: client.history(),
+    "set_limit": lambda client, tx, chain: client.set_limit(tx, "partner", concurrency=1),
+    "clear_limit": lambda client, tx, chain: client.clear_limit(tx, "partner"),
+    "list_limits": lambda client, tx, chain: client.list_limits(),
+    "why": lambda client, tx, chain: client.why(chain),
+    "doctor": lambda client, tx, chain: client.doctor(),
+    "list_workers": lambda client, tx, chain: client.list_workers(),
+    "list_pauses": lambda client, tx, chain: client.list_pauses(),
+    "pause": lambda client, tx, chain: client.pause(tx, Greet),
+    "resume": lambda client, tx, chain: client.resume(tx, Greet),
+    "put_schedule": lambda client, tx, chain: client.put_schedule(tx, "s", Every(timedelta(hours=1)), Greet()),
+    "get_schedule": lambda client, tx, chain: client.get_schedule("s"),
+    "schedule_of": lambda client, tx, chain: client.schedule_of(chain),
+    "list_schedules": lambda client, tx, chain: client.list_schedules(),
+    "pause_schedule": lambda client, tx, chain: client.pause_schedule(tx, "s"),
+    "resume_schedule": lambda client, tx, chain: client.resume_schedule(tx, "s"),
+    "trigger_schedule": lambda client, tx, chain: client.trigger_schedule(tx, "s"),
+    "backfill": lambda client, tx, chain: client.backfill(tx, "s", START, START),
+    "delete_schedule": lambda client, tx, chain: client.delete_schedule(tx, "s"),
+    "preview": lambda client, tx, chain: client.preview("s"),
     "trigger": lambda client, tx, chain: client.trigger(tx, chain),
     "retry": lambda client, tx, chain: client.retry(tx, chain),
     "cancel": lambda client, tx, chain: client.cancel(tx, chain),
     "delete": lambda client, tx, chain: client.delete(tx, chain),
+    "bulk_retry": lambda client, tx, chain: client.bulk_retry(tx, "type:greet"),
+    "bulk_cancel": lambda client, tx, chain: client.bulk_cancel(tx, "type:greet"),
+    "bulk_delete": lambda client, tx, chain: client.bulk_delete(tx, "type:greet"),
+    "bulk_trigger": lambda client, tx, chain: client.bulk_trigger(tx, "type:greet"),
+    "bulk_set_priority": lambda client, tx, chain: client.bulk_set_priority(tx, "type:greet", 1),
+    "plan": lambda client, tx, chain: client.plan("retry", "type:greet"),
+    "list_audit": lambda client, tx, chain: client.list_audit(),
     "take_over": lambda client, tx, chain: _enter(client.take_over(tx, chain)),
     "wait": lambda client, tx, chain: client.wait(chain, timeout=5),
     "entering again": lambda client, tx, chain: _enter(client),

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import subprocess
 import sys
+import traceback
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -52,6 +53,16 @@ async def test_schemes_of_redis(scheme: str) -> None:
     async with queuert.connect("memory://", jobs=[Greet], notify=f"{scheme}:///tmp/redis.sock") as client:
         # It has connected to nothing yet.
         assert adapter_of(client).channels["chain_ended"] == "queuert:chain_completed"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://:secret/1@host", "redis://:secret#1@host", "redis://:secret@host:port", "redis:/u:secret@host"],
+)
+async def test_urls_of_brokers_are_checked_and_not_shown(connect: Any, url: str) -> None:
+    with pytest.raises(InvalidArgument) as caught:
+        connect("memory://", jobs=[Greet], notify=url)
+    assert "secret" not in "".join(traceback.format_exception(caught.value, limit=0))
 
 
 class Provider:

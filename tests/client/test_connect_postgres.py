@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 import textwrap
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -16,13 +17,14 @@ from tests.support.channels import adapter_of
 from tests.support.facade import awaited
 from tests.support.jobs import Greet
 from tests.support.naming import short
-from tests.support.postgres import database_url, postgres
+from tests.support.postgres import Databases, database_url, postgres
 from tests.support.worlds import start
 
 import queuert
 from queuert import InvalidArgument, StorageError
 from queuert.adapters.broadcast import BroadcastNotify
 from queuert.adapters.in_process import InProcessNotify, NoNotify
+from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider
 from queuert.client.client import Client
 
 __all__ = ["database_url", "postgres"]
@@ -177,6 +179,92 @@ def test_urls_are_checked_and_not_shown(connect: Connect, url: str) -> None:
     with pytest.raises(InvalidArgument, match="must look like postgresql://") as caught:
         connect(url, jobs=[Greet])
     assert "secret" not in str(caught.value)
+
+
+MISTAKES = {
+    "raw percent": ("postgresql://u:secret%@h/x", "a % that is not followed by two"),
+    "raw percent in front": ("postgresql://u:%zzsecret@h/x", "a % that is not followed by two"),
+    "NUL": ("postgresql://u:secret%00@h/x", "a % that is not followed by two"),
+    "at sign": ("postgresql://u:se@secret@h/x", "write @ as %40"),
+    "slash": ("postgresql://u:secret/1@h/x", "/ as %2F"),
+    "slash among hosts": ("postgresql://u:a,secret/1@h/x", "/ as %2F"),
+    "question mark": ("postgresql://u:secret?1@h/x", r"\? as %3F"),
+    "hash": ("postgresql://u:12#secret@h/x", "# as %23"),
+    "port": ("postgresql://u:secret@h:70000/x", "must look like"),
+    "port of one of two hosts": ("postgresql://u:secret@h:1,i:x/x", "must look like"),
+    "bracket": ("postgresql://u:secret@[::1/x", "must look like"),
+    "sslmode": ("postgresql://u:secret@h/x?sslmode=maybe", "sslmode=maybe, which must be one of disable, allow"),
+    "target_session_attrs": ("postgresql://u:secret@h/x?target_session_attrs=writable", "one of any, read-write"),
+    "timeout": ("postgresql://u:secret@h/x?connect_timeout=soon", "must be a whole number"),
+    "no value": ("postgresql://u:secret@h/x?sslmode", "an option without a value"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgresql+asyncpg"])
+@pytest.mark.parametrize("option", ["url", "listen_url", "notify"])
+def test_mistakes_in_urls_are_errors_at_once(mistake: str, scheme: str, option: str) -> None:
+    """Before anything connects, and without the password, in the error and in what led to it."""
+    url, message = MISTAKES[mistake]
+    options: dict[str, Any] = {"url": with_scheme("postgresql://h/x", scheme), option: with_scheme(url, scheme)}
+    with pytest.raises(InvalidArgument, match=message) as caught:
+        queuert.connect(options.pop("url"), jobs=[Greet], **options)
+    assert "secret" not in "".join(traceback.format_exception(caught.value, limit=0))
+
+
+@pytest.mark.parametrize("option", ["url", "listen_url"])
+def test_an_option_that_libpq_does_not_know(connect: Connect, option: str) -> None:
+    options: dict[str, Any] = {"url": "postgresql://h/x", option: "postgresql://u:secret@h/x?colour=red&sslmode=allow"}
+    with pytest.raises(InvalidArgument, match=r"options that libpq does not know: colour$"):
+        connect(options.pop("url"), jobs=[Greet], **options)
+
+
+@pytest.mark.parametrize("given", ["dbname=x password='secret", "password=secret colour=red"])
+def test_a_connection_string_that_libpq_cannot_read(given: str) -> None:
+    with pytest.raises(InvalidArgument, match="cannot be read") as caught:
+        PsycopgProvider(given)
+    assert "secret" not in "".join(traceback.format_exception(caught.value, limit=0))
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        "postgresql://u:p%25w@h/x",
+        "postgresql:///x?host=/tmp",
+        "postgresql://h:1,[::1]:2,i/x?target_session_attrs=primary",
+        "postgresql://u@h/x?sslmode=verify-full&connect_timeout=5",
+        "postgresql://",
+    ],
+)
+def test_urls_without_a_mistake(connect: Connect, good: str) -> None:
+    connect(good, jobs=[Greet], listen_url=good)
+
+
+@pytest.mark.parametrize("scheme", ["postgresql+psycopg", "postgresql+asyncpg"])
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"database": "nowhere"}, 'database "nowhere" does not exist'),
+        ({"user": "nobody_at_all"}, 'role "nobody_at_all" does not exist'),
+        ({"options": "-c colour=red"}, 'unrecognized configuration parameter "colour"'),
+    ],
+    ids=["database", "role", "setting"],
+)
+async def test_what_the_server_rejects_is_not_tried_again(
+    scheme: str, wrong: dict[str, str], message: str, postgres: Databases
+) -> None:
+    """It is an error when the client is entered, not a server that may come back."""
+    parameters = dict(wrong)
+    url = postgres.url_of(parameters.pop("database", "postgres"), **parameters)
+    if "user" in wrong:
+        url = url.replace("postgres@", "", 1)
+    if scheme == "postgresql+asyncpg":
+        url = url.replace("options=-c%20colour%3Dred", "colour=red")
+    client = queuert.connect(with_scheme(url, scheme), jobs=[Greet])
+    with pytest.raises(StorageError, match=f"PostgreSQL rejected the connection: .*{message}") as caught:
+        async with client:
+            raise AssertionError("it was entered")
+    assert type(caught.value) is StorageError
 
 
 async def test_a_server_that_is_not_there(connect: Connect) -> None:

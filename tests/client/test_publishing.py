@@ -1,4 +1,4 @@
-"""A channel that hangs holds up no commit for long, with either client."""
+"""A channel that hangs holds up no commit for long, with either client, even if commits wait for it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def threads() -> list[threading.Thread]:
 
 @pytest.mark.usefixtures("short_patience")
 async def test_a_call_that_hangs_is_left_alone(world: World, hanging: Any) -> None:
-    async with world.client([Greet], notify=hanging) as client:
+    async with world.client([Greet], notify=hanging, announce="wait") as client:
         await start(client, Greet())
         assert client.hook_failures == 1
         await eventually(lambda: (hanging.asked, hanging.given_up) == (2, 1))  # the call is repeated, without us
@@ -81,7 +81,7 @@ async def test_the_next_call_after_one_that_was_given_up_tries_again(
     world: World, hanging: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(publishing, "GIVEN_UP_AFTER", 0.001)
-    async with world.client([Greet], notify=hanging) as client:
+    async with world.client([Greet], notify=hanging, announce="wait") as client:
         await start(client, Greet())
         await eventually(lambda: hanging.given_up == 2)
         hanging.hangs = False
@@ -127,7 +127,7 @@ async def test_a_pause_of_the_whole_process_is_not_the_channels_fault() -> None:
 async def test_a_failure_that_repeats_is_logged_once_with_a_count(
     world: World, hanging: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with world.client([Greet], notify=hanging) as client:
+    async with world.client([Greet], notify=hanging, announce="wait") as client:
         for _ in range(50):
             await start(client, Greet())
         (record,) = caplog.records
@@ -151,7 +151,7 @@ async def test_a_failure_that_repeats_is_logged_once_with_a_count(
 
 @pytest.mark.usefixtures("short_patience")
 async def test_a_client_is_closed_while_its_channel_hangs(world: World, hanging: Any) -> None:
-    async with world.client([Greet], notify=hanging) as client:
+    async with world.client([Greet], notify=hanging, announce="wait") as client:
         await start(client, Greet())
     assert world.count() == 1
 

@@ -326,6 +326,18 @@ async def test_stats_count_what_is_open_or_failed(client: Client[Any], world: Wo
     assert [stats.running for stats in await client.stats() if stats.job_type == "greet"] == [1]
 
 
+async def test_stats_up_to_a_limit(client: Client[Any]) -> None:
+    for _ in range(3):
+        await start(client, Greet())
+    assert [[stats.pending for stats in await client.stats(limit=limit)] for limit in (None, 5, 3, 2, 1)] == [
+        [3], [3], [3], [2], [1],
+    ]  # fmt: skip
+    wrong: list[Any] = [0, -1, True, "3", 2.0]
+    for limit in wrong:
+        with pytest.raises(InvalidArgument, match="limit must be a number of 1 or more, or None"):
+            await client.stats(limit=limit)
+
+
 async def test_migrating_again_does_nothing_and_vacuum_works(client: Client[Any]) -> None:
     assert await client.migrate() == []
     chain = await start(client, Greet())

@@ -112,6 +112,32 @@ async def test_mutations_require_a_transaction(client: Client[Any], world: World
     assert world.snapshot() == before
 
 
+@pytest.mark.parametrize(
+    ("call", "instead"),
+    [
+        (lambda client: client.start(Greet()), "submit(job)"),
+        (lambda client: client.start(Greet(), after=5), "submit(job)"),
+        (lambda client: client.start(job=Greet()), "submit(job)"),
+        (lambda client: client.start(), "submit(job)"),
+        (lambda client: client.start(None, Greet()), "submit(job)"),
+        (lambda client: client.start_many([Greet()]), "submit_many(jobs)"),
+        (lambda client: client.start_many(jobs=[Greet()]), "submit_many(jobs)"),
+    ],
+    ids=["start", "with options", "by name", "nothing", "None", "start_many", "start_many by name"],
+)
+async def test_a_start_without_a_transaction_says_what_needs_none(
+    client: Client[Any], world: World, call: Any, instead: str
+) -> None:
+    before = world.snapshot()
+    with pytest.raises(TransactionRequired, match=r"open one with client\.transaction\(\)") as caught:
+        await call(client)
+    assert f"client.{instead} needs none" in str(caught.value)
+    assert world.snapshot() == before
+    async with client.transaction() as tx:
+        await client.start(tx=tx, job=Greet())
+        await client.start_many(tx, jobs=[Greet()])
+
+
 async def test_a_connection_is_no_transaction(client: Client[Any]) -> None:
     async with client.transaction() as tx:
         with pytest.raises(TransactionRequired, match="after_commit"):

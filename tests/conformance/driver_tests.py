@@ -12,6 +12,9 @@ from queuert.conformance.case import DRIVER
 from queuert.conformance.pytest_plugin import state_tests
 from queuert.conformance.runner import Factory
 
+TRANSACTIONS = ("transactions", "isolation", "concurrency*", "abandoning")
+"""Families of cases: about how transactions begin, end, and meet others."""
+
 
 def add_driver_tests(tests: dict[str, Any], **harnesses: Factory[StateHarness]) -> None:
     """Add tests for each harness to a module.
@@ -20,6 +23,13 @@ def add_driver_tests(tests: dict[str, Any], **harnesses: Factory[StateHarness]) 
     """
     for name, harness in harnesses.items():
         tests[f"test_{name}"] = state_tests(harness, only=DRIVER)
+        add_soak_tests(tests, **{f"all_{name}": harness})
+
+
+def add_transaction_tests(tests: dict[str, Any], **harnesses: Factory[StateHarness]) -> None:
+    """The same for a driver that can only get transactions wrong: `make test` runs the cases about those."""
+    for name, harness in harnesses.items():
+        tests[f"test_{name}"] = state_tests(harness, only=TRANSACTIONS)
         add_soak_tests(tests, **{f"all_{name}": harness})
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from tests.support.sqlite import with_tables
+
 from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
 from queuert.adapters.memory import MemoryStore, memory_state, sync_memory_state
 from queuert.adapters.sqlite import SqliteHub, aiosqlite_state, sqlite_state, sync_sqlite_state
@@ -43,7 +45,7 @@ class SqliteHarness(StateHarness):
 
     def __init__(self, make: Callable[[Path], AnyStateAdapter]) -> None:
         self.directory = TemporaryDirectory()
-        self.path = Path(self.directory.name) / "jobs.db"
+        self.path = with_tables(Path(self.directory.name) / "jobs.db")
         self.make = make
         super().__init__(make(self.path))
 

@@ -13,10 +13,13 @@ from queuert.adapters.memory import AsyncMemoryProvider, MemoryConnection, Memor
 from queuert.adapters.memory.command import Command, write
 from queuert.adapters.memory.operations.settling import count_down
 from queuert.adapters.memory.tables import Tables
+from queuert.circumstances import Circumstances
 from queuert.conformance.state.driver import AnyStateAdapter
+from queuert.examination import Damage, Look, RepairOutcome
 from queuert.model import (
     NOW,
     Available,
+    Cancelled,
     ClaimRequest,
     ClaimResult,
     Created,
@@ -26,14 +29,19 @@ from queuert.model import (
     JobFilter,
     JobRow,
     Lease,
+    Listed,
     NewJob,
     PageRequest,
     Settled,
     Settlement,
     TypeStats,
+    WorkerRow,
+    new_token,
 )
 from queuert.ports.program import Program
 from queuert.ports.state import StateAdapter
+from queuert.retention import KeepPolicy, Pruned, PruneRequest
+from queuert.worker_records import LastHandled, WorkerAbout
 
 
 class IgnoresTokens(MemoryOperations):
@@ -61,6 +69,37 @@ class IgnoresQueueCaps(MemoryOperations):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         queues = tuple(replace(queue, max_concurrency=None) for queue in request.queues)
         return (yield from super().claim(replace(request, queues=queues)))
+
+
+class CountsTypesNotQueues(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        queues = tuple(replace(queue, name=",".join(sorted(queue.members))) for queue in request.queues)
+        return (yield from super().claim(replace(request, queues=queues)))
+
+
+class MakesItsOwnTokens(MemoryOperations):
+    def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        return (yield from super().claim(replace(request, first_token=new_token())))
+
+
+class ForgetsPausedQueues(MemoryOperations):
+    def next_available_in(self, types: Sequence[str], queues: Sequence[str] = ()) -> Program[Available]:
+        return super().next_available_in(types)  # not by their queues
+
+
+class PrunesByTheWalkAlone(MemoryOperations):
+    def prune(self, request: PruneRequest) -> Program[Pruned]:
+        return (yield from super().prune(replace(request, lap_every=None)))
+
+
+class PrunesWithoutPolicies(MemoryOperations):
+    def store_policies(self, policies: Sequence[KeepPolicy]) -> Program[list[str]]:
+        return super().store_policies([replace(each, failed=0.0, expired=0.0) for each in policies])
+
+
+class KeepsWhatIsDiscarded(MemoryOperations):
+    def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:
+        return (yield from super().settle([replace(each, discard=False) for each in settlements]))
 
 
 class IgnoresTheClusterCap(MemoryOperations):
@@ -276,9 +315,47 @@ class MovesTheHorizonBack(MemoryOperations):
         return True
 
 
+class ForgetsTheDead(MemoryOperations):
+    def last_handled(self, types: Sequence[str]) -> Program[list[LastHandled | None]]:
+        found = yield from super().last_handled(types)
+        return found if (yield from super().list_workers()) else [None] * len(types)
+
+
+class CountsLateWorkers(MemoryOperations):
+    def handled_types(self, types: Sequence[str]) -> Program[list[str]]:
+        found = yield from super().last_handled(types)
+        return [each.type_name for each in found if each is not None]
+
+
+class KeepsWhatWasToldFirst(MemoryOperations):
+    def register_worker(
+        self, worker_id: str, *, lock_key: int | None = None, horizon: int = 0, about: WorkerAbout | None = None
+    ) -> Program[WorkerRow]:
+        known = [row.about for row in (yield from super().list_workers()) if row.id == worker_id]
+        told = known[0] if known and known[0] is not None else about
+        return (yield from super().register_worker(worker_id, lock_key=lock_key, horizon=horizon, about=told))
+
+
+class ExplainsByIds(MemoryOperations):
+    def circumstances(self, chain_id: str) -> Program[Circumstances | None]:
+        found = yield from super().circumstances(chain_id)
+        return None if found is None else replace(found, due=sorted(found.due, key=lambda each: each.id))
+
+
 class AlwaysCascades(MemoryOperations):
     def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
         return (yield from super().delete_chains(ids, cascade=True))
+
+
+class CancelsOneLevel(MemoryOperations):
+    """Goes from a chain to those that wait for it, and no further."""
+
+    def cancel_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Cancelled]:
+        above: list[str] = []
+        for each in ids if cascade else ():
+            jobs = yield from self.list_blocked_jobs(each, PageRequest(100))
+            above += [job.chain_id for job in jobs if job.status == "blocked"]
+        return (yield from super().cancel_chains([*ids, *above], cascade=False))
 
 
 class DeletesWhatOthersNeed(MemoryOperations):
@@ -289,24 +366,49 @@ class DeletesWhatOthersNeed(MemoryOperations):
 
 
 class PagesFromTheStart(MemoryOperations):
-    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[list[JobRow]]:
+    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[Listed[JobRow]]:
         return (yield from super().list_jobs(where, replace(page, after=None)))
 
 
 class AlwaysAscending(MemoryOperations):
-    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[list[JobRow]]:
+    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[Listed[JobRow]]:
         return (yield from super().list_jobs(where, replace(page, order="asc")))
 
 
 class NeverSleeps(MemoryOperations):
-    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
-        found = yield from super().next_available_in(types)
+    def next_available_in(self, types: Sequence[str], queues: Sequence[str] = ()) -> Program[Available]:
+        found = yield from super().next_available_in(types, queues)
         return found if found.next_in is None else replace(found, next_in=0)
 
 
 class ForgetsFailures(MemoryOperations):
-    def stats(self) -> Program[list[TypeStats]]:
-        return [replace(each, failed=0) for each in (yield from super().stats())]
+    def stats(self, *, limit: int | None = None) -> Program[list[TypeStats]]:
+        return [replace(each, failed=0) for each in (yield from super().stats(limit=limit))]
+
+
+class FindsNoEnd(MemoryOperations):
+    """Goes on with a look after the last row."""
+
+    def examine(self, part: str, after: tuple[str, ...] | None, limit: int, seconds: float) -> Program[Look]:
+        look = yield from super().examine(part, after, limit, seconds)
+        return Look(look.damages, look.rows, look.after or ("1000",))
+
+
+class CountsTheFreedToo(MemoryOperations):
+    """Takes jobs that are freed later for damaged ones."""
+
+    def examine(self, part: str, after: tuple[str, ...] | None, limit: int, seconds: float) -> Program[Look]:
+        look = yield from super().examine(part, after, limit, seconds)
+        busy = (yield from self.next_available_in(["task"])).unblocking
+        return Look([Damage("miscounted", "id", "")] if busy else look.damages, look.rows, look.after)
+
+
+class RepairsAnything(MemoryOperations):
+    """Repairs without looking again."""
+
+    def repair_damage(self, damage: Damage) -> Program[RepairOutcome]:
+        yield from super().repair_damage(damage)
+        return "repaired"
 
 
 class KeepsSavepoints(AsyncMemoryProvider):

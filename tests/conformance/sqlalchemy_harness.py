@@ -13,6 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
 from sqlalchemy.orm import sessionmaker
 from tests.conformance.postgres_harness import database, empty
+from tests.support.sqlite import with_tables
 
 from queuert.conformance import StateHarness
 from queuert.conformance.state.driver import AnyStateAdapter
@@ -35,7 +36,7 @@ class SqlAlchemyHarness(StateHarness):
 
     def _database(self, driver: str) -> str:
         if self.single_writer:
-            return f"sqlite+{driver}:///{Path(self._directory.name) / 'jobs.db'}"
+            return f"sqlite+{driver}:///{with_tables(Path(self._directory.name) / 'jobs.db')}"
         return database().replace("postgresql", f"postgresql+{driver}", 1)
 
     def _adapter(self) -> AnyStateAdapter:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import pydantic
-from tests.conformance.driver_tests import add_driver_tests
+from tests.conformance.driver_tests import add_soak_tests, add_transaction_tests
 from tests.conformance.harnesses import (
     InProcessHarness,
     NoNotifyHarness,
@@ -65,7 +65,9 @@ def pydantic_harness() -> CodecHarness:
 
 test_async_memory = state_tests(async_memory)
 test_async_sqlite = state_tests(async_sqlite)
-add_driver_tests(globals(), sync_memory=sync_memory, sync_sqlite=sync_sqlite, aiosqlite=aiosqlite_harness)
+# These run the operations and the statements of the two above, with the same module of Python.
+add_transaction_tests(globals(), sync_sqlite=sync_sqlite, aiosqlite=aiosqlite_harness)
+add_soak_tests(globals(), all_sync_memory=sync_memory)
 
 test_in_process = notify_tests(InProcessHarness)
 test_sqlite_hub = notify_tests(SqliteHubHarness)

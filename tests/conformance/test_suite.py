@@ -209,7 +209,7 @@ async def test_the_report_names_failures_rules_and_skips() -> None:
 
 async def test_a_report_without_failures_raises_nothing() -> None:
     bench = Bench()
-    report = await run_suite(suite_of_each_kind(), lambda: bench, bench.opened, "*.good", timeout=1)
+    report = await run_suite(suite_of_each_kind(), lambda: bench, bench.opened, "*.good", timeout=60)
 
     report.raise_if_failed()
 
@@ -221,7 +221,7 @@ async def test_an_error_of_the_adapter_is_an_outcome() -> None:
     def broken() -> Bench:
         raise OSError("no server")
 
-    report = await run_suite(suite_of_each_kind(), broken, Bench().opened, "*.good", timeout=1)
+    report = await run_suite(suite_of_each_kind(), broken, Bench().opened, "*.good", timeout=60)
 
     assert isinstance(report.failed[0].error, OSError)
 

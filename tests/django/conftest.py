@@ -2,7 +2,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -26,15 +28,38 @@ QUICK = "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF"
 
 @contextmanager
 def database(kind: str, directory: Path, **changes: Any) -> Generator[str]:
-    """The alias of a migrated database."""
+    """The alias of a migrated database: a copy, for all migrations of a project take long."""
     if kind == "sqlite":
-        with added({**sqlite_settings(directory / "shop.db", init_command=QUICK), **changes}) as alias:
-            call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
+        file = directory / "shop.db"
+        file.write_bytes(_migrated_file())
+        with added({**sqlite_settings(file, init_command=QUICK), **changes}) as alias:
             yield alias
     else:
-        with server().fresh() as url, added({**postgres_settings(url), **changes}) as alias:
-            call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
+        with (
+            server().fresh(template=_migrated_database()) as url,
+            added({**postgres_settings(url), **changes}) as alias,
+        ):
             yield alias
+
+
+@cache
+def _migrated_file() -> bytes:
+    with TemporaryDirectory() as directory:
+        file = Path(directory) / "shop.db"
+        _migrate(sqlite_settings(file, init_command=QUICK))
+        return file.read_bytes()
+
+
+@cache
+def _migrated_database() -> str:
+    name = server().create()
+    _migrate(postgres_settings(server().url_of(name)))
+    return name
+
+
+def _migrate(settings: dict[str, Any]) -> None:
+    with added(settings) as alias:
+        call_command("migrate", database=alias, run_syncdb=True, verbosity=0)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

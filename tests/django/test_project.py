@@ -34,6 +34,7 @@ from queuert.errors import InvalidArgument
 from queuert_django import clients, get_client, options
 from queuert_django.clients import conninfo, worker_client
 from queuert_django.discovery import find_handlers
+from queuert_django.operations import QueuertSchema
 
 
 def tables(alias: str) -> set[str]:
@@ -98,15 +99,18 @@ def test_the_last_migration_names_the_versions_of_the_library() -> None:
     from django.db.migrations.loader import MigrationLoader
 
     found: Any = MigrationLoader(None).disk_migrations
-    last = found["queuert", max(name for app, name in found if app == "queuert")]
-    versions = last.operations[0].versions
+    ours = [each for (app, _), each in sorted(found.items()) if app == "queuert"]
+    versions = [step.versions for each in ours for step in each.operations if isinstance(step, QueuertSchema)][-1]
     assert versions["sqlite"] == sqlite_migrations("queuert_")[-1].version
     assert versions["postgresql"] == postgres_migrations(PostgresOperations().installation)[-1].version
 
 
 def functions(alias: str) -> set[str]:
     with connections[alias].cursor() as cursor:
-        cursor.execute("SELECT proname FROM pg_proc WHERE proname LIKE 'queuert%%'")
+        # Those of triggers belong to the tables, and do not change.
+        cursor.execute(
+            "SELECT proname FROM pg_proc WHERE proname LIKE 'queuert%%' AND prorettype <> 'trigger'::regtype"
+        )
         return {name for (name,) in cursor.fetchall()}
 
 

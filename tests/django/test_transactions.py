@@ -194,6 +194,9 @@ def test_a_transaction_of_the_clients_own_inside_of_a_block(alias: str, client: 
             pass
         with pytest.raises(TransactionNested, match="do it outside"):
             client.vacuum()
+        with pytest.raises(TransactionNested, match=r"client\.start\(tx"):
+            client.submit(Remind(number=1))
+    assert client.get_chain(client.submit(Remind(number=2))) is not None
 
 
 def test_a_connection_to_another_database(alias: str, client: Client, tmp_path: Path) -> None:

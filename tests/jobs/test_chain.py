@@ -143,7 +143,7 @@ class TestJobRecord:
 
         shown = set(JobRow.__struct_fields__) - {
             *("input", "output", "last_error", "token", "blockers_left", "trace_context", "chain_trace_context"),
-            *("type_name", "attempt"),
+            *("type_name", "attempt", "lane"),
         }
         for name in shown:
             assert getattr(record, name) == getattr(row, name)

@@ -250,8 +250,8 @@ class Holder:
 class TestBlockers:
     def test_are_read_off_the_fields(self, registry: Registry) -> None:
         assert registry.require(CloseBooks).blocker_fields == {
-            "order": (False, "reserve-stock"),
-            "rates": (True, "fetch-rate"),
+            "order": (False, ("reserve-stock",)),
+            "rates": (True, ("fetch-rate",)),
         }
         assert registry.require(ReserveStock).blocker_fields == {}
 
@@ -347,6 +347,7 @@ class TestBlockers:
             tuple[Chain[FetchRate], ...],
             list[list[Chain[FetchRate]]],
             Chain[FetchRate | ReserveStock],
+            list[Chain[FetchRate]] | list[Chain[ReserveStock]],
             Chain[EntryJob[Any, Any]],
             Annotated[Chain[FetchRate], "note"],
         ],
@@ -357,6 +358,75 @@ class TestBlockers:
 
         with pytest.raises(InvalidJobType, match=r"field 'waits_for': .*Chain\[X\] or list\[Chain\[X\]\]"):
             Registry([Bad])
+
+    def test_of_several_types_are_stored_with_their_types(self) -> None:
+        class Either(EntryJob[None], name="either"):
+            one: Chain[FetchRate] | Chain[ReserveStock]
+            many: list[Chain[FetchRate] | Chain[ReserveStock]]
+
+        registry = Registry([Either])
+        job_type = registry.require(Either)
+        types = ("fetch-rate", "reserve-stock")
+        assert job_type.blocker_fields == {"one": (False, types), "many": (True, types)}
+        rate: Chain[FetchRate] = registry.new_chain("r", "fetch-rate", "pending")
+        order: Chain[ReserveStock] = registry.new_chain("o", "reserve-stock", "pending")
+        job = Either(one=order, many=[rate, order])
+        assert job_type.blockers_of(job) == (BlockerRef("o", "reserve-stock"), BlockerRef("r", "fetch-rate"))
+
+        data = job_type.encode_input(job)
+        stored = {"one": {"id": "o", "type": "reserve-stock"}, "many": [{"id": "r", "type": "fetch-rate"}]}
+        assert msgspec.json.decode(data) == {**stored, "many": [*stored["many"], stored["one"]]}
+        bare = job_type.decode_input(data)
+        assert isinstance(bare, Either)
+        assert bare == job
+        assert [chain.chain_type for chain in (bare.one, *bare.many)] == [
+            "reserve-stock",
+            "fetch-rate",
+            "reserve-stock",
+        ]
+
+        rows = [
+            BlockerRow("o", "reserve-stock", "completed", b'{"payment_id":"p"}'),
+            BlockerRow("r", "fetch-rate", "completed", b'"1.50"'),
+        ]
+        known = job_type.decode_input(data, rows)
+        assert isinstance(known, Either)
+        assert [known.one.output, *(chain.output for chain in known.many)] == [
+            Receipt("p"),
+            Decimal("1.50"),
+            Receipt("p"),
+        ]
+
+    def test_of_a_type_that_is_none_of_several_are_refused(self) -> None:
+        class Either(EntryJob[None], name="either"):
+            one: Chain[FetchRate] | Chain[ReserveStock]
+            many: list[Chain[FetchRate] | Chain[ReserveStock]]
+
+        job_type = Registry([Either, CloseBooks]).require(Either)
+        wrong: Any = Chain("c", "close-books")
+        with pytest.raises(JobTypeValidationError, match="'fetch-rate' or 'reserve-stock' is expected, c is one of"):
+            job_type.blockers_of(Either(one=wrong, many=[]))
+        for one, many in ((None, []), ("x", []), (Chain("r", "fetch-rate"), 7), (Chain("r", "fetch-rate"), [7])):
+            bad: Any = (one, many)
+            with pytest.raises(JobTypeValidationError) as caught:
+                job_type.blockers_of(Either(one=bad[0], many=bad[1]))
+            assert caught.value.code == "invalid_blockers"
+
+    def test_types_may_be_added_and_removed(self) -> None:
+        """What was stored before is read: the database knows the types of chains."""
+
+        class Now(EntryJob[None], name="now"):
+            one: Chain[FetchRate] | Chain[ReserveStock]
+            other: Chain[ReserveStock]
+
+        job_type = Registry([Now]).require(Now)
+        data = b'{"one": "o", "other": {"id": "p", "type": "reserve-stock"}}'
+        bare = job_type.decode_input(data)
+        assert isinstance(bare, Now)
+        assert (bare.one.id, bare.other.id, bare.other.chain_type) == ("o", "p", "reserve-stock")
+        known = job_type.decode_input(data, [BlockerRow("o", "reserve-stock", "completed", b'{"payment_id":"p"}')])
+        assert isinstance(known, Now)
+        assert (known.one.chain_type, known.one.output) == ("reserve-stock", Receipt("p"))
 
     def test_deeper_in_a_value_are_refused(self) -> None:
         class Bad(EntryJob[None], name="bad"):

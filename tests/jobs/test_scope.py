@@ -49,7 +49,7 @@ def test_local_classes_find_each_other_whatever_the_order() -> None:
     assert registry.names == ("first", "third", "second")
     assert registry.require("first").continuations == {"second", "third"}
     assert registry.require("third").continuations == {"third"}
-    assert registry.require("third").blocker_fields == {"waits_for": (False, "first")}
+    assert registry.require("third").blocker_fields == {"waits_for": (False, ("first",))}
     job_type = registry.require("second")
     job = Second(notes=[Note("a")])
     assert job_type.decode_input(job_type.encode_input(job)) == job
@@ -126,7 +126,7 @@ def test_references_may_stand_anywhere_in_a_type() -> None:
     registry = Registry([Many])
 
     assert registry.require("many").continuations == {"many", "other"}
-    assert registry.require("many").blocker_fields == {"chains": (True, "many")}
+    assert registry.require("many").blocker_fields == {"chains": (True, ("many",))}
     assert registry.require("other").continuations == frozenset()
 
 

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 
 from tests.machine.driver import AnyStateAdapter
 from tests.machine.world import Clock
+from tests.support.sqlite import with_tables
 
 from queuert.adapters.memory import memory_state, sync_memory_state
 from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
@@ -27,10 +28,10 @@ def async_memory(clock: Clock) -> Generator[AnyStateAdapter, None, None]:
 @contextmanager
 def sqlite(clock: Clock) -> Generator[AnyStateAdapter, None, None]:
     with TemporaryDirectory() as folder:
-        yield sync_sqlite_state(Path(folder) / "jobs.db", clock=clock)
+        yield sync_sqlite_state(with_tables(Path(folder) / "jobs.db"), clock=clock)
 
 
 @contextmanager
 def async_sqlite(clock: Clock) -> Generator[AnyStateAdapter, None, None]:
     with TemporaryDirectory() as folder:
-        yield sqlite_state(Path(folder) / "jobs.db", clock=clock)
+        yield sqlite_state(with_tables(Path(folder) / "jobs.db"), clock=clock)

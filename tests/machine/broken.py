@@ -13,9 +13,10 @@ from tests.machine.world import Clock
 
 from queuert.adapters.memory import MemoryConnection, MemoryOperations, MemoryProvider, MemoryStore
 from queuert.adapters.memory.command import write
-from queuert.adapters.memory.operations.deleting import _delete
+from queuert.adapters.memory.operations.deleting import delete_chain
 from queuert.adapters.memory.tables import Tables
 from queuert.model import (
+    STATUSES,
     ChainFilter,
     ChainRow,
     ClaimRequest,
@@ -26,6 +27,7 @@ from queuert.model import (
     JobFilter,
     JobRow,
     Lease,
+    Listed,
     NewJob,
     PageRequest,
     Settled,
@@ -145,13 +147,13 @@ class LeavesHalfBehind(MemoryOperations):
 class DeletesWhatOthersNeed(MemoryOperations):
     def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
         deleted = yield from super().delete_chains(ids, cascade=cascade)
-        return (yield from self._delete(list(deleted.waiting))) if deleted.waiting else deleted
+        return (yield from self.delete_chain(list(deleted.waiting))) if deleted.waiting else deleted
 
     @write
-    def _delete(self, tables: Tables, ids: Sequence[str]) -> Deleted:
+    def delete_chain(self, tables: Tables, ids: Sequence[str]) -> Deleted:
         chains = [chain for chain in map(tables.chain, ids) if chain is not None]
         for chain in chains:
-            _delete(tables, chain.first.id)
+            delete_chain(tables, chain.first.id)
         return Deleted(chains, {})
 
 
@@ -184,21 +186,21 @@ class RetriesWithOldAttempts(MemoryOperations):
 class RepeatsTheLastRow(MemoryOperations):
     """A descending page begins with the row that its cursor stands for."""
 
-    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[list[JobRow]]:
+    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[Listed[JobRow]]:
         if page.after is not None and page.order == "desc":
             page = replace(page, after=f"{page.after}~")
         return super().list_jobs(where, page)
 
 
 class ListsChainsByTheirFirstStatus(MemoryOperations):
-    def list_chains(self, where: ChainFilter, page: PageRequest) -> Program[list[ChainRow]]:
-        chains = yield from super().list_chains(replace(where, status=None), page)
-        return [chain for chain in chains if where.status in (None, chain.first.status)]
+    def list_chains(self, where: ChainFilter, page: PageRequest) -> Program[Listed[ChainRow]]:
+        chains = yield from super().list_chains(replace(where, statuses=None), page)
+        return Listed([chain for chain in chains.rows if chain.first.status in (where.statuses or STATUSES)])
 
 
 class CountsNoFailures(MemoryOperations):
-    def stats(self) -> Program[list[TypeStats]]:
-        return [replace(each, failed=0) for each in (yield from super().stats())]
+    def stats(self, *, limit: int | None = None) -> Program[list[TypeStats]]:
+        return [replace(each, failed=0) for each in (yield from super().stats(limit=limit))]
 
 
 class ReadsUncommitted(MemoryProvider):

@@ -11,7 +11,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol, TypeVar, get_args
 
 from hypothesis import strategies as st
-from tests.machine.world import NO_TOKEN, Clock, Ids, Register, Step
+from msgspec.structs import replace
+from tests.machine.world import NO_TOKEN, Clock, Ids, Register, RollUp, Step
 
 from queuert.model import (
     NOW,
@@ -19,6 +20,7 @@ from queuert.model import (
     BlockerRef,
     ChainFilter,
     ClaimRequest,
+    Collapse,
     Dedup,
     JobFilter,
     JobRow,
@@ -152,6 +154,10 @@ class Draws:
             (2 if known.claims else 0, lambda: self.change("release", self.among(["w1", "w2"]), self.job_ids())),
             (2 if has("pending") else 0, lambda: self.change("trigger", self.job_ids())),
             (3 if has("failed") else 0, lambda: self.change("retry", self.failed_ids())),
+            (1, lambda: self.change("set_priority", self.job_ids(), self.among([1, 50, 100, 200]))),
+            (1, lambda: self.change("cancel_chains", self.chain_ids(), cascade=self.one_in(2))),
+            (2 if has("failed") else 1, self.repair),
+            (0 if known.depth else 1, lambda: Action("write", (RollUp(),))),
             (2, lambda: self.change("delete_chains", self.chain_ids(), cascade=self.one_in(2))),
         ]
 
@@ -219,7 +225,20 @@ class Draws:
         jobs: list[NewJob] = []
         for _ in range(self.draw(st.integers(1, 4))):
             jobs.append(self.new_job(jobs))
-        return jobs
+        keys = [None if job.dedup is None else (job.chain_type, job.dedup.key) for job in jobs]
+        # A key that changes a chain is in a call once.
+        return [
+            job if key is None or keys.count(key) > 1 or self.one_in(2) else self.collapsing(job)
+            for job, key in zip(jobs, keys, strict=True)
+        ]
+
+    def collapsing(self, job: NewJob) -> NewJob:
+        assert job.dedup is not None
+        collapse = self.among(get_args(Collapse))
+        scope: Scope = "any" if collapse == "trail" else "waiting"
+        dedup = Dedup(job.dedup.key, scope=scope, window=self.draw(spans), exclude=job.dedup.exclude)
+        schedule = NOW if collapse == "trail" else job.schedule
+        return replace(job, dedup=dedup, collapse=collapse, schedule=schedule, blockers=())
 
     def new_job(self, earlier: Sequence[NewJob]) -> NewJob:
         type_name, job_id = self.draw(types), self.new_id()
@@ -369,6 +388,10 @@ class Draws:
             return Step("job_blockers", (self.job_ids(5),))
         return Step("stats", ()) if what == 3 else Step("next_available_in", (self.types(),))
 
+    def repair(self) -> Action:
+        deadline = When(after=self.draw(spans)) if self.one_in(3) else None
+        return self.change("repair", self.among([*self.failed_ids(), self.job_id()]), self.among(JSON), deadline)
+
     def listing(self) -> tuple[str, Any]:
         what = self.draw(st.integers(0, 6))
         if what < 2:
@@ -378,19 +401,31 @@ class Draws:
         return "list_chain_jobs" if what == 5 else "list_blocked_jobs", self.chain_id()
 
     def job_filter(self) -> JobFilter:
-        return JobFilter(**self._conditions(self.job_id))
+        return JobFilter(**self._conditions())
 
     def chain_filter(self) -> ChainFilter:
-        return ChainFilter(root_only=self.one_in(3), **self._conditions(self.chain_id))
+        return ChainFilter(root_only=self.one_in(3), **self._conditions())
 
-    def _conditions(self, some_id: Any) -> dict[str, Any]:
+    def _conditions(self) -> dict[str, Any]:
         return {
-            "type_name": self.either(None, self.draw(types), 4),
-            "status": self.status() if self.one_in(2) else None,
-            "ids": tuple(some_id() for _ in range(self.draw(st.integers(0, 4)))) if self.one_in(5) else None,
-            "created_after": self.moment() if self.one_in(6) else None,
+            "types": self._some(5, lambda: self.draw(types)),
+            "chain_types": self._some(5, lambda: self.draw(types)),
+            "statuses": self._some(2, self.status),
+            "job_ids": self._some(8, self.job_id),
+            "chain_ids": self._some(8, self.chain_id),
+            "keys": self._some(12, lambda: self.among(KEYS)),
+            "errors": self._some(8, lambda: self.among(["BOOM", "Löwenbrand", "none"])),
+            "created_from": self.moment() if self.one_in(6) else None,
             "created_before": self.moment() if self.one_in(6) else None,
+            "ended_from": self.moment() if self.one_in(8) else None,
+            "ended_before": self.moment() if self.one_in(8) else None,
         }
+
+    def _some(self, chance: int, one: Callable[[], Any]) -> tuple[Any, ...] | None:
+        """Usually None; else a few values, mostly one."""
+        if not self.one_in(chance):
+            return None
+        return tuple(one() for _ in range(self.among([1, 1, 2, 3, 0])))
 
     def status(self) -> Status:
         return self.among([row.status for row in self.known.rows.values()] or STATUSES)

@@ -145,9 +145,13 @@ class StateMachine(RuleBasedStateMachine):
     def page_through(self, inside: bool, operation: str, where: Any, page: PageRequest) -> None:
         for _ in range(4):
             outcome = self.read(inside, Step(operation, (where, page)))
-            if outcome.error is not None or not outcome.value:
+            # A record in an outcome is a tuple: its name and its fields.
+            rows = outcome.value
+            if operation in ("list_jobs", "list_chains") and rows is not None:
+                rows = rows[1]
+            if outcome.error is not None or not rows:
                 return
-            page = replace(page, after=_sort_key(operation, where, outcome.value[-1]))
+            page = replace(page, after=_sort_key(operation, where, rows[-1]))
 
     def _each(self, what: str, *, undo: bool | None = None) -> None:
         """Open or leave a block on both sides."""
@@ -166,6 +170,8 @@ class StateMachine(RuleBasedStateMachine):
 def _sort_key(operation: str, where: Any, last: Any) -> str:
     """What the port's docstrings say. A chain in an outcome is a tuple: the record's name, first job, current job."""
     if operation == "list_chains":
-        row: JobRow = last[1] if where.status is None else last[2]
+        row: JobRow = last[2] if where.by_current else last[1]
         return row.id
+    if operation == "list_jobs" and where.by_chain:
+        return f"{last.chain_id}/{last.chain_index}"
     return str(last.chain_index) if operation == "list_chain_jobs" else str(last.id)

@@ -12,13 +12,18 @@ from tests.machine.world import Difference
 ENOUGH = settings(SETTINGS, max_examples=200, stateful_step_count=50, phases=[Phase.generate])
 
 
-RARE = ("IgnoresExcludedChains",)
-"""It takes a hundred programs to come across it. The conformance suite finds it at once."""
+RARE = ("IgnoresExcludedChains", "FreesJobsThatCameLater")
+"""It takes hundreds of programs to come across them. The conformance suite finds them at once."""
+
+
+IN_SOAK = {*BROKEN} - {*list(BROKEN)[::5]} | {*RARE}
+"""A few are enough for every change. The conformance suite has wrong adapters of its own."""
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.soak if name in RARE else ()) for name in BROKEN]
+    "name", [pytest.param(name, marks=pytest.mark.soak if name in IN_SOAK else ()) for name in BROKEN]
 )
 def test_the_machine_finds_what_is_wrong(name: str) -> None:
     with pytest.raises(Difference):
-        run_state_machine_as_test(machine_on(BROKEN[name]), settings=ENOUGH)
+        enough = settings(ENOUGH, max_examples=1000) if name in RARE else ENOUGH
+        run_state_machine_as_test(machine_on(BROKEN[name]), settings=enough)

@@ -1,7 +1,7 @@
 """What the model and the adapter under test share: the time, the ids, and how their answers are compared.
 
-Claim tokens are the adapter's own business. Each side's tokens are numbered in the order of their issue, and rows are
-compared with that number in place of the token.
+Tokens are random. Each side's tokens are numbered in the order of their issue, and rows are compared with that number
+in place of the token.
 """
 
 from __future__ import annotations
@@ -17,7 +17,17 @@ from msgspec.structs import replace
 from tests.machine.driver import Driver
 
 from queuert.errors import QueuertError
-from queuert.model import ChainFilter, ClaimResult, JobFilter, JobRow, Lease, PageRequest, Settlement
+from queuert.model import (
+    ChainFilter,
+    ClaimRequest,
+    ClaimResult,
+    JobFilter,
+    JobRow,
+    Lease,
+    PageRequest,
+    Settlement,
+    new_token,
+)
 from queuert.ports.program import Program
 from queuert.ports.state import StateOperations
 
@@ -85,6 +95,17 @@ class Register(Step):
         return row.horizon
 
 
+class RollUp(Step):
+    """All that there is to roll up."""
+
+    def __init__(self) -> None:
+        super().__init__("roll_up", (2,))
+
+    def program(self, operations: StateOperations, own: Callable[[Any], Any]) -> Program[Any]:
+        while (yield from super().program(operations, own)):
+            pass
+
+
 class Everything(Step):
     """All that can be seen, read in one go: first what is stored, then what depends on the time."""
 
@@ -92,13 +113,15 @@ class Everything(Step):
         super().__init__("everything", ())
 
     def program(self, operations: StateOperations, own: Callable[[Any], Any]) -> Program[Any]:
-        jobs = yield from operations.list_jobs(JobFilter(), ALL)
+        jobs = (yield from operations.list_jobs(JobFilter(), ALL)).rows
         chains = yield from operations.list_chains(ChainFilter(), ALL)
         roots = yield from operations.list_chains(ChainFilter(root_only=True), ALL)
         blockers = yield from operations.job_blockers([row.id for row in jobs])
         stats = yield from operations.stats()
         due = yield from operations.next_available_in([row.type_name for row in jobs])
-        return [[jobs, chains, roots, blockers], [stats, due]]
+        look = yield from operations.history(60, START)
+        counted = [tally[:5] for tally in look.tallies]
+        return [[jobs, chains, roots, blockers, counted], [stats, due]]
 
 
 @dataclass
@@ -126,6 +149,8 @@ class Side:
             return [self._own(each) for each in value]
         if isinstance(value, Settlement | Lease) and value.token is not None:
             return replace(value, token=2**62 if value.token == NO_TOKEN else self.tokens[value.token])
+        if isinstance(value, ClaimRequest):
+            return replace(value, first_token=new_token())
         return value
 
     def _number_tokens(self, result: ClaimResult) -> None:

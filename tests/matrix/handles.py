@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from sqlalchemy.orm import sessionmaker
 from tests.conformance.postgres_harness import database, empty
 from tests.support.jobs import JOBS
 
-from queuert import Client, EntryJob, SyncClient
+from queuert import Client, EntryJob, SyncClient, Transaction
 from queuert.adapters.in_process import NoNotify
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state
 from queuert.jobs.registry import Registry
@@ -130,6 +130,17 @@ class Handle:
         """Start a chain with this handle."""
         raise NotImplementedError
 
+    async def register(self, committed: Callable[[], object], rolled_back: Callable[[], object]) -> None:
+        """Register functions for the end of the transaction, or of the savepoint that is open."""
+        transaction = self.transaction_now()
+        transaction.after_commit(committed)
+        transaction.after_rollback(rolled_back)
+
+    def transaction_now(self) -> Transaction[Any]:
+        """The transaction that is open."""
+        found: Transaction[Any] = self.__dict__["_tx"]
+        return found
+
     async def settled(self) -> None:
         """Until everything that follows a commit is done."""
 
@@ -197,6 +208,10 @@ class SqlAlchemy(Handle):
         done = self._client.start(self._handle, job)
         if self._is_async:
             await done
+
+    def transaction_now(self) -> Transaction[Any]:
+        found: Transaction[Any] = self._client.transaction_of(self._handle)
+        return found
 
     async def settled(self) -> None:
         if self._is_async:

@@ -113,6 +113,14 @@ class Django(Handle):
     async def start(self, job: EntryJob[Any, Any]) -> None:
         await self._do(lambda: self._client.start(connections[self._alias], job))
 
+    async def register(self, committed: Callable[[], object], rolled_back: Callable[[], object]) -> None:
+        def register() -> None:
+            transaction = self._client.transaction_of(connections[self._alias])
+            transaction.after_commit(committed)
+            transaction.after_rollback(rolled_back)
+
+        await self._do(register)
+
     async def _do(self, function: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function)
 

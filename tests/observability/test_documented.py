@@ -60,7 +60,15 @@ def test_every_metric_is_listed_with_its_attributes(telemetry: Telemetry) -> Non
     assert listed == {**telemetry.attributes(), **gauges}
 
 
-FACTS: dict[str, Any] = {"duration": 1.0, "wait": 1.0, "job_types": ("x",), "concurrency": 1, "continued": True}
+FACTS: dict[str, Any] = {
+    "duration": 1.0,
+    "wait": 1.0,
+    "lag": 1.0,
+    "job_types": ("x",),
+    "concurrency": 1,
+    "continued": True,
+    "triggered": False,
+}
 
 
 def test_every_attribute_is_listed() -> None:
@@ -79,6 +87,10 @@ def test_every_span_is_listed_with_its_kind() -> None:
             blockers=[Blocker("b", "x", None)],
         )  # fmt: skip
         tracer.end_creation(creation)
+        again = tracer.start_creation(
+            **job, chain_index=0, chain_trace_context=None, previous_trace_context=None, blockers=[]
+        )
+        tracer.end_deduplicated(again, chain_id="c", chain_type="x", trace_context=None)
         attempt = tracer.start_attempt(**job, attempt_number=1, worker_id="w", trace_context=None)
         for phase in ("prepare", "complete"):
             tracer.end_phase(tracer.start_phase(phase=phase), error_type=None)

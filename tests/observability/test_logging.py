@@ -120,7 +120,9 @@ async def test_a_fault_of_the_library_is_an_error(sqlite: Setting, caplog: pytes
 
 
 def test_every_event_is_logged_by_somebody() -> None:
-    by_the_worker = {"attempt_failed", "job_reaped"} | {name for name in EVENTS if name.startswith("worker_")}
+    by_the_worker = {"attempt_failed", "job_reaped", "schedule_failed"} | {
+        name for name in EVENTS if name.startswith("worker_")
+    }
     assert set(MESSAGES) == set(EVENTS) - by_the_worker
 
 
@@ -128,6 +130,7 @@ def test_every_message_can_be_formatted(caplog: pytest.LogCaptureFixture) -> Non
     caplog.set_level(logging.DEBUG, "queuert")
     facts = {
         **dict.fromkeys(("chain_id", "chain_type", "job_id", "job_type", "operation", "error_code"), "x"),
+        **dict.fromkeys(("schedule", "tick"), "x"),
         "error_type": "E",
         "error_message": "m",
         "attempt_number": 1,

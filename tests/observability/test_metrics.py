@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.behaviour.working import begin
 from tests.observability.otel import Telemetry
 from tests.support.jobs import JOBS, After, Greet, Receipt, Reserve
 
-from queuert import Attempt, Client, Handlers, JobError, StorageError, Worker
+from queuert import Attempt, Client, Cron, Every, Handlers, JobError, StorageError, Worker
 from queuert.observability.otel import StatsGauges
 from queuert.observability.otel.metrics import COUNTERS, HISTOGRAMS, UP_DOWN_COUNTERS
 from queuert.observability.otel.stats import GAUGES, OLDEST_READY_AGE
@@ -118,11 +119,26 @@ def test_every_event_has_a_counter(telemetry: Telemetry) -> None:
         "job_types": ("x",),
         "concurrency": 1,
         "continued": True,
+        "lag": 1.0,
+        "triggered": False,
     }
     for event in EVENTS:
         getattr(telemetry.observer, event)(**facts)
 
     assert telemetry.metric_names() == {*COUNTERS.values(), *HISTOGRAMS, *UP_DOWN_COUNTERS}
+
+
+async def test_how_late_a_tick_fires(setting: Setting, telemetry: Telemetry) -> None:
+    """What is fired by hand counts as fired, but is not late."""
+    async with setting.connect(JOBS, observers=[telemetry.observer]) as client:
+        async with client.transaction() as tx:
+            await client.put_schedule(tx, "often", Every(timedelta(milliseconds=50)), Greet())
+            await client.put_schedule(tx, "later", Cron("@yearly"), Greet())
+            await client.backfill(tx, "later", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC))
+        async with Worker(client, handlers):
+            await eventually(lambda: telemetry.points("queuert.schedule.fired").get((), 0) >= 3)
+    late = telemetry.points("queuert.schedule.lag", lambda point: point.count)[()]
+    assert telemetry.points("queuert.schedule.fired")[()] == 1 + late
 
 
 # What is stored

@@ -321,9 +321,6 @@ async def test_a_rollback_leaves_no_span(setting: Setting, telemetry: Telemetry)
                 await client.start(tx, After(greeting=chain))
                 await client.cancel(tx, chain)
                 raise ZeroDivisionError
-        await begin(client, Greet(), dedup="one")
-        telemetry.exporter.clear()
-        await begin(client, Greet(), dedup="one")
         async with client.transaction() as tx:
             await client.start(tx, Rate())
             with pytest.raises(ZeroDivisionError):
@@ -332,6 +329,87 @@ async def test_a_rollback_leaves_no_span(setting: Setting, telemetry: Telemetry)
                     raise ZeroDivisionError
 
     assert telemetry.tree() == "PRODUCER create chain rate\n  PRODUCER create job rate"
+
+
+async def test_a_deduplicated_start(setting: Setting, telemetry: Telemetry) -> None:
+    """It has its span, which names the chain that was found and links to it; no job was stored, and has no span."""
+    async with setting.connect(JOBS, observers=[telemetry.observer]) as client:
+        chain = await begin(client, Greet(), dedup="one")
+        async with client.transaction() as tx:
+            await client.start_many(tx, [Greet().set(dedup="one"), Greet().set(dedup="two"), Greet().set(dedup="two")])
+
+    assert telemetry.tree() == tree("""
+        PRODUCER create chain greet
+          PRODUCER create job greet
+        PRODUCER create chain greet → create chain greet
+        PRODUCER create chain greet
+          PRODUCER create job greet
+        PRODUCER create chain greet → create chain greet
+    """)
+    one, two = [span.attributes for span in telemetry.spans if span.links]
+    assert one is not None
+    assert two is not None
+    assert (one["queuert.chain.deduplicated"], two["queuert.chain.deduplicated"]) == (True, True)
+    assert (
+        one["messaging.message.id"]
+        == one["messaging.message.conversation_id"]
+        == chain.id
+        != two["messaging.message.id"]
+    )
+    for span in telemetry.spans:
+        assert span.links or "queuert.chain.deduplicated" not in (span.attributes or {})
+
+
+async def test_a_deduplicated_start_that_is_rolled_back(setting: Setting, telemetry: Telemetry) -> None:
+    async with setting.connect(JOBS, observers=[telemetry.observer]) as client:
+        await begin(client, Greet(), dedup="one")
+        telemetry.exporter.clear()
+        with pytest.raises(ZeroDivisionError):
+            async with client.transaction() as tx:
+                await client.start(tx, Greet(), dedup="one")
+                raise ZeroDivisionError
+
+    assert telemetry.tree() == ""
+
+
+async def test_a_blocker_that_had_completed_before(setting: Setting, telemetry: Telemetry) -> None:
+    """The job never waits; its blocker is resolved as others are. This is true for a continuation, too."""
+    registry: Handlers[Any] = Handlers()
+
+    @registry.handles(Close)
+    async def close(attempt: Attempt[Close, Any]) -> Report:
+        return Report(day="today", rate=attempt.job.rates[0])
+
+    @registry.handles(Report)
+    async def report(attempt: Attempt[Report, Any]) -> int:
+        return 1
+
+    async with setting.connect(JOBS, observers=[telemetry.observer]) as client:
+        async with client.transaction() as tx:
+            order, (rate,) = await client.start(tx, Reserve(order_id=1)), await client.start_many(tx, [Rate()])
+            async with client.take_over(tx, order, Reserve) as current:
+                await current.settle(Receipt("p"))
+            async with client.take_over(tx, rate, Rate) as other:
+                await other.settle(1.0)
+        async with client.transaction() as tx:
+            await client.start(tx, Close(day="today", order=order, rates=[rate]))
+        await drained(client, registry)
+
+    _, _, rest = telemetry.tree().partition("PRODUCER create chain close\n")
+    assert "PRODUCER create chain close\n" + rest == tree("""
+        PRODUCER create chain close
+          PRODUCER create job close
+            PRODUCER await blocker reserve → create chain reserve
+              CONSUMER resolve blocker reserve → create chain reserve
+            PRODUCER await blocker rate → create chain rate
+              CONSUMER resolve blocker rate → create chain rate
+            CONSUMER attempt close
+          PRODUCER create job report → create job close
+            PRODUCER await blocker rate → create chain rate
+              CONSUMER resolve blocker rate → create chain rate
+            CONSUMER attempt report
+          CONSUMER complete chain close
+    """)
 
 
 async def test_what_a_handler_traces_is_inside_its_attempt(setting: Setting, telemetry: Telemetry) -> None:

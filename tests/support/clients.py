@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import pytest
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import queuert
@@ -39,3 +40,8 @@ def clients_with(job: type[Job[Any, Any]], size: int, **engine: Any) -> dict[str
         "sqlalchemy-psycopg": by_engine("postgresql+psycopg"),
         "sqlalchemy-asyncpg": by_engine("postgresql+asyncpg"),
     }
+
+
+def in_soak_over_sqlalchemy(names: Iterable[str]) -> list[Any]:
+    """Parameters for tests of seconds: engines run on the same drivers, so they are for `make soak`."""
+    return [pytest.param(name, marks=pytest.mark.soak) if name.startswith("sqlalchemy") else name for name in names]

@@ -20,7 +20,41 @@ from psycopg.conninfo import conninfo_to_dict
 
 import django
 
-APPS = ["django.contrib.contenttypes", "queuert_django", "tests.django.shop"]
+APPS = [
+    "django.contrib.contenttypes",
+    "django.contrib.auth",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.admin",
+    "queuert_django",
+    "tests.django.shop",
+]
+MIDDLEWARE = [
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+
+class UsersInOnePlace:
+    """The tables of the admin are in the default database only: to create them everywhere takes too long."""
+
+    def allow_migrate(self, db: str, app_label: str, **_: Any) -> bool | None:
+        return None if app_label not in ("auth", "admin", "sessions") else db == "default"
+
 
 _numbers = count(1)
 
@@ -58,6 +92,10 @@ def set_up() -> None:
         DATABASES={"default": sqlite_settings(directory / "default.db")},
         QUEUERT={"default": {}},
         ROOT_URLCONF="tests.django.shop.urls",
+        MIDDLEWARE=MIDDLEWARE,
+        TEMPLATES=TEMPLATES,
+        DATABASE_ROUTERS=["tests.support.django.UsersInOnePlace"],
+        STATIC_URL="static/",
         ALLOWED_HOSTS=["*"],
         DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
         USE_TZ=True,

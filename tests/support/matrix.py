@@ -4,20 +4,30 @@
    one driver, psycopg.
 2. Tests about what a driver can get wrong run with every driver: about transactions, values,
    errors, cancellation, lost connections and concurrency. In the conformance suite these are the
-   cases that `only="@driver"` chooses. Elsewhere they are marked `drivers`.
+   cases that `only="@driver"` chooses. Elsewhere they are marked `drivers`. A driver that hands the
+   same statements to the same module of Python as another one can only get transactions wrong:
+   see `tests/conformance/driver_tests.py`.
 3. Tests about what a channel can get wrong run with every channel. They are marked `channels`:
    tests in which a worker or a waiter is woken, and tests in which the channel fails.
-4. `make soak` runs every test with every combination.
+4. The `queuert` command is one program over the client. Its tests run with SQLite. For each command,
+   one or two are marked `drivers`, and run with PostgreSQL too.
+5. Parameters of a test's own are spread: the first values run with all that these rules choose, the
+   others in turn with memory or SQLite, and in turn with one driver of PostgreSQL or the other.
+6. `make soak` runs every test with every combination.
+7. Coverage is measured once: it makes a test half as slow again, and the same lines run with each
+   adapter. See `REPEATED`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 T = TypeVar("T")
+TESTS = Path(__file__).parents[1]
 
 
 class Soak:
@@ -53,3 +63,46 @@ def parametrize(
         *(pytest.param(each, id=ids and ids(each), marks=pytest.mark.soak) for each in rest if each not in chosen),
     ]
     metafunc.parametrize(fixture, parameters, indirect=True)
+
+
+def spread(items: Iterable[pytest.Item], fixture: str, groups: Sequence[Sequence[T]], ids: Callable[[T], str]) -> None:
+    """Mark what rule 5 leaves to soak. In each group, one takes its turn."""
+    numbers: dict[tuple[Path, str], dict[str, int]] = {}
+    for item in items:
+        called: Any = getattr(item, "callspec", None)
+        if called is None:
+            continue
+        group = next((each for each in groups if called.params.get(fixture) in each), None)
+        if group is None:
+            continue
+        own = called.id.replace(ids(called.params[fixture]), "", 1)
+        test = numbers.setdefault((item.path, getattr(item, "originalname", item.name)), {})
+        number = test.setdefault(own, len(test))
+        turn = number.bit_count() % len(group)  # not always the same of two values of a parameter
+        if number > 0 and called.params[fixture] != group[turn]:
+            item.add_marker(pytest.mark.soak)
+
+
+REPEATED = {
+    "behaviour": ("memory+", "sqlite+", "asyncpg+", "asyncpg", "psycopg"),
+    "client": ("memory",),
+    "conformance/test_postgres.py": ("",),
+    "conformance/test_sqlalchemy.py": ("",),
+    "conformance/test_django.py": ("",),
+    "conformance/test_mutants.py": ("",),
+    "fuzz": ("",),
+    "machine": ("",),
+    "matrix": ("",),
+    "brokers": ("",),
+}
+"""Where the same lines are run as elsewhere: places in `tests/`, and how a part of a test's parameters begins."""
+
+
+def leave_out_of_coverage(items: Iterable[pytest.Item]) -> None:
+    for item in items:
+        place = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+        called: Any = getattr(item, "callspec", None)
+        parts = [""] if called is None else called.id.split("-")
+        for directory, beginnings in REPEATED.items():
+            if place.startswith(directory) and any(part.startswith(beginnings) for part in parts):
+                item.add_marker(pytest.mark.no_cover)

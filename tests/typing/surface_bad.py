@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from queuert import Chain, Client, Handlers, SyncClient
+from queuert import Chain, Client, Debounce, Handlers, SyncClient, Throttle
 from usage_ok import ChargeCard, FetchRate, Pg, ReserveStock, SendReceipt
 
 
@@ -30,6 +30,19 @@ async def wrong_submits(client: Client[Pg]) -> None:
     await client.submit_many([SendReceipt(order_id=7, payment_id="p")])  # E: not entry jobs
     wrong: Chain[FetchRate] = await client.submit(ReserveStock(order_id=7))  # E: another type
     print(wrong)
+
+
+async def wrong_debounces(client: Client[Pg]) -> None:
+    await client.submit(FetchRate(currency="EUR"), dedup=Debounce("rate", wait=5))  # E: at_most is missing
+    await client.submit(FetchRate(currency="EUR"), dedup=Debounce("rate", 5, 60))  # E: keywords
+    await client.submit(FetchRate(currency="EUR"), dedup=Throttle("rate"))  # E: per is missing
+    print(Debounce("rate", wait=5, at_most=60, keep="newest"))  # E: first or last
+    order = Debounce("rate", wait=5, at_most=60, merge=later_order)
+    FetchRate(currency="EUR").set(dedup=order)  # E: merges jobs of another type
+
+
+def later_order(waiting: ReserveStock, new: ReserveStock) -> ReserveStock:
+    return new if new.order_id else waiting
 
 
 async def wrong_iterations(client: Client[Pg]) -> None:

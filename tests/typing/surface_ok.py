@@ -11,6 +11,7 @@ from queuert import (
     BaseAttempt,
     Chain,
     Client,
+    Debounce,
     DriverMissing,
     EntryJob,
     Handlers,
@@ -18,6 +19,7 @@ from queuert import (
     JobRecord,
     Middleware,
     SyncClient,
+    Throttle,
 )
 from usage_ok import ChargeCard, FetchRate, Pg, Receipt, ReserveStock
 
@@ -53,6 +55,23 @@ async def submit(client: Client[Pg]) -> Receipt:
     rates = await client.submit_many([FetchRate(currency="EUR"), FetchRate(currency="USD")])
     assert_type(rates, list[Chain[FetchRate]])
     return await client.wait(order)
+
+
+def later_rate(waiting: FetchRate, new: FetchRate) -> FetchRate:
+    return new if new.currency else waiting
+
+
+async def debounce(client: Client[Pg]) -> None:
+    order = await client.submit(ReserveStock(order_id=7), dedup=Debounce("order-7", wait=5, at_most=60))
+    assert_type(order, Chain[ReserveStock])
+    assert_type(order.replaced, bool)
+    rate = FetchRate(currency="EUR")
+    assert_type(await client.submit(rate, dedup=Throttle("rate", per=timedelta(hours=1))), Chain[FetchRate])
+    merged = Debounce("rate", wait=5, at_most=60, merge=later_rate)
+    assert_type(merged, Debounce[FetchRate])
+    assert_type(await client.submit(rate, dedup=merged), Chain[FetchRate])
+    typed = rate.set(dedup=Debounce("rate", wait=5, at_most=60, merge=lambda old, new: new if old.currency else old))
+    assert_type(typed, FetchRate)
 
 
 async def iterate(client: Client[Pg], yesterday: datetime) -> list[Decimal]:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
+import traceback
+from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any
 
 import msgspec
@@ -10,6 +14,7 @@ import pytest
 
 from queuert import JobError
 from queuert.worker import failure
+from queuert.worker.error_text import MAX_TEXT, traceback_of
 
 
 def decoded(error: BaseException, code: str | None = None) -> dict[str, Any]:
@@ -17,7 +22,7 @@ def decoded(error: BaseException, code: str | None = None) -> dict[str, Any]:
     assert b"\\u0000" not in data
     record: dict[str, Any] = msgspec.json.decode(data)
     assert set(record) == {"code", "type", "message", "traceback"}
-    assert all(value is None or len(value) <= failure.MAX_TEXT for value in record.values())
+    assert all(value is None or len(value) <= MAX_TEXT for value in record.values())
     return record
 
 
@@ -60,7 +65,7 @@ def test_codes() -> None:
 
 def test_long_texts_are_cut_the_traceback_at_its_beginning() -> None:
     record = decoded(raised(ValueError("x" * 50_000 + "the end")))
-    assert len(record["message"]) == failure.MAX_TEXT
+    assert len(record["message"]) == MAX_TEXT
     assert record["message"].endswith("x…")
     assert record["traceback"].startswith("…")
     assert record["traceback"].rstrip().endswith("the end")
@@ -150,3 +155,94 @@ def test_a_handler_of_the_users_logging_that_fails_is_no_problem() -> None:
         failure.log(ValueError(), "attempt failed", extra={})
     finally:
         logger.removeHandler(broken)
+
+
+class Declined(JobError):
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__("DECLINED", "no", retry=False)
+        for name, value in attributes.items():
+            setattr(self, name, value)
+
+
+def attributes(**given: Any) -> Any:
+    record = msgspec.json.decode(failure.record_of(raised(Declined(**given))))
+    assert (record["code"], record["message"]) == ("DECLINED", "no")
+    return record.get("attributes")
+
+
+def test_attributes_that_are_json_are_kept() -> None:
+    kept = {
+        "reason": "stolen",
+        "amount": 12.5,
+        "tries": 3,
+        "final": True,
+        "limit": None,
+        "more": {"a": [1, {"b": "c"}]},
+    }
+    assert attributes(**kept) == kept
+    assert attributes(status=HTTPStatus.NOT_FOUND, pair=(1, 2)) == {"status": 404, "pair": [1, 2]}
+    assert attributes() is None, "the code is recorded, and whether to try again is no news"
+
+
+def test_other_attributes_are_left_out() -> None:
+    class Hostile(dict[str, Any]):
+        def items(self) -> Any:
+            raise RuntimeError("no")
+
+    itself: list[Any] = []
+    itself.append(itself)
+    others = {
+        "response": object(), "at": datetime.now(UTC), "raw": b"x", "nan": math.nan, "set": {1}, "keys": {1: 2},
+        "part": [1, object()], "itself": itself, "big": 2**70, "hostile": Hostile(), "_private": 1,
+    }  # fmt: skip
+    assert attributes(**others, kept=1) == {"kept": 1}
+
+
+def test_attributes_are_what_every_database_can_store() -> None:
+    assert attributes(**{"a\0b": "half \ud800 pair", "c": {"\0": "\0"}}) == {
+        "a\\0b": "half \\ud800 pair",
+        "c": {"\\0": "\\0"},
+    }
+
+
+def test_attributes_have_a_limit_and_are_never_cut() -> None:
+    kept = attributes(long="x" * 20_000, many=list(range(20_000)), first="y" * 6_000, second="z" * 6_000, small=1)
+    assert kept == {"first": "y" * 6_000, "small": 1}
+
+
+def long_errors() -> dict[str, BaseException]:
+    lines = "a line\n" * 1_000_000
+    with_note, with_notes = ValueError("wrong"), ValueError("wrong")
+    with_note.add_note(lines)
+    for number in range(100_000):
+        with_notes.add_note(f"note {number}")
+    caused = ValueError("wrong")
+    caused.__cause__ = ValueError(lines)
+    return {
+        "message": ValueError(lines + "the end"),
+        "group": ExceptionGroup("a group", [ValueError(lines), ValueError("wrong")]),
+        "note": with_note,
+        "notes": with_notes,
+        "cause": caused,
+        "syntax": SyntaxError("wrong", ("file.py", 1, 1, lines)),
+    }
+
+
+@pytest.mark.parametrize("kind", long_errors())
+def test_a_long_error_is_cut_before_it_is_formatted(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    error = raised(long_errors()[kind])
+    assert len(traceback_of(error)) < 20 * MAX_TEXT
+    record = decoded(error)
+    assert len(record["traceback"]) <= MAX_TEXT
+    with caplog.at_level(logging.WARNING):
+        failure.log(error, "attempt %d failed", 1, extra={})
+    (logged,) = caplog.records
+    assert logged.getMessage().startswith("attempt 1 failed")
+    assert len(caplog.text) < 30 * MAX_TEXT
+
+
+@pytest.mark.parametrize("kind", ["message", "group", "note", "cause"])
+def test_what_is_kept_of_a_long_error_is_the_end_of_its_traceback(kind: str) -> None:
+    error = raised(long_errors()[kind])
+    whole = "".join(traceback.format_exception(error))
+    assert decoded(error)["traceback"] == "…" + whole[-MAX_TEXT + 1 :]

@@ -104,6 +104,52 @@ def test_what_cannot_be_a_handler(wrong: Any) -> None:
         Handlers[Any]().handles(One)(wrong)
 
 
+def _of_one(attempt: Attempt[One]) -> None: ...
+async def _of_two(attempt: Attempt[Two]) -> None: ...
+def _of_two_in_a_thread(attempt: SyncAttempt[Two]) -> None: ...
+def _of_a_union(attempt: Attempt[One | Two]) -> None: ...
+def _of_any_job(attempt: Attempt[Job[Any, Any]]) -> None: ...
+def _of_what_is_not_there(attempt: Attempt[Missing]) -> None: ...  # type: ignore[name-defined] # noqa: F821 # pyright: ignore
+def _not_as_text(attempt: Any) -> None: ...
+def _with_more(attempt: Attempt[Two], more: Missing = None) -> None: ...  # type: ignore[name-defined] # noqa: F821 # pyright: ignore
+
+
+_not_as_text.__annotations__["attempt"] = Attempt[Two]
+
+
+class OfTwo:
+    async def __call__(self, attempt: Attempt[Two]) -> None: ...
+
+    def method(self, attempt: SyncAttempt[Two]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [_of_two, _of_two_in_a_thread, _not_as_text, _with_more, OfTwo(), OfTwo().method, functools.partial(_of_two)],
+)
+def test_a_handler_whose_annotation_names_another_job_class(wrong: Any) -> None:
+    with pytest.raises(InvalidArgument, match=r"handler of 'one' takes an attempt of another job class, Two: annotate"):
+        Handlers[Any]().handles(One)(wrong)
+    Handlers[Any]().handles(Two)(wrong)
+
+
+@pytest.mark.parametrize("right", [_of_one, _of_a_union, _of_any_job, _of_what_is_not_there, handler])
+def test_annotations_that_allow_the_job_class(right: Any) -> None:
+    Handlers[Any]().handles(One)(right)
+
+
+def test_an_annotation_that_names_a_class_of_the_function_around() -> None:
+    """Its name is looked up in the module, where another class has it."""
+
+    class Two(EntryJob[None], name="another-two"):
+        pass
+
+    def two(attempt: SyncAttempt[Two]) -> None: ...
+
+    job_class: Any = Two
+    assert Handlers[Any]().handles(job_class)(two) is two
+
+
 class Callables:
     async def __call__(self, attempt: Any) -> None:
         return
@@ -279,6 +325,19 @@ def test_required_middleware_by_presence_order_and_identity(client: Client[Any])
     with pytest.raises(InvalidArgument, match="handlers of two lack the required middleware A"):
         Worker(client, [with_both, with_one], required_middleware=[a, b])
     Worker(client, [with_both, with_one], required_middleware=[b])
+
+
+def test_all_that_lack_required_middleware_are_named(client: Client[Any]) -> None:
+    a, b, c = A(), B(), Middleware()
+    without, with_b, with_all = Handlers[Any](), Handlers[Any](middleware=[b]), Handlers[Any](middleware=[a, b, c])
+    without.handles(One)(handler)
+    with_b.handles(Two)(handler)
+    with pytest.raises(InvalidArgument) as caught:
+        Worker(client, [without, with_b, with_all], required_middleware=[a, b, c])
+    assert str(caught.value) == (
+        "the handlers of one lack the required middleware A, B, Middleware, or have it in another order; "
+        "the handlers of two lack the required middleware A, Middleware, or have it in another order"
+    )
 
 
 @pytest.mark.parametrize("wrong", [A, None, "a", object()])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from queuert.worker import horizon
-from queuert.worker.horizon import LEAST, MOST, MOST_PER_SLOT, ClaimedAhead, Ordinals
+from queuert.worker.horizon import LEAST, LOW, MOST, MOST_PER_SLOT, ClaimedAhead, Ordinals
 
 
 class Stage:
@@ -70,20 +70,21 @@ async def test_what_begins_at_once_needs_no_move() -> None:
 
 async def test_nothing_begins_before_the_move_is_stored() -> None:
     stage = Stage()
-    stage.claim(100, at_once=3)
+    stage.claim(100, at_once=LEAST // LOW)
     await asyncio.sleep(0)
     assert stage.moves == [LEAST]
-    assert stage.begin() == 3
+    assert stage.begin() == LEAST // LOW
     assert stage.ordinals.horizon == 0
     await stage.answer()
     assert (stage.ordinals.horizon, stage.moved) == (LEAST, 1)
-    assert stage.begin() == LEAST - 3
+    assert stage.begin() == LEAST - LEAST // LOW
 
 
 async def test_a_move_is_sent_before_the_last_covered_one_begins() -> None:
     stage = Stage()
     stage.claim(100, at_once=LEAST)
-    assert stage.begin(LEAST // 2 - 1) == LEAST // 2 - 1
+    before = LEAST - LEAST // LOW - 1
+    assert stage.begin(before) == before
     assert not stage.tasks
     assert stage.begin(1) == 1
     await asyncio.sleep(0)

@@ -88,6 +88,11 @@ class FairLock:
                     self._holder = waiter.caller
                     return
 
+    def disown(self) -> None:
+        """The holder goes on, and something else will release the lock: now it may wait for it."""
+        with self._mutex:
+            self._holder = _Caller(0, None)
+
     def _enter(self, caller: _Caller) -> _Waiter | None:
         """Take the lock if it is free; else put the caller at the end of the queue."""
         with self._mutex:

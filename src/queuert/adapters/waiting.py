@@ -47,6 +47,10 @@ class Waiting:
         called if that takes long after a cancellation, and makes the call fail."""
         return await call
 
+    async def finish_plain(self, call: Coroutine[Any, Any, T]) -> T:
+        """`finish` for a call that only waits for answers of the driver."""
+        return await self.finish(call)
+
     async def cancel_and_finish(self, call: Coroutine[Any, Any, T], give_up: Callable[[], object]) -> T:  # noqa: ARG002
         """Run a call. If the task that waits for it is cancelled, cancel the call too, and let it
         clean up. `give_up` is called if that takes long, and makes it end."""
@@ -103,8 +107,16 @@ class _OnLoop(Waiting):
             return await call
 
 
+class _OnLoopPlainly(_OnLoop):
+    """For a driver that waits for its answers without timeouts."""
+
+    async def finish_plain(self, call: Coroutine[Any, Any, T]) -> T:
+        return await finishing.finish_here(call)
+
+
 IN_THREAD = Waiting()
 ON_LOOP: Waiting = _OnLoop()
+ON_LOOP_PLAINLY: Waiting = _OnLoopPlainly()
 
 
 async def done(result: Any) -> Any:

@@ -9,16 +9,19 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
 from queuert.blocking import run_blocking
+from queuert.client.announcing import Announce, Announcer, AsyncAnnouncer, SyncAnnouncer
+from queuert.client.ownership import Owned, OwnedByProcess
+from queuert.client.submitting import AsyncSubmissions, Submissions, SyncSubmissions
+from queuert.client.turns import Turns
 from queuert.contexts import async_context
 from queuert.errors import (
-    ClientClosed,
     InvalidArgument,
     StorageBusy,
     StorageUnavailable,
@@ -27,18 +30,23 @@ from queuert.errors import (
     TransactionRequired,
 )
 from queuert.failure_log import FailureLog
+from queuert.jobs.chain import Chain
+from queuert.model import NewJob
 from queuert.operations.engine import Engine
+from queuert.operations.watched import watched_notify
 from queuert.ports.program import Program, answered
 from queuert.ports.provider import (
     AsyncProvider,
     BlockingProvider,
+    CommittingWith,
     Enlisting,
     Limit,
     SyncProvider,
     Upkeep,
     run_async,
+    sleep_blocking,
 )
-from queuert.transaction import Enlisted, Hooks, OpenTransaction, Transaction
+from queuert.transaction import Count, Enlisted, Hooks, OpenTransaction, Transaction
 from queuert.transaction import logger as transaction_logger
 
 logger = logging.getLogger("queuert.client")
@@ -53,18 +61,34 @@ end."""
 OpenBlock: TypeAlias = Sequence[weakref.ref[AbstractAsyncContextManager[Any, None]]]
 """The block of a transaction; empty for a transaction that another task has opened."""
 
+CLOSE_WAIT = 5.0
+"""Seconds that `close` waits for what was submitted."""
 
-class Sessions(Generic[Conn]):
-    def __init__(self, provider: AsyncProvider[Conn], engine: Engine, *, migrate: bool) -> None:
+NESTED = (
+    "client.transaction() inside another one of the same task or thread: pass the outer tx on, or use "
+    "client.savepoint(tx) for a part that may fail on its own"
+)
+
+
+class Sessions(Owned, Generic[Conn]):
+    _blocking = False
+    _sleep: Callable[[float], Awaitable[None]] = staticmethod(asyncio.sleep)
+
+    _announcer: Announcer | None
+
+    def __init__(
+        self, provider: AsyncProvider[Conn], engine: Engine, *, migrate: bool, announce: Announce = "background"
+    ) -> None:
+        super().__init__()
         self.engine = engine
-        self.closed = False
-        self.hook_failures = 0
+        self.hook_failures = Count()
         self._flush_log = FailureLog(transaction_logger)
         self._provider = provider
         self._migrate = migrate
         self._schema_due = False
         """The database was unavailable when the client was entered."""
         self._flushes: set[asyncio.Task[None]] = set()
+        self._turns = Turns()
         self._open: dict[Hashable, OpenBlock] = {}
         """The transactions that tasks (or threads) have open."""
         self._open_lock = threading.Lock()
@@ -73,6 +97,10 @@ class Sessions(Generic[Conn]):
         self._upkeep = cast("Upkeep", provider) if hasattr(provider, "execute_within") else None
         self._owner: Any = provider
         """The provider as it was given: a transaction belongs to it."""
+        self._submissions = self._new_submissions()
+        # An immediate channel delivers within this call.
+        waits = announce == "wait" or getattr(engine.notify, "immediate", False)
+        self._announcer = None if waits else self._new_announcer()
 
     async def ensure_schema(self) -> None:
         """Bring the schema up to date, unless the client was told to leave it alone."""
@@ -82,7 +110,7 @@ class Sessions(Generic[Conn]):
     async def migrate(self) -> list[int]:
         """Bring the schema up to date. Returns the versions that were applied."""
         self.check_open()
-        applied = await run_async(self._provider, None, self.engine.state.migrate())
+        applied = await run_async(self._provider, None, self.engine.state.migrate(), self._sleep)
         self._schema_due = False
         return applied
 
@@ -97,21 +125,35 @@ class Sessions(Generic[Conn]):
             self._schema_due = True
 
     async def close(self) -> None:
-        """Refuse everything from here on, and wait for what is still to be announced."""
-        self.closed = True
+        """Refuse everything from here on, and wait for what was submitted or is still to be
+        announced.
+        """
+        self.end()
+        await self._submissions.finish(CLOSE_WAIT)
+        await self._close_announcer()
         if self._flushes:
             await asyncio.wait(self._flushes)
 
-    def check_open(self) -> None:
-        if self.closed:
-            raise ClientClosed
+    async def _close_announcer(self) -> None:
+        if isinstance(self._announcer, AsyncAnnouncer):
+            await self._announcer.close()
 
     async def run(self, program: Program[T], connection: Conn | None = None) -> T:
         """Drive a program, in the transaction of a connection or on a connection of our own."""
         self.check_open()
-        if self._schema_due and connection is None:
-            await self.migrate()
-        return await run_async(self._provider, connection, program)
+        if connection is None or self._blocking:
+            if self._schema_due and connection is None:
+                await self.migrate()
+            return await run_async(self._provider, connection, program, self._sleep)
+        await self._turns.begin(connection)
+        try:
+            return await run_async(self._provider, connection, program, self._sleep)
+        finally:
+            self._turns.end(connection)
+
+    async def drive(self, program: Program[T]) -> T:
+        """Drive a program on a connection of our own, even while the client is being closed."""
+        return await run_async(self._provider, None, program, self._sleep)
 
     # For workers: see `queuert.ports.provider.Upkeep`
 
@@ -152,8 +194,11 @@ class Sessions(Generic[Conn]):
         if not hasattr(self._owner, "enlist"):
             raise TransactionRequired(operation, tx)
         enlisting, connection = cast("Enlisting[Conn]", self._owner), cast(Conn, tx)
-        enlisted = enlisting.enlist(connection, operation, lambda: Enlisted(self._flush_enlisted))
+        enlisted = enlisting.enlist(connection, operation, self._enlisted)
         return OpenTransaction(connection, self._owner, joined=True, hooks=enlisted.hooks)
+
+    def _enlisted(self) -> Enlisted:
+        return Enlisted(self._flush_enlisted, self._flush_enlisted_undone, self.new_hooks())
 
     def reading(self, tx: Tx[Conn] | None) -> Conn | None:
         """The connection for a read. None: one of our own.
@@ -211,23 +256,68 @@ class Sessions(Generic[Conn]):
         holder = self._current()
         # One with a `first` is the worker's: its phase opens it, and user code cannot leave it.
         self.enter(holder, itself if first is None else ())
+        hooks = self.new_hooks()
         tx: OpenTransaction[Conn] | None = None
+        ended_inside = False
         try:
-            block = self._provider.transaction() if first is None else self._provider.transaction(next(first))
-            async with block as connection:
-                tx = OpenTransaction(connection, self._owner, joined=False)
-                if first is not None:
-                    tx.first = answered(first, block.answer)
-                try:
-                    yield tx
-                finally:
-                    tx.end()
-        finally:
-            self.leave(holder)
-            if tx is not None:
-                tx.give_back()
-        if tx is not None:
-            await self.flush(tx.hooks)
+            try:
+                block = self._provider.transaction() if first is None else self._provider.transaction(next(first))
+                async with block as connection:
+                    tx = OpenTransaction(connection, self._owner, joined=False, hooks=hooks)
+                    tx.block = block
+                    if first is not None:
+                        tx.first = answered(first, block.answer)
+                    try:
+                        yield tx
+                        if not tx.commits:
+                            tx.commits = True
+                            ended_inside = hooks.has_callbacks and not self._provider.in_transaction(connection)
+                    finally:
+                        tx.end()
+            finally:
+                self.leave(holder)
+                if tx is not None:
+                    tx.give_back()
+        except BaseException as error:
+            lost = isinstance(error, StorageUnavailable) or not isinstance(error, Exception)
+            if tx is not None and tx.commits and (lost or ended_inside):
+                self._discard(hooks, error)
+            else:
+                await self._roll_back(hooks)
+            raise
+        await self.flush(hooks)
+
+    async def commit_with(self, tx: OpenTransaction[Conn], command: Any) -> bool:
+        """Commit a transaction of our own, in one message with a last command.
+
+        False: that has failed, or is not possible, and the transaction is open as before (see
+        `queuert.ports.provider.CommittingWith`).
+        """
+        if not hasattr(tx.block, "commit_with"):
+            return False
+        tx.commits = True
+        tx.commits = await cast("CommittingWith", tx.block).commit_with(command)
+        return tx.commits
+
+    async def submit(self, jobs: list[NewJob], *, given_ids: bool) -> list[Chain[Any]]:
+        """Start chains in a transaction of their own: see `submitting`."""
+        self.check_open()
+        if self._current() in self._open:
+            raise TransactionNested(NESTED)
+        if self._schema_due:
+            await self.migrate()
+        return await self._submissions.submit(jobs, given_ids=given_ids)
+
+    def _new_submissions(self) -> Submissions:
+        return AsyncSubmissions(self)
+
+    def _new_announcer(self) -> Announcer:
+        return AsyncAnnouncer(self.engine.notify, self.hook_failures, self._flush_log)
+
+    @property
+    def failures(self) -> int:
+        """How many notifications and callbacks failed."""
+        return self.hook_failures.number + (0 if self._announcer is None else self._announcer.lost)
 
     def abandon(self, tx: OpenTransaction[Conn]) -> bool:
         """End a transaction of our own by force, from any thread, even while it is being committed
@@ -251,11 +341,14 @@ class Sessions(Generic[Conn]):
             raise TransactionMisused(
                 f"after_commit() takes a connection of this database's driver, got {type(connection).__name__}"
             ) from None
-        tx = OpenTransaction(connection, self._owner, joined=True)
+        tx = OpenTransaction(connection, self._owner, joined=True, hooks=self.new_hooks())
         try:
             yield tx
-        finally:
+        except BaseException:
             tx.end()
+            await self._roll_back(tx.hooks)
+            raise
+        tx.end()
         if self._provider.in_transaction(connection):
             tx.hooks.discard()
             raise TransactionMisused(
@@ -268,12 +361,21 @@ class Sessions(Generic[Conn]):
     @async_context
     async def savepoint(self, tx: Tx[Conn]) -> AsyncIterator[None]:
         transaction = self.writing("savepoint", tx)
-        roll_back = transaction.hooks.checkpoint()
+        connection = transaction.connection
+        savepoint = self._provider.savepoint(connection)
+        if not self._blocking:
+            savepoint = self._turns.savepoint(connection, savepoint)
+        roll_back: Callable[[], None] | None = None
         try:
-            async with self._provider.savepoint(transaction.connection):
+            async with savepoint:
+                # Now: what other tasks did before belongs to the transaction.
+                roll_back = transaction.hooks.checkpoint()
                 yield
         except BaseException:
-            roll_back()
+            if roll_back is not None:
+                roll_back()
+                if transaction.hooks.has_undone:
+                    await self._flush_undone(transaction.hooks)
             raise
 
     # Nesting
@@ -285,10 +387,7 @@ class Sessions(Generic[Conn]):
         """
         with self._open_lock:
             if holder in self._open:
-                raise TransactionNested(
-                    "client.transaction() inside another one of the same task or thread: pass the outer tx on, "
-                    "or use client.savepoint(tx) for a part that may fail on its own"
-                )
+                raise TransactionNested(NESTED)
             self._open[holder] = block
 
     def leave(self, holder: Hashable) -> None:
@@ -317,15 +416,49 @@ class Sessions(Generic[Conn]):
     def _current(self) -> Hashable:
         return asyncio.current_task()
 
-    # After the commit
+    # After the commit, or the rollback
+
+    def new_hooks(self) -> Hooks:
+        """For what waits for the end of a transaction."""
+        return Hooks(blocking=self._blocking, announce=None if self._announcer is None else self._announcer.announce)
 
     async def flush(self, hooks: Hooks) -> None:
         """Do what waited for a commit.
 
         Never raises: nothing that happens here undoes the commit.
         """
-        await hooks.flush(self._flush_log)
-        self.hook_failures += hooks.failures
+        try:
+            await hooks.flush(self._flush_log)
+        finally:
+            self._count(hooks)
+
+    async def _roll_back(self, hooks: Hooks) -> None:
+        hooks.roll_back()
+        if hooks.has_undone:
+            await self._flush_undone(hooks)
+
+    async def _flush_undone(self, hooks: Hooks) -> None:
+        """Call what waited for a rollback. Raises no error of a callback."""
+        try:
+            await hooks.flush_undone(self._flush_log)
+        finally:
+            self._count(hooks)
+
+    def _discard(self, hooks: Hooks, error: BaseException) -> None:
+        number = hooks.discard()
+        if number:
+            transaction_logger.warning(
+                "a transaction may have committed or not (%s: %s), so %d callbacks of after_commit() and "
+                "after_rollback() are not called",
+                type(error).__qualname__,
+                error,
+                number,
+            )
+
+    def _count(self, hooks: Hooks) -> None:
+        failures, hooks.failures = hooks.failures, 0
+        if failures:
+            self.hook_failures.add(failures)
 
     async def _flush_joined(self, hooks: Hooks) -> None:
         """The owner of a transaction believes that it was committed. That may be wrong: PostgreSQL
@@ -338,23 +471,68 @@ class Sessions(Generic[Conn]):
                 await self.run(self.engine.observations(hooks).confirm())
         await self.flush(hooks)
 
+    async def let_others_run(self) -> None:
+        """Whatever is ready to run now."""
+        await asyncio.sleep(0)
+
+    def flush_later(self, hooks: Hooks) -> None:
+        """`flush` without the caller, which cannot wait any more."""
+        self._begin(self.flush(hooks))
+
     def _flush_enlisted(self, hooks: Hooks) -> Awaitable[None] | None:
-        """The code that has committed does not wait for it; `close` does."""
-        task = asyncio.create_task(self._flush_joined(hooks))
+        return self._begin(self._flush_joined(hooks))
+
+    def _flush_enlisted_undone(self, hooks: Hooks) -> Awaitable[None] | None:
+        return self._begin(self._flush_undone(hooks))
+
+    def _begin(self, flush: Coroutine[Any, Any, None]) -> Awaitable[None]:
+        """The code that has ended the transaction does not wait for it; `close` does."""
+        task = asyncio.create_task(flush)
         self._flushes.add(task)
         task.add_done_callback(self._flushes.discard)
         return task
 
 
-class SyncSessions(Sessions[Conn]):
+class SyncSessions(OwnedByProcess, Sessions[Conn]):
     """The sessions of a sync client. Nothing here suspends."""
 
-    def __init__(self, provider: SyncProvider[Conn], engine: Engine, *, migrate: bool) -> None:
-        super().__init__(BlockingProvider(provider), engine, migrate=migrate)
+    _blocking = True
+    _sleep = staticmethod(sleep_blocking)
+
+    def __init__(
+        self, provider: SyncProvider[Conn], engine: Engine, *, migrate: bool, announce: Announce = "background"
+    ) -> None:
+        super().__init__(BlockingProvider(provider), engine, migrate=migrate, announce=announce)
         self._owner = provider
+        self._submissions = self._new_submissions()
 
     def _current(self) -> Hashable:
         return threading.get_ident()
 
+    def _new_submissions(self) -> Submissions:
+        # Connections that belong to threads may be inside of a transaction that only their thread
+        # knows of.
+        return SyncSubmissions(self, gathers=not hasattr(self._owner, "in_thread"))
+
+    def _new_announcer(self) -> Announcer:
+        channel: Any = self.engine.notify
+        publisher: Any = channel.adapter
+        if self.engine.observers is not None:
+            publisher = watched_notify(publisher, self.engine.observers)
+        return SyncAnnouncer(channel, publisher, self.hook_failures, self._flush_log)
+
+    async def _close_announcer(self) -> None:
+        if isinstance(self._announcer, SyncAnnouncer):
+            self._announcer.wait(CLOSE_WAIT)
+
+    async def let_others_run(self) -> None:
+        """Threads run anyway."""
+
+    def flush_later(self, hooks: Hooks) -> None:
+        run_blocking(self.flush(hooks))
+
     def _flush_enlisted(self, hooks: Hooks) -> None:
         run_blocking(self._flush_joined(hooks))
+
+    def _flush_enlisted_undone(self, hooks: Hooks) -> None:
+        run_blocking(self._flush_undone(hooks))

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -26,12 +26,17 @@ logger = logging.getLogger("queuert.client")
 _CHAINS_PER_POLL = 1000
 
 
-def outcome(chain_id: str, chain: Chain[Any] | None) -> tuple[bool, Any]:
+def found(chain_id: str, chain: Chain[Any] | None) -> Chain[Any]:
+    if chain is None:
+        raise ChainNotFound(chain_id)
+    return chain
+
+
+def outcome(chain: Chain[Any]) -> tuple[bool, Any]:
     """(True, output) for a completed chain, (False, None) for an open one; raises for any other
     end.
     """
-    if chain is None:
-        raise ChainNotFound(chain_id)
+    chain_id = chain.id
     if chain.status == "completed":
         return True, chain.output
     if chain.status == "failed":
@@ -52,13 +57,18 @@ class Deadline:
         self._end = None if self._timeout is None else time.monotonic() + self._timeout
 
     def left(self) -> float | None:
-        """Seconds left (None: no limit); raises `WaitTimeout` when time is up."""
-        if self._end is None or self._timeout is None:
-            return None
-        left = self._end - time.monotonic()
-        if left <= 0:
-            raise WaitTimeout(self._chain_id, self._timeout)
-        return left
+        """Seconds left, 0 when time is up. None: no limit."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    def passed(self, chain: Chain[Any], failed_blockers: Mapping[str, str]) -> WaitTimeout:
+        """The error to raise, with what was read of the chain last."""
+        return WaitTimeout(
+            self._chain_id,
+            self._timeout or 0.0,
+            status=chain.status,
+            last_error=chain.last_error,
+            failed_blockers=failed_blockers,
+        )
 
 
 class Waiters:
@@ -104,11 +114,13 @@ class ChainWaiting:
         self,
         notify: NotifyAdapter,
         read: Callable[[str, str | None], Awaitable[Chain[Any] | None]],
+        read_failed_blockers: Callable[[str], Awaitable[Mapping[str, str]]],
         read_ended: Callable[[list[str]], Awaitable[list[str]]],
         poll_interval: float,
     ) -> None:
         self._notify = notify
         self._read = read
+        self._read_failed_blockers = read_failed_blockers
         self._read_ended = read_ended
         self._poll_interval = poll_interval
         self._waiters = Waiters()
@@ -130,11 +142,14 @@ class ChainWaiting:
             await self._listen()
             while True:
                 woken.clear()
-                done, output = outcome(chain_id, await self._read(chain_id, chain_type))
+                chain = found(chain_id, await self._read(chain_id, chain_type))
+                done, output = outcome(chain)
                 if done:
                     return output
                 self._keep_polling()
-                left = deadline.left()  # outside of the try: WaitTimeout is a TimeoutError, too
+                left = deadline.left()
+                if left == 0:
+                    raise deadline.passed(chain, await self._failed_blockers(chain))
                 try:
                     async with asyncio.timeout(left):
                         await woken.wait()
@@ -144,6 +159,14 @@ class ChainWaiting:
                     continue
         finally:
             self._waiters.remove(chain_id, wake)
+
+    async def _failed_blockers(self, chain: Chain[Any]) -> Mapping[str, str]:
+        if chain.status != "blocked" or chain.current_job_id is None:
+            return {}
+        try:
+            return await self._read_failed_blockers(chain.current_job_id)
+        except Exception:
+            return {}  # they are only to explain the timeout
 
     async def _listen(self) -> None:
         """Wait no longer than one poll interval for the channel. The next waiter tries again."""
@@ -211,10 +234,15 @@ class SyncChainWaiting:
     """`wait` of the sync client."""
 
     def __init__(
-        self, notify: SyncNotify, read: Callable[[str, str | None], Chain[Any] | None], poll_interval: float
+        self,
+        notify: SyncNotify,
+        read: Callable[[str, str | None], Chain[Any] | None],
+        read_failed_blockers: Callable[[str], Mapping[str, str]],
+        poll_interval: float,
     ) -> None:
         self._notify = notify
         self._read = read
+        self._read_failed_blockers = read_failed_blockers
         self._poll_interval = poll_interval
         self._waiters = Waiters()
         self._listening = threading.Lock()
@@ -230,13 +258,24 @@ class SyncChainWaiting:
             self._listen()
             while True:
                 woken.clear()
-                done, output = outcome(chain_id, self._read(chain_id, chain_type))
+                chain = found(chain_id, self._read(chain_id, chain_type))
+                done, output = outcome(chain)
                 if done:
                     return output
                 left = deadline.left()
+                if left == 0:
+                    raise deadline.passed(chain, self._failed_blockers(chain))
                 woken.wait(self._poll_interval if left is None else min(left, self._poll_interval))
         finally:
             self._waiters.remove(chain_id, wake)
+
+    def _failed_blockers(self, chain: Chain[Any]) -> Mapping[str, str]:
+        if chain.status != "blocked" or chain.current_job_id is None:
+            return {}
+        try:
+            return self._read_failed_blockers(chain.current_job_id)
+        except Exception:
+            return {}
 
     def _listen(self) -> None:
         with self._listening:

@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 from queuert.errors import ChainNotCompleted
 from queuert.jobs.job import Job
 from queuert.model import Status
+from queuert.schedules.ids import read_chain_id
 
 R = TypeVar("R")
 J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
@@ -38,6 +39,7 @@ class Chain(Generic[J_co]):
 
     __slots__ = (
         "_decode",
+        "_input",
         "_last_error",
         "_output",
         "_value",
@@ -48,6 +50,7 @@ class Chain(Generic[J_co]):
         "current_job_type",
         "deduplicated",
         "id",
+        "replaced",
         "status",
     )
 
@@ -62,6 +65,8 @@ class Chain(Generic[J_co]):
     """
     deduplicated: bool
     """True if `start` found this chain under the deduplication key and started no new one."""
+    replaced: bool
+    """True if `start` found this chain and gave it the new input (`Debounce`, `Throttle`)."""
     created_at: datetime | None
     """When the chain was started, or None if that is not known."""
     completed_at: datetime | None
@@ -78,10 +83,12 @@ class Chain(Generic[J_co]):
         status: Status | None = None,
         *,
         deduplicated: bool = False,
+        replaced: bool = False,
         created_at: datetime | None = None,
         completed_at: datetime | None = None,
         current_job_id: str | None = None,
         current_job_type: str | None = None,
+        input: bytes | None = None,
         output: bytes | None = None,
         last_error: bytes | None = None,
         decode: Callable[[bytes], Any] = plain_json,
@@ -90,14 +97,34 @@ class Chain(Generic[J_co]):
         self.chain_type = chain_type
         self.status = status
         self.deduplicated = deduplicated
+        self.replaced = replaced
         self.created_at = created_at
         self.completed_at = completed_at
         self.current_job_id = current_job_id
         self.current_job_type = current_job_type
+        self._input = input
         self._output = output
         self._last_error = last_error
         self._decode = decode
         self._value: Any = _UNREAD
+
+    @property
+    def input(self) -> Any:
+        """The input that the chain was started with, as plain JSON: dictionaries, lists, strings,
+        numbers. `client.get_job(chain.id, …)` has it as a job.
+
+        None if it is not known: in the blocker fields of a job, and in what `get_blockers` returns.
+        """
+        return None if self._input is None else plain_json(self._input)
+
+    @property
+    def tick(self) -> datetime | None:
+        """The tick of the schedule that started the chain, in UTC, or the moment when the schedule
+        was triggered. None if no schedule started it. `client.schedule_of(chain)` reads the
+        schedule.
+        """
+        known = read_chain_id(self.id)
+        return None if known is None else known.at
 
     @property
     def output(self: Chain[Job[R, Any]]) -> R:
@@ -116,9 +143,11 @@ class Chain(Generic[J_co]):
     @property
     def last_error(self) -> Mapping[str, Any] | None:
         """The error of the current job's last failed attempt: `code`, `type`, `message`,
-        `traceback`. Or None.
+        `traceback`, and `attributes` if the exception had some that are JSON. None if there is
+        none, and for a completed chain: success clears it.
         """
-        return error_record(self._last_error)
+        # Older versions kept it.
+        return None if self.status == "completed" else error_record(self._last_error)
 
     def __eq__(self, other: object) -> bool:
         return self.id == other.id if isinstance(other, Chain) else NotImplemented

@@ -66,6 +66,15 @@ class PydanticCodec:
         return type_.model_validate_json(msgspec.json.encode(data))
 
 
+class TypedChain:
+    """A chain in a field for chains of several types: it is stored with its type."""
+
+    __slots__ = ("chain",)
+
+    def __init__(self, chain: Chain[Any]) -> None:
+        self.chain = chain
+
+
 class Hooks:
     """What msgspec calls for types that it does not know: chains, and the types of codecs."""
 
@@ -89,6 +98,8 @@ class Hooks:
     def _encode(self, value: Any) -> Any:
         if isinstance(value, Chain):
             return value.id
+        if isinstance(value, TypedChain):
+            return {"id": value.chain.id, "type": value.chain.chain_type}
         cls: type[Any] = value.__class__
         codec = self._codec(cls)
         if codec is None:
@@ -102,9 +113,18 @@ class Hooks:
     def _decode(self, type_: Any, data: Any) -> Any:
         origin = get_origin(type_) or type_
         if origin is Chain:
-            if not isinstance(data, str):
-                raise ValueError(f"Expected the id of a chain, got {type(data).__name__}")
-            return self._chain(data, name_of(get_args(type_)[0]))
+            return self._decode_chain(get_args(type_)[0], data)
         codec = self._codec(origin)
         assert codec is not None, f"{type_} was checked when its decoder was built"
         return codec.decode(type_, data)
+
+    def _decode_chain(self, job_class: Any, data: Any) -> Chain[Any]:
+        """Both forms are read, because a field may get more types, or lose some."""
+        match data:
+            case str():
+                # One type, or the first of several: the database knows better (see `decode_input`).
+                return self._chain(data, name_of((get_args(job_class) or (job_class,))[0]))
+            case {"id": str(chain_id), "type": str(type_name)}:
+                return self._chain(chain_id, type_name)
+            case _:
+                raise ValueError(f"Expected the id of a chain, got {type(data).__name__}")

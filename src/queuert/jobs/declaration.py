@@ -12,16 +12,27 @@ from queuert.jobs.chain import Chain
 from queuert.jobs.job import EntryJob, Job, JobClass, arguments_of, is_job_class, name_of
 from queuert.jobs.scope import resolve
 
-_BLOCKER_FORMS = "a blocker is a field of type Chain[X] or list[Chain[X]], where X is one entry job"
+_BLOCKER_FORMS = (
+    "a blocker is a field of type Chain[X] or list[Chain[X]], where X is one entry job "
+    "(for several, write Chain[X] | Chain[Y])"
+)
 
 
 class Blocker(NamedTuple):
-    """A field that contains a chain that started with `cls`, or, if `many`, a list of such
-    chains.
+    """A field that contains a chain that started with one of `classes`, or, if `many`, a list of
+    such chains.
     """
 
     many: bool
-    cls: JobClass
+    classes: tuple[JobClass, ...]
+
+    @property
+    def stored_as(self) -> Any:
+        """The type of the field for msgspec, which takes no union of chains: `Chain[X | Y]`."""
+        generic: Any = Chain
+        union: Any = Union
+        chain = generic[union[self.classes]]
+        return types.GenericAlias(list, (chain,)) if self.many else chain
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -44,6 +55,10 @@ def read(cls: JobClass) -> Declaration:
     name = name_of(cls)
     returns, following = _arguments(cls, name)
     fields = _fields(cls, name)
+    blockers = {
+        field: blocker for field, hint in fields.items() if (blocker := _blocker(name, field, hint)) is not None
+    }
+    fields |= {field: blocker.stored_as for field, blocker in blockers.items()}
     cls.__annotations__ = fields
     return Declaration(
         cls=cls,
@@ -51,9 +66,7 @@ def read(cls: JobClass) -> Declaration:
         returns=_check_returns(name, returns),
         continuations=tuple(_continuation(name, member) for member in members(following)),
         fields=fields,
-        blockers={
-            field: blocker for field, hint in fields.items() if (blocker := _blocker(name, field, hint)) is not None
-        },
+        blockers=blockers,
     )
 
 
@@ -137,21 +150,21 @@ def _continuation(name: str, member: Any) -> JobClass:
 
 def _blocker(name: str, field: str, hint: Any) -> Blocker | None:
     many = get_origin(hint) is list
-    chain = get_args(hint)[0] if many else hint
-    if get_origin(chain) is not Chain:
-        if mentions_chain(hint):
-            raise InvalidJobType(name, f"field {field!r}: {_BLOCKER_FORMS}; not {hint}")
+    if not mentions_chain(hint):
         return None
-    (cls,) = get_args(chain)
-    if not is_job_class(cls):
-        raise InvalidJobType(name, f"field {field!r}: {_BLOCKER_FORMS}; not {hint}")
-    if not issubclass(cls, EntryJob):
-        raise InvalidJobType(
-            name,
-            f"field {field!r}: {name_of(cls)!r} is not an entry job, so no chain can start with it: "
-            "derive it from EntryJob",
-        )
-    return Blocker(many, cls)
+    found: list[JobClass] = []
+    for chain in members(get_args(hint)[0] if many else hint):
+        (cls,) = get_args(chain) if get_origin(chain) is Chain else (None,)
+        if not is_job_class(cls):
+            raise InvalidJobType(name, f"field {field!r}: {_BLOCKER_FORMS}; not {hint}")
+        if not issubclass(cls, EntryJob):
+            raise InvalidJobType(
+                name,
+                f"field {field!r}: {name_of(cls)!r} is not an entry job, so no chain can start with it: "
+                "derive it from EntryJob",
+            )
+        found.append(cls)
+    return Blocker(many, tuple(found))
 
 
 def mentions_chain(hint: Any) -> bool:

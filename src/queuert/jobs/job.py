@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from datetime import datetime
 from types import MemberDescriptorType
 from typing import Any, ClassVar, Generic, Never, Self, TypeGuard, get_args, get_origin
@@ -10,14 +11,19 @@ from typing import Any, ClassVar, Generic, Never, Self, TypeGuard, get_args, get
 from typing_extensions import TypeVar, dataclass_transform
 
 from queuert.errors import InvalidArgument, InvalidJobType
+from queuert.jobs.deduplication import Debounce, Throttle
+from queuert.jobs.limits import Limit, check_limit_name
 from queuert.jobs.options import NO_OPTIONS, JobOptions, make_options
 from queuert.jobs.scope import Scope, capture
-from queuert.model import MAX_NAME_LENGTH, Dedup, Duration, check_text
+from queuert.jobs.versions import stored_names
+from queuert.model import MAX_NAME_LENGTH, OWN_TYPES, Dedup, Duration, check_text, is_own
+from queuert.retention import Keep
 
 Returns_co = TypeVar("Returns_co", covariant=True)
 Next_co = TypeVar("Next_co", covariant=True, default=Never)
 
 _OPTIONS = "__queuert_options__"
+_STORED = "__queuert_input__"
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
@@ -36,31 +42,60 @@ class Job(Generic[Returns_co, Next_co]):
     Args:
         name: The name that is stored with each job. It stays the same when the class is renamed.
         queue: The queue that the type belongs to (default: "default").
+        keep: How long ended chains are kept that start with this type: see `Keep` (default: as the
+            client says). Only for an `EntryJob`.
+        version: The version of the input, raised when old inputs no longer fit (default: 1). A
+            class method `upgrade(data, version)` gets the plain JSON of an older input, and returns
+            it in the form of this version. Workers leave jobs of newer versions alone.
+        aliases: Earlier names of the type (default: none). Jobs that are stored with them are run.
+        limit: How many jobs with one key may run at once, or begin in a time: see `Limit` (default:
+            no limit).
     """
 
     # Fields share their namespace with this class, so `set` is the only public name here.
 
     __queuert_name__: ClassVar[str]
     __queuert_queue__: ClassVar[str]
+    __queuert_keep__: ClassVar[Keep | None]
+    __queuert_limit__: ClassVar[Limit | None]
+    __queuert_stored__: ClassVar[dict[str, int]]
+    """The version of the inputs under each name that is stored, the current one first."""
     __queuert_scope__: ClassVar[Scope]
 
-    def __init_subclass__(cls, *, name: str, queue: str = "default") -> None:
+    def __init_subclass__(
+        cls,
+        *,
+        name: str,
+        queue: str = "default",
+        keep: Keep | None = None,
+        version: int = 1,
+        aliases: Sequence[str] = (),
+        limit: Limit | None = None,
+    ) -> None:
         super().__init_subclass__()
         if cls.__module__ == __name__:
             return  # EntryJob below: a base, not a job type
         try:
             check_text(name, "name", MAX_NAME_LENGTH)
             check_text(queue, "queue", MAX_NAME_LENGTH)
+            stored = stored_names(name, version, aliases)
         except InvalidArgument as error:
             raise InvalidJobType(cls.__qualname__, str(error)) from None
+        if any(map(is_own, stored)) and not cls.__module__.startswith("queuert.jobs."):
+            raise InvalidJobType(name, f"names that begin with {OWN_TYPES!r} are the library's own: choose another one")
         _check_bases(cls, name)
+        _check_keep(cls, name, keep)
         try:
             dataclasses.dataclass(frozen=True, kw_only=True)(cls)
         except (TypeError, ValueError) as error:
             raise InvalidJobType(name, str(error)) from error
         _check_fields(cls, name)
+        _check_limit(cls, name, limit)
         cls.__queuert_name__ = name
         cls.__queuert_queue__ = queue
+        cls.__queuert_keep__ = keep
+        cls.__queuert_limit__ = limit
+        cls.__queuert_stored__ = stored
         types = [field.type for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         cls.__queuert_scope__ = capture(cls, [*types, *arguments_of(cls)])
 
@@ -72,7 +107,7 @@ class Job(Generic[Returns_co, Next_co]):
         priority: int | None = None,
         id: str | None = None,
         deadline: datetime | Duration | None = None,
-        dedup: Dedup | str | None = None,
+        dedup: Dedup | Debounce[Self] | Throttle | str | None = None,
     ) -> Self:
         """A copy of this job with options. A later call replaces options of an earlier one.
 
@@ -86,7 +121,8 @@ class Job(Generic[Returns_co, Next_co]):
             id: The id of the job (default: a new UUIDv7).
             deadline: The job expires if its handler has not begun by then: a datetime, or a
                 timedelta or seconds from now.
-            dedup: A deduplication key or a `Dedup`. Only for the first job of a chain.
+            dedup: A deduplication key, a `Dedup`, a `Debounce` or a `Throttle`. Only for the first
+                job of a chain.
         """
         options = make_options(at=at, after=after, priority=priority, id=id, deadline=deadline, dedup=dedup)
         copy = object.__new__(type(self))
@@ -114,6 +150,12 @@ class EntryJob(Job[Returns_co, Next_co], name=""):
     Args:
         name: The name that is stored with each job. It stays the same when the class is renamed.
         queue: The queue that the type belongs to (default: "default").
+        keep: How long ended chains are kept that start with this type: see `Keep` (default: as the
+            client says).
+        version: The version of the input, raised when old inputs no longer fit (default: 1).
+        aliases: Earlier names of the type (default: none).
+        limit: How many jobs with one key may run at once, or begin in a time: see `Limit` (default:
+            no limit).
     """
 
 
@@ -129,6 +171,19 @@ def options_of(job: Job[Any, Any]) -> JobOptions:
     """The options that `job.set(...)` has collected."""
     options: JobOptions = job.__dict__.get(_OPTIONS, NO_OPTIONS)
     return options
+
+
+def keep_stored(job: Job[Any, Any], data: bytes) -> None:
+    """Remember the input that a job was read from: it may have fields that its class does not
+    know.
+    """
+    job.__dict__[_STORED] = data
+
+
+def stored_with(job: Job[Any, Any]) -> bytes | None:
+    """The input that this job, or the job that it is a copy of, was read from."""
+    data: bytes | None = job.__dict__.get(_STORED)
+    return data
 
 
 def name_of(cls: type) -> str:
@@ -159,6 +214,28 @@ def _check_bases(cls: type, name: str) -> None:
             )
     if not arguments_of(cls):
         raise InvalidJobType(name, "declare the output of the chain, as in EntryJob[int] or Job[None]")
+
+
+def _check_keep(cls: type, name: str, keep: object) -> None:
+    if keep is None:
+        return
+    if not isinstance(keep, Keep):
+        raise InvalidJobType(name, f"keep takes a Keep(…), got {keep!r}")
+    if not issubclass(cls, EntryJob):
+        raise InvalidJobType(name, "keep belongs to the type that a chain starts with, which is an EntryJob")
+
+
+def _check_limit(cls: type, name: str, limit: object) -> None:
+    if limit is None:
+        return
+    if not isinstance(limit, Limit):
+        raise InvalidJobType(name, f"limit takes a Limit(…), got {limit!r}")
+    if isinstance(limit.by, str) and limit.by not in {field.name for field in dataclasses.fields(cls)}:
+        raise InvalidJobType(name, f"its limit is by {limit.by!r}, which is not a field")
+    try:
+        check_limit_name(limit.name or name)
+    except InvalidArgument as error:
+        raise InvalidJobType(name, str(error)) from None
 
 
 def _check_fields(cls: type, name: str) -> None:

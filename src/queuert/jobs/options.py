@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from queuert.errors import InvalidArgument
-from queuert.model import PRIORITY_RANGE, Dedup, Duration, When, aware, seconds
+from queuert.jobs.deduplication import AnyDedup, Debounce, Throttle
+from queuert.model import PRIORITY_RANGE, Dedup, Duration, When, storable, storable_delay
 
 
 class JobOptions(msgspec.Struct, frozen=True):
@@ -17,7 +18,7 @@ class JobOptions(msgspec.Struct, frozen=True):
     priority: int | None = None
     id: str | None = None
     deadline: When | None = None
-    dedup: Dedup | None = None
+    dedup: AnyDedup | None = None
 
     def merged(self, over: JobOptions) -> JobOptions:
         """These options, replaced by those that `over` sets."""
@@ -44,7 +45,7 @@ def make_options(
     priority: int | None = None,
     id: str | None = None,
     deadline: datetime | Duration | None = None,
-    dedup: Dedup | str | None = None,
+    dedup: AnyDedup | str | None = None,
 ) -> JobOptions:
     """Check the options of `job.set(...)` and `client.start(...)`. The client checks ids later."""
     if at is None and after is None and priority is None and id is None and deadline is None and dedup is None:
@@ -53,9 +54,9 @@ def make_options(
         raise InvalidArgument(f"id must be a string, got {type(id).__name__}")
     return JobOptions(
         schedule=_schedule(at, after),
-        priority=None if priority is None else _priority(priority),
+        priority=None if priority is None else check_priority(priority),
         id=id,
-        deadline=None if deadline is None else _deadline(deadline),
+        deadline=None if deadline is None else moment_or_delay(deadline, "deadline"),
         dedup=None if dedup is None else _dedup(dedup),
     )
 
@@ -64,11 +65,11 @@ def _schedule(at: datetime | None, after: Duration | None) -> When | None:
     if at is not None:
         if after is not None:
             raise InvalidArgument("give at= (a moment) or after= (a delay), not both")
-        return When(at=aware(at, "at"))
-    return None if after is None else When(after=seconds(after, "after"))
+        return When(at=storable(at, "at"))
+    return None if after is None else When(after=storable_delay(after, "after"))
 
 
-def _priority(priority: int) -> int:
+def check_priority(priority: int) -> int:
     # True is an int in Python; as a priority it is a mistake.
     if isinstance(priority, bool) or not isinstance(priority, int):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(f"priority must be an integer, got {type(priority).__name__}")
@@ -78,19 +79,17 @@ def _priority(priority: int) -> int:
     return priority
 
 
-def _deadline(deadline: datetime | Duration) -> When:
-    if isinstance(deadline, datetime):
-        return When(at=aware(deadline, "deadline"))
-    if isinstance(deadline, bool) or not isinstance(deadline, timedelta | int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidArgument(
-            f"deadline must be a datetime, a timedelta or seconds from now, got {type(deadline).__name__}"
-        )
-    return When(after=seconds(deadline, "deadline"))
+def moment_or_delay(value: datetime | Duration, what: str) -> When:
+    if isinstance(value, datetime):
+        return When(at=storable(value, what))
+    if isinstance(value, bool) or not isinstance(value, timedelta | int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidArgument(f"{what} must be a datetime, a timedelta or seconds from now, got {type(value).__name__}")
+    return When(after=storable_delay(value, what))
 
 
-def _dedup(dedup: Dedup | str) -> Dedup:
-    if isinstance(dedup, Dedup):
+def _dedup(dedup: AnyDedup | str) -> AnyDedup:
+    if isinstance(dedup, Dedup | Debounce | Throttle):
         return dedup
     if isinstance(dedup, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         return Dedup(dedup)
-    raise InvalidArgument(f"dedup must be a key (str) or a Dedup, got {type(dedup).__name__}")
+    raise InvalidArgument(f"dedup must be a key (str), a Dedup, a Debounce or a Throttle, got {type(dedup).__name__}")

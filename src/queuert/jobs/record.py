@@ -111,11 +111,13 @@ class JobRecord(Generic[J_co]):
 
     @property
     def last_error(self) -> Mapping[str, Any] | None:
-        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`.
+        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`, and
+        `attributes` if the exception had some that are JSON.
 
-        None if there is none.
+        None if there is none, and for a completed job: success clears it.
         """
-        return error_record(self._row.last_error)
+        # Older versions kept it.
+        return None if self._row.status == "completed" else error_record(self._row.last_error)
 
     @property
     def job(self) -> J_co:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from types import ModuleType
 from typing import Any, Union
 
@@ -12,8 +13,11 @@ from queuert.jobs.codec import Codec, Hooks
 from queuert.jobs.declaration import Declaration, covers, read
 from queuert.jobs.job import Job, JobClass, is_job_class, name_of
 from queuert.jobs.job_type import JobType
+from queuert.jobs.limits import declared_limits
+from queuert.jobs.own import OWN_CLASSES
 from queuert.jobs.record import JobRecord
-from queuert.model import BlockerRow, ChainRow, JobRow, Status
+from queuert.model import BlockerRow, ChainRow, JobRow, Status, is_own
+from queuert.retention import Keep
 
 JobsItem = Union[JobClass, "JobTypes", ModuleType]
 """What `jobs=[…]` takes: job classes, `JobTypes`, and modules (all job classes that they
@@ -50,20 +54,65 @@ class Registry:
     """Every job type that can be reached from `jobs` by continuation or blocker, checked and ready
     for use.
 
-    `codecs` are asked before the built-in one, for types that msgspec does not know.
+    `codecs` are asked before the built-in one, for types that msgspec does not know. `keep`: how
+    long chains are kept whose class does not say it.
     """
 
-    def __init__(self, jobs: Iterable[JobsItem], *, codecs: Sequence[Codec] = ()) -> None:
+    def __init__(self, jobs: Iterable[JobsItem], *, codecs: Sequence[Codec] = (), keep: Keep | None = None) -> None:
+        if keep is not None and not isinstance(keep, Keep):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(f"keep takes a Keep(…), got {keep!r}")
         declared = _reachable(JobTypes(jobs))
         _check_results(declared)
+        if not isinstance(codecs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(f"codecs takes a list of codecs, got {codecs!r}")
         for codec in codecs:
             if isinstance(codec, type) or not isinstance(codec, Codec):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidArgument(f"codecs takes objects with supports, encode and decode, not {codec!r}")
-        hooks = Hooks(codecs, self.bare_chain)
-        self._by_name = {
-            name: JobType(declaration, hooks, self.chain_from_blocker) for name, declaration in declared.items()
+        self._hooks = Hooks(codecs, self.bare_chain)
+        current = self._types(declared)
+        self._by_class = {job_type.cls: job_type for job_type in current}
+        self._by_name: dict[str, JobType] = {}
+        for job_type in current:
+            for name in job_type.names:
+                known = self._by_name.setdefault(name, job_type.stored_as(name))
+                if known.cls is not job_type.cls:
+                    raise DuplicateJobType(name, known.cls, job_type.cls)
+        self._keep = {
+            name: job_type.cls.__queuert_keep__ or keep or Keep()
+            for name, job_type in self._by_name.items()
+            if job_type.is_entry
         }
-        self._by_class = {job_type.cls: job_type for job_type in self._by_name.values()}
+        self._discarded = frozenset(name for name, each in self._keep.items() if each.discards)
+        for job_type in current:
+            self._check_blockers(job_type)
+        declared_limits(current)  # one name has one meaning
+
+    def keep_of(self, type_name: str) -> Keep | None:
+        """How long chains of this type are kept. None: no chain can start with it."""
+        return self._keep.get(type_name)
+
+    def discards(self, type_name: str) -> bool:
+        """Whether chains of this type are deleted when they are completed."""
+        return type_name in self._discarded
+
+    def _check_blockers(self, job_type: JobType) -> None:
+        """A chain that is deleted when it is completed has no output for others."""
+        for field, (_, names) in job_type.blocker_fields.items():
+            for name in names:
+                if name in self._discarded:
+                    raise InvalidJobType(
+                        job_type.name,
+                        f"field {field!r}: chains of {name!r} are deleted when they are completed, because of "
+                        "Keep(completed=0), so no job can wait for them: keep them for longer",
+                    )
+
+    def _types(self, declared: dict[str, Declaration]) -> list[JobType]:
+        return [JobType(declaration, self._hooks, self.chain_from_blocker) for declaration in declared.values()]
+
+    @cached_property
+    def _own(self) -> dict[str, JobType]:
+        """The library's own types: made when they are needed, and not among the others."""
+        return {job_type.name: job_type for job_type in self._types(_reachable(OWN_CLASSES))}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -76,14 +125,20 @@ class Registry:
         return len(self._by_name)
 
     def by_name(self, name: str) -> JobType | None:
-        return self._by_name.get(name)
+        found = self._by_name.get(name)
+        return self._own.get(name) if found is None and is_own(name) else found
+
+    def names_of(self, name: str) -> tuple[str, ...]:
+        """All names that jobs of this type are stored with."""
+        known = self._by_name.get(name)
+        return (name,) if known is None else known.names
 
     def require(self, wanted: str | JobClass) -> JobType:
         """The type of that name or class, or `UnknownJobType`."""
         if isinstance(wanted, str):
-            found = self._by_name.get(wanted)
+            found = self.by_name(wanted)
         elif is_job_class(wanted):
-            found = self._by_class.get(wanted)
+            found = self._by_class.get(wanted) or self._own_class(wanted)
         else:
             raise InvalidArgument(f"a job class or the name of one is expected, not {wanted!r}")
         if found is None:
@@ -92,14 +147,17 @@ class Registry:
 
     def of(self, job: Job[Any, Any]) -> JobType:
         """The type of a job, or `UnknownJobType`."""
-        found = self._by_class.get(type(job))
+        found = self._by_class.get(type(job)) or self._own_class(type(job))
         if found is None:
             if not is_job_class(type(job)):
                 raise InvalidArgument(f"a job is expected, not {job!r}")
             raise UnknownJobType(name_of(type(job)))
         return found
 
-    def new_chain(self, chain_id: str, type_name: str, status: Status) -> Chain[Any]:
+    def _own_class(self, cls: type) -> JobType | None:
+        return self._own[name_of(cls)] if cls in OWN_CLASSES else None
+
+    def new_chain(self, chain_id: str, type_name: str, status: Status, input: bytes | None = None) -> Chain[Any]:
         """A chain that has just been started."""
         return Chain(
             chain_id,
@@ -107,14 +165,19 @@ class Registry:
             status,
             current_job_id=chain_id,
             current_job_type=type_name,
+            input=input,
             decode=self._output_decoder(type_name),
         )
+
+    def pruned_chain(self, chain_id: str, type_name: str, status: Status) -> Chain[Any]:
+        """A chain that is gone, but whose key still matches."""
+        return Chain(chain_id, type_name, status, deduplicated=True, decode=self._output_decoder(type_name))
 
     def bare_chain(self, chain_id: str, type_name: str) -> Chain[Any]:
         """A chain of which nothing is known but its id and type."""
         return Chain(chain_id, type_name, decode=self._output_decoder(type_name))
 
-    def chain_from_row(self, row: ChainRow, deduplicated: bool = False) -> Chain[Any]:
+    def chain_from_row(self, row: ChainRow, *, deduplicated: bool = False, replaced: bool = False) -> Chain[Any]:
         """A stored chain. Of an unregistered type, its output is plain JSON."""
         first, current = row.first, row.current
         return Chain(
@@ -122,10 +185,12 @@ class Registry:
             first.type_name,
             current.status,
             deduplicated=deduplicated,
+            replaced=replaced,
             created_at=first.created_at,
             completed_at=current.completed_at,
             current_job_id=current.id,
             current_job_type=current.type_name,
+            input=first.input,
             output=current.output,
             last_error=current.last_error,
             decode=self._output_decoder(first.type_name),
@@ -138,10 +203,10 @@ class Registry:
 
     def record(self, row: JobRow) -> JobRecord[Any]:
         """A stored job, of whatever type."""
-        return JobRecord(row, self._by_name.get(row.type_name))
+        return JobRecord(row, self.by_name(row.type_name))
 
     def _output_decoder(self, type_name: str) -> Callable[[bytes], Any]:
-        job_type = self._by_name.get(type_name)
+        job_type = self.by_name(type_name)
         return plain_json if job_type is None else job_type.decode_output
 
 
@@ -161,7 +226,7 @@ def _reachable(classes: Iterable[JobClass]) -> dict[str, Declaration]:
         known = found.get(name)
         if known is None:
             declaration = found[name] = read(cls)
-            waiting.extend(blocker.cls for blocker in declaration.blockers.values())
+            waiting.extend(cls for blocker in declaration.blockers.values() for cls in blocker.classes)
             waiting.extend(declaration.continuations)
         elif known.cls is not cls:
             raise DuplicateJobType(name, known.cls, cls)

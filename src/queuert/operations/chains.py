@@ -7,14 +7,11 @@ from typing import Any
 
 from queuert.errors import ChainInUse, ChainNotFound, ChainNotRetryable, ChainNotTriggerable
 from queuert.jobs.chain import Chain
-from queuert.model import OPEN, ChainRow, JobRow, PageRequest, Settlement, Status
+from queuert.model import ChainRow, JobRow, Status
 from queuert.operations.engine import Engine
 from queuert.operations.observations import Observations
-from queuert.operations.settle import settle
 from queuert.ports.program import Program
 from queuert.transaction import Hooks
-
-_DEPENDENTS_PER_READ = 500
 
 
 def lock_chains(engine: Engine, chain_ids: Sequence[str]) -> Program[list[ChainRow]]:
@@ -56,16 +53,27 @@ def _revive(
         if chain.current.status != status:
             raise refusal(chain.first.id, chain.current.status)
     jobs = yield from change([chain.current.id for chain in chains])
+    announce_revived(engine, hooks, jobs, tell)
+    # The rows were locked and checked above, so the state port found them in the same status.
+    return [
+        engine.jobs.chain_from_row(ChainRow(chain.first, job or chain.current))
+        for chain, job in zip(chains, jobs, strict=True)
+    ]
+
+
+def announce_revived(
+    engine: Engine,
+    hooks: Hooks,
+    jobs: Sequence[JobRow | None],
+    tell: Callable[[Observations, Sequence[JobRow | None]], None],
+) -> None:
+    """Tell workers and observers of jobs that are due now."""
     if engine.observers is not None:
         tell(engine.observations(hooks), jobs)
     notifications = engine.notifications(hooks)
-    revived: list[Chain[Any]] = []
-    for chain, job in zip(chains, jobs, strict=True):
-        # The row was locked and checked above, so the state port found it in the same status.
-        current = job or chain.current
-        notifications.add("job_scheduled", current.type_name)
-        revived.append(engine.jobs.chain_from_row(ChainRow(chain.first, current)))
-    return revived
+    for job in jobs:
+        if job is not None:
+            notifications.add("job_scheduled", job.type_name)
 
 
 def cancel(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: bool) -> Program[list[Chain[Any]]]:
@@ -73,45 +81,17 @@ def cancel(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: b
 
     With `cascade`, also the chains whose jobs wait for these, and so on upward.
     """
-    wanted = list(dict.fromkeys(chain_ids))
-    chains = yield from lock_chains(engine, wanted)
-    if cascade:
-        chains = yield from _with_dependents(engine, chains)
-    open_chains = [chain for chain in chains if chain.current.status in OPEN]
-    settlements = [
-        (chain.current, Settlement(job_id=chain.current.id, token=None, status="cancelled")) for chain in open_chains
-    ]
-    yield from settle(engine, hooks, settlements)
-    after = yield from engine.state.get_chains([chain.first.id for chain in open_chains])
-    return [engine.jobs.chain_from_row(chain) for chain in after if chain is not None]
-
-
-def _with_dependents(engine: Engine, chains: list[ChainRow]) -> Program[list[ChainRow]]:
-    found = {chain.first.id: chain for chain in chains}
-    frontier = list(found)
-    while frontier:
-        blocked: dict[str, None] = {}
-        for chain_id in frontier:
-            jobs = yield from _blocked_jobs(engine, chain_id)
-            blocked |= dict.fromkeys(
-                job.chain_id for job in jobs if job.status == "blocked" and job.chain_id not in found
-            )
-        frontier = list(blocked)
-        locked = yield from engine.state.get_chains(frontier, lock=True)
-        # A chain that was deleted, or whose job was freed meanwhile, needs no cancelling.
-        found |= {row.first.id: row for row in locked if row is not None and row.current.status in OPEN}
-    return list(found.values())
-
-
-def _blocked_jobs(engine: Engine, chain_id: str) -> Program[list[JobRow]]:
-    jobs: list[JobRow] = []
-    after: str | None = None
-    while True:
-        page = yield from engine.state.list_blocked_jobs(chain_id, PageRequest(_DEPENDENTS_PER_READ, after))
-        jobs += page
-        if len(page) < _DEPENDENTS_PER_READ:
-            return jobs
-        after = page[-1].id
+    cancelled = yield from engine.state.cancel_chains(list(dict.fromkeys(chain_ids)), cascade=cascade)
+    if cancelled.missing:
+        raise ChainNotFound(cancelled.missing[0])
+    notifications = engine.notifications(hooks)
+    for chain in cancelled.chains:
+        notifications.add("chain_ended", chain.first.id)
+        if chain.current.id in cancelled.running:
+            notifications.add("ownership_lost", chain.current.id)
+    if engine.observers is not None:
+        engine.observations(hooks).cancelled(cancelled.chains)
+    return [engine.jobs.chain_from_row(chain) for chain in cancelled.chains]
 
 
 def delete(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: bool) -> Program[list[Chain[Any]]]:

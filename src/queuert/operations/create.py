@@ -2,29 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from queuert.errors import InvalidArgument
 from queuert.jobs.chain import Chain
+from queuert.jobs.deduplication import Debounce, check_with, due_of, rule_of
 from queuert.jobs.job import Job, options_of
 from queuert.jobs.job_type import JobType
 from queuert.jobs.options import JobOptions
 from queuert.model import DEFAULT_PRIORITY, NOW, Created, JobRow, NewJob
+from queuert.operations import collapsing
+from queuert.operations.collapsing import Merge
 from queuert.operations.engine import Engine
-from queuert.ports.program import Program
+from queuert.ports.program import Pause, Program, atomically
 from queuert.transaction import Hooks
+
+PART_JOBS, PART_BYTES = 2_000, 8_000_000
+"""Of jobs that are started together: how many are in memory as rows, and stored by one
+statement."""
+
+JOBS_AT_ONCE, BYTES_AT_ONCE = 500, 1_000_000
+"""How many are encoded before others may use the event loop."""
+
+
+class _Part(NamedTuple):
+    jobs: list[NewJob]
+    merges: dict[int, Merge]
+    """By the position of the job."""
 
 
 def start(
     engine: Engine, hooks: Hooks, jobs: Sequence[Job[Any, Any]], extra: JobOptions | None = None
 ) -> Program[list[Chain[Any]]]:
-    """Start one chain per job, all or none. `extra` options override those of the jobs."""
-    new_jobs = [_first_job(engine, job, extra) for job in jobs]
+    """Start one chain per job, all or none. `extra` options override those of the jobs.
+
+    Many jobs are encoded and stored in parts: so they take little memory at a time, and an event
+    loop can do other work in between.
+    """
+    remaining = iter(jobs)
+    part = yield from _next_part(engine, remaining, extra)
+    following = list(islice(remaining, 1))
+    if not following:
+        return (yield from store(engine, hooks, part.jobs, part.merges))
+    remaining = chain(following, remaining)
+    return (yield from atomically(_store_parts(engine, hooks, part, remaining, extra)))
+
+
+def _store_parts(
+    engine: Engine, hooks: Hooks, part: _Part, remaining: Iterator[Job[Any, Any]], extra: JobOptions | None
+) -> Program[list[Chain[Any]]]:
+    """In a savepoint: an error undoes the parts before it."""
+    roll_back, chains = hooks.checkpoint(), list[Chain[Any]]()
+    try:
+        while part.jobs:
+            chains += yield from store(engine, hooks, part.jobs, part.merges)
+            part = yield from _next_part(engine, remaining, extra)
+    except BaseException:
+        roll_back()
+        raise
+    return chains
+
+
+def _next_part(engine: Engine, remaining: Iterator[Job[Any, Any]], extra: JobOptions | None) -> Program[_Part]:
+    """Encode jobs, and pause now and then."""
+    part, size, since = _Part([], {}), 0, (0, 0)
+    for job in remaining:
+        new = first_job(engine, job, extra)
+        if new.collapse == "hold":
+            part.merges[len(part.jobs)] = _merge_of(job, extra)
+        part.jobs.append(new)
+        size += len(new.input)
+        if len(part.jobs) == PART_JOBS or size >= PART_BYTES:
+            break
+        if len(part.jobs) - since[0] >= JOBS_AT_ONCE or size - since[1] >= BYTES_AT_ONCE:
+            since = len(part.jobs), size
+            yield Pause(0)
+    return part
+
+
+def _merge_of(job: Job[Any, Any], extra: JobOptions | None) -> Merge:
+    options = options_of(job)
+    dedup = (options if extra is None else options.merged(extra)).dedup
+    assert isinstance(dedup, Debounce)
+    assert dedup.merge is not None
+    return Merge(job, dedup.merge)
+
+
+def store(
+    engine: Engine, hooks: Hooks, new_jobs: list[NewJob], merges: Mapping[int, Merge] = MappingProxyType({})
+) -> Program[list[Chain[Any]]]:
+    """Store jobs that start chains, and announce them. Few enough for one statement."""
     if engine.observers is not None:
-        new_jobs = yield from engine.observations(hooks).creating(new_jobs)
-    created = yield from engine.state.create_jobs(new_jobs)
+        new_jobs = yield from traced(engine, hooks, new_jobs)
+    created = yield from collapsing.create(engine, new_jobs, merges)
+    return stored(engine, hooks, new_jobs, created)
+
+
+def traced(engine: Engine, hooks: Hooks, new_jobs: list[NewJob]) -> Program[list[NewJob]]:
+    """The jobs as they are to be stored. Only for clients with observers."""
+    return (yield from engine.observations(hooks).creating(new_jobs))
+
+
+def stored(engine: Engine, hooks: Hooks, new_jobs: Sequence[NewJob], created: Sequence[Created]) -> list[Chain[Any]]:
+    """The chains of jobs that are stored. They are announced after the commit."""
     announce_created(engine, hooks, new_jobs, created)
+    for tell in engine.on_start:
+        tell(hooks, new_jobs, created)
     if engine.observers is not None:
         engine.observations(hooks).created(new_jobs, created)
     return [_chain(engine, new, made) for new, made in zip(new_jobs, created, strict=True)]
@@ -34,8 +120,9 @@ def announce_created(engine: Engine, hooks: Hooks, new_jobs: Sequence[NewJob], c
     """Collect the notifications to send once these jobs are committed."""
     notifications = engine.notifications(hooks)
     for new, made in zip(new_jobs, created, strict=True):
-        # Jobs that are due later are announced too: an idle worker must know when to wake up.
-        if made.status == "pending" and made.existing is None:
+        # Jobs that are due later are announced too: an idle worker must know when to wake up. A
+        # chain that was found may be due earlier now.
+        if made.status == "pending" and (new.collapse is not None or not made.deduplicated):
             notifications.add("job_scheduled", new.type_name)
 
 
@@ -49,7 +136,26 @@ def continuation(engine: Engine, row: JobRow, job: Job[Any, Any]) -> NewJob:
     return _new_job(engine, job_type, job, options, row)
 
 
-def _first_job(engine: Engine, job: Job[Any, Any], extra: JobOptions | None) -> NewJob:
+def first_jobs(
+    engine: Engine, jobs: Sequence[Job[Any, Any]], extra: JobOptions | None
+) -> tuple[list[NewJob], bool] | None:
+    """Jobs that start chains, and whether the caller has given ids for some of them. None: they are
+    too large to be encoded at once, or may need more than one statement (`collapsing`).
+    """
+    made, size = list[NewJob](), 0
+    given_ids = extra is not None and extra.id is not None
+    for job in jobs:
+        new = first_job(engine, job, extra)
+        made.append(new)
+        given_ids = given_ids or options_of(job).id is not None
+        size += len(new.input)
+        if new.collapse is not None or (size > BYTES_AT_ONCE and len(jobs) > 1):
+            return None
+    return made, given_ids
+
+
+def first_job(engine: Engine, job: Job[Any, Any], extra: JobOptions | None) -> NewJob:
+    """A job that starts a chain. `extra` options override its own."""
     job_type, options = engine.jobs.of(job), options_of(job)
     job_type.check_entry()
     return _new_job(engine, job_type, job, options if extra is None else options.merged(extra), None)
@@ -59,6 +165,12 @@ def _new_job(
     engine: Engine, job_type: JobType, job: Job[Any, Any], options: JobOptions, previous: JobRow | None
 ) -> NewJob:
     job_id = _job_id(engine, options)
+    blockers = job_type.blockers_of(job)
+    dedup, collapse, schedule = None, None, options.schedule
+    if options.dedup is not None:
+        check_with(options.dedup, scheduled=schedule is not None, blockers=bool(blockers))
+        dedup, collapse = rule_of(options.dedup)
+        schedule = schedule or due_of(options.dedup)
     return NewJob(
         id=job_id,
         type_name=job_type.name,
@@ -67,11 +179,13 @@ def _new_job(
         chain_index=0 if previous is None else previous.chain_index + 1,
         input=job_type.encode_input(job),
         priority=DEFAULT_PRIORITY if options.priority is None else options.priority,
-        schedule=options.schedule or NOW,
+        schedule=schedule or NOW,
         deadline=options.deadline,
-        dedup=options.dedup,
-        blockers=job_type.blockers_of(job),
+        dedup=dedup,
+        collapse=collapse,
+        blockers=blockers,
         chain_trace_context=None if previous is None else previous.chain_trace_context,
+        lane=job_type.lane_of(job),
     )
 
 
@@ -84,5 +198,7 @@ def _job_id(engine: Engine, options: JobOptions) -> str:
 
 def _chain(engine: Engine, new: NewJob, made: Created) -> Chain[Any]:
     if made.existing is not None:
-        return engine.jobs.chain_from_row(made.existing, deduplicated=True)
-    return engine.jobs.new_chain(made.chain_id, new.chain_type, made.status)
+        return engine.jobs.chain_from_row(made.existing, deduplicated=True, replaced=made.replaced)
+    if made.pruned:
+        return engine.jobs.pruned_chain(made.chain_id, new.chain_type, made.status)
+    return engine.jobs.new_chain(made.chain_id, new.chain_type, made.status, new.input)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from queuert.errors import InvalidJobId
 from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.jobs.registry import Registry
+from queuert.model import Created, NewJob
 from queuert.operations.notifications import Notifications, Publisher
 from queuert.operations.observations import Observations
 from queuert.operations.observers import Observers
 from queuert.ports.state import StateOperations
 from queuert.ports.tracer import Tracer
 from queuert.transaction import Hooks
+
+OnStart = Callable[[Hooks, Sequence[NewJob], Sequence[Created]], None]
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,8 @@ class Engine:
     generate_id: GenerateId = field(default=generate_uuid7)
     validate_id: ValidateId = field(default=validate_uuid)
     observers: Observers | None = None
+    on_start: list[OnStart] = field(default_factory=list[OnStart], compare=False)
+    """Told of each start before its commit. For tests: see `queuert.testing`."""
 
     def __post_init__(self) -> None:
         if self.generate_id is not generate_uuid7:
@@ -49,7 +55,7 @@ class Engine:
 
     def notifications(self, hooks: Hooks) -> Notifications:
         """The notifications that wait for the commit that `hooks` belong to."""
-        return hooks.use("notifications", lambda: Notifications(self.notify))
+        return hooks.use("notifications", lambda: Notifications(self.notify, hooks.announce))
 
     def observations(self, hooks: Hooks) -> Observations:
         """What observers are told after that commit.

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Protocol
 
 from queuert.ports.notify import Topic
-from queuert.transaction import Step
+from queuert.transaction import Announce, Step
 
 
 class Publisher(Protocol):
@@ -19,7 +19,7 @@ class Publisher(Protocol):
     def provide_wake_hints(self, counts: Mapping[str, int], /) -> Awaitable[None] | None: ...
 
 
-_ORDER: tuple[Topic, ...] = ("ownership_lost", "chain_ended", "job_scheduled")
+_ORDER: tuple[Topic, ...] = ("ownership_lost", "chain_ended", "pause_changed", "schedule_changed", "job_scheduled")
 
 
 class Notifications:
@@ -28,8 +28,10 @@ class Notifications:
     # Runs after the observers: when a worker or waiter wakes up, the event is already recorded.
     order = 1
 
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: Publisher, announce: Announce | None = None) -> None:
+        """`announce`: sends them without the caller."""
         self._publisher = publisher
+        self._announce = announce
         self._values: defaultdict[Topic, list[str]] = defaultdict(list)
 
     def add(self, topic: Topic, value: str) -> None:
@@ -45,13 +47,23 @@ class Notifications:
         return restore
 
     def steps(self) -> Iterator[Step]:
-        for topic in _ORDER:
-            values = self._values.get(topic)
-            if not values:
-                continue
-            counts = Counter(values)
-            if topic == "job_scheduled":
-                # The budget comes first: a worker that wakes up before it is stored would find the
-                # old one used up.
-                yield partial(self._publisher.provide_wake_hints, counts)
-            yield partial(self._publisher.publish, topic, list(counts))
+        if self._announce is None:
+            yield from publications(self._publisher, self._values)
+        elif any(self._values.values()):
+            waiting = self._announce(self._values)
+            if waiting is not None:
+                yield lambda: waiting
+
+
+def publications(publisher: Publisher, values: Mapping[Topic, Sequence[str]]) -> Iterator[Step]:
+    """The calls that publish these values, each once."""
+    for topic in _ORDER:
+        found = values.get(topic)
+        if not found:
+            continue
+        counts = Counter(found)
+        if topic == "job_scheduled":
+            # The budget comes first: a worker that wakes up before it is stored would find the old
+            # one used up.
+            yield partial(publisher.provide_wake_hints, counts)
+        yield partial(publisher.publish, topic, list(counts))

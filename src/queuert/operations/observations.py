@@ -78,19 +78,29 @@ class Observations:
         """The settlements, their continuations with the contexts of their traces."""
         return items if self._traces is None else (yield from self._traces.settled(items))
 
+    # Schedules. Workers fire them in transactions of their own, so it is known that they committed.
+
+    def scheduled(self, schedule: str, events: list[Callable[[], None]]) -> None:
+        self._writes.append(Write(schedule, _always, events))
+
     # What happened
 
     def created(self, new_jobs: Sequence[NewJob], created: Sequence[Created]) -> None:
         events: list[Callable[[], None]] = []
         first: str | None = None
         for new, made in zip(new_jobs, created, strict=True):
-            if made.existing is None:
-                first = first or new.id
-                if new.chain_index == 0:
-                    later(events, self._tell.chain_created, chain_id=new.chain_id, chain_type=new.chain_type)
-                self._job_created(events, new, made)
-        if first is not None:
-            self._writes.append(Write(first, _exists, events))
+            if made.deduplicated:
+                if self._traces is not None:
+                    self._traces.deduplicated(events, new, made)
+                continue
+            first = first or new.id
+            if new.chain_index == 0:
+                later(events, self._tell.chain_created, chain_id=new.chain_id, chain_type=new.chain_type)
+            self._job_created(events, new, made)
+        if events:
+            # If all were deduplicated, nothing was written. The chain that was found may be of the
+            # same transaction.
+            self._writes.append(Write(first or created[0].chain_id, _exists, events))
 
     def _job_created(self, events: list[Callable[[], None]], new: NewJob, made: Created) -> None:
         facts = job_facts(new)
@@ -99,7 +109,7 @@ class Observations:
             blockers = [blocker.chain_id for blocker in new.blockers]
             later(events, self._tell.job_blocked, **facts, blocker_ids=blockers)
         if self._traces is not None:
-            self._traces.job_created(events, new.id)
+            self._traces.job_created(events, new, blocked=made.status == "blocked")
 
     def settled(self, items: Sequence[Item], settled: Settled) -> Program[None]:
         ended = [
@@ -200,12 +210,26 @@ class Observations:
     def retried(self, jobs: Sequence[JobRow | None]) -> None:
         self._changed(jobs, _was_retried, self._tell.job_retried)
 
+    def repaired(self, job: JobRow) -> None:
+        self._changed([job], _was_repaired, self._tell.job_retried)
+
     def _changed(
         self, jobs: Sequence[JobRow | None], stands: Callable[[JobRow, JobRow | None], bool], event: Callable[..., None]
     ) -> None:
         for job in jobs:
             if job is not None:
                 self._writes.append(Write(job.id, partial(stands, job), [partial(event, **job_facts(job))]))
+
+    def cancelled(self, chains: Sequence[ChainRow]) -> None:
+        if not chains:
+            return
+        events: list[Callable[[], None]] = []
+        for chain in chains:
+            row, began = chain.current, chain.first.created_at
+            times: Times = {row.chain_id: (began, None), row.id: (began, row.completed_at)}
+            self._ended(events, row, _cancelling(row), times)
+        first = chains[0].current
+        self._writes.append(Write(first.id, partial(_has_ended, _cancelling(first)), events))
 
     def deleted(self, chains: Sequence[ChainRow]) -> None:
         events: list[Callable[[], None]] = []
@@ -229,6 +253,15 @@ class Observations:
 
 Times = dict[str, tuple[datetime | None, datetime | None]]
 _UNKNOWN: tuple[datetime | None, datetime | None] = (None, None)
+
+
+def _cancelling(row: JobRow) -> Settlement:
+    return Settlement(job_id=row.id, token=None, status="cancelled")
+
+
+def _always(row: JobRow | None) -> bool:
+    del row
+    return True
 
 
 def later(events: list[Callable[[], None]], event: Callable[P, None], *args: P.args, **facts: P.kwargs) -> None:
@@ -272,13 +305,20 @@ def _is_gone(row: JobRow | None) -> bool:
 def _has_ended(settlement: Settlement, row: JobRow | None) -> bool:
     """Whether this settlement ended the job.
 
-    If it was rolled back, another process may have ended the job a moment later.
+    If it was rolled back, another process may have ended the job a moment later. One that may
+    delete the job leaves nothing else to be seen.
     """
-    return row is not None and (row.status, row.completed_by) == (settlement.status, settlement.worker)
+    if row is None:
+        return settlement.discard
+    return (row.status, row.completed_by) == (settlement.status, settlement.worker)
 
 
 def _was_triggered(job: JobRow, row: JobRow | None) -> bool:
     return row is None or row.status != "pending" or row.scheduled_at == job.scheduled_at
+
+
+def _was_repaired(job: JobRow, row: JobRow | None) -> bool:
+    return row is None or row.input == job.input
 
 
 def _was_retried(job: JobRow, row: JobRow | None) -> bool:

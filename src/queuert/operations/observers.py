@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 from queuert.errors import InvalidArgument
@@ -78,6 +78,7 @@ def _overrides(observer: Observer, event: str) -> bool:
 
 def all_of(observers: Sequence[Observer]) -> Observers | None:
     """All observers as one. None if there are none, so that no calls are made."""
-    if isinstance(observers, Observer) or not all(isinstance(each, Observer) for each in observers):  # pyright: ignore[reportUnnecessaryIsInstance]
+    given: Any = observers
+    if not isinstance(given, Iterable) or not all(isinstance(each, Observer) for each in given):  # pyright: ignore[reportUnknownVariableType]
         raise InvalidArgument(f"observers takes a list of queuert.Observer instances, got {observers!r}")
     return Observers(observers) if observers else None

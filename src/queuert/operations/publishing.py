@@ -32,6 +32,7 @@ class BoundedNotify:
         self.consume_wake_hint = adapter.consume_wake_hint
         self.hold: Callable[[int], Awaitable[int | None]] | None = getattr(adapter, "hold", None)
         self.release: Callable[[int], Awaitable[None]] | None = getattr(adapter, "release", None)
+        self._has_hints: Callable[[], bool] | None = getattr(adapter, "has_wake_hints", None)
         self._trial: asyncio.Task[None] | None = None
         """Repeats a call that took too long: when it ends, the channel works again."""
 
@@ -39,7 +40,8 @@ class BoundedNotify:
         await self._bounded(lambda: self.adapter.publish(topic, values))
 
     async def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
-        await self._bounded(lambda: self.adapter.provide_wake_hints(counts))
+        if self._has_hints is None or self._has_hints():
+            await self._bounded(lambda: self.adapter.provide_wake_hints(counts))
 
     async def close(self) -> None:
         trial, self._trial = self._trial, None

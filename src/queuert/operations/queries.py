@@ -6,11 +6,11 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from functools import partial
 from operator import attrgetter
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
-from typing_extensions import Unpack
+from msgspec.structs import replace
 
 from queuert.errors import InvalidArgument, InvalidCursor, JobTypeMismatch
 from queuert.jobs.chain import Chain
@@ -18,14 +18,16 @@ from queuert.jobs.record import JobRecord
 from queuert.model import (
     TERMINAL,
     ChainFilter,
+    ChainRow,
     JobFilter,
+    JobRow,
+    Listed,
     Order,
     Page,
     PageRequest,
     Status,
-    aware,
-    check_status,
-    check_unicode,
+    TypeStats,
+    is_own,
 )
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program
@@ -42,7 +44,7 @@ def get_chain(engine: Engine, chain_id: str, type_name: str | None) -> Program[C
     (row,) = yield from engine.state.get_chains([chain_id])
     if row is None:
         return None
-    if type_name is not None and row.first.type_name != type_name:
+    if type_name is not None and row.first.type_name not in engine.jobs.names_of(type_name):
         raise JobTypeMismatch(chain_id, type_name, row.first.type_name)
     return engine.jobs.chain_from_row(row)
 
@@ -51,38 +53,108 @@ def get_job(engine: Engine, job_id: str, type_name: str | None) -> Program[JobRe
     (row,) = yield from engine.state.get_jobs([job_id])
     if row is None:
         return None
-    if type_name is not None and row.type_name != type_name:
+    if type_name is not None and row.type_name not in engine.jobs.names_of(type_name):
         raise JobTypeMismatch(job_id, type_name, row.type_name)
     return engine.jobs.record(row)
 
 
-def get_blockers(engine: Engine, job_id: str) -> Program[list[Chain[Any]] | None]:
-    (row,) = yield from engine.state.get_jobs([job_id])
-    if row is None:
+def get_blockers(engine: Engine, job_id: str, type_name: str | None) -> Program[list[Chain[Any]] | None]:
+    record = yield from get_job(engine, job_id, type_name)
+    if record is None:
         return None
     (blockers,) = yield from engine.state.job_blockers([job_id])
     return [engine.jobs.chain_from_blocker(blocker) for blocker in blockers]
 
 
+def failed_blockers(engine: Engine, job_id: str) -> Program[dict[str, Status]]:
+    """The chains that the job waits for in vain: they ended without an output."""
+    (blockers,) = yield from engine.state.job_blockers([job_id])
+    return {each.chain_id: each.status for each in blockers if each.status in TERMINAL and each.status != "completed"}
+
+
 def list_jobs(engine: Engine, where: JobFilter, page: PageQuery) -> Program[Page[JobRecord[Any]]]:
-    rows = yield from engine.state.list_jobs(where, page.request("jobs"))
-    return page.build("jobs", rows, attrgetter("id"), engine.jobs.record)
+    # The jobs of chains are listed chain by chain. The cursor records which of the two listings it
+    # belongs to.
+    kind = "jobs-by-chain" if where.by_chain else "jobs"
+    key = _place_in_chain if where.by_chain else attrgetter("id")
+    listed = yield from without_own(where, partial(engine.state.list_jobs, where), page.request(kind), key, _job_is_own)
+    return page.build(kind, listed.rows, key, engine.jobs.record, listed.stopped_at)
 
 
 def list_chains(engine: Engine, where: ChainFilter, page: PageQuery) -> Program[Page[Chain[Any]]]:
-    # With a status, the listing follows the current jobs instead. The cursor records which of the
-    # two listings it belongs to.
-    kind, key = ("chains", "first.id") if where.status is None else ("chains-by-status", "current.id")
-    rows = yield from engine.state.list_chains(where, page.request(kind))
-    return page.build(kind, rows, attrgetter(key), engine.jobs.chain_from_row)
+    # With a status, for example, the listing follows the current jobs instead.
+    kind, field = ("chains-by-status", "current.id") if where.by_current else ("chains", "first.id")
+    key = attrgetter(field)
+    fetch = partial(engine.state.list_chains, where)
+    listed = yield from without_own(where, fetch, page.request(kind), key, _chain_is_own)
+    return page.build(kind, listed.rows, key, engine.jobs.chain_from_row, listed.stopped_at)
 
 
-def list_chain_jobs(engine: Engine, chain_id: str, page: PageQuery) -> Program[Page[JobRecord[Any]]]:
+def without_own(
+    where: JobFilter,
+    fetch: Callable[[PageRequest], Program[Listed[Row]]],
+    request: PageRequest,
+    key: Callable[[Row], str],
+    own: Callable[[Row], bool],
+) -> Program[Listed[Row]]:
+    """A page without the jobs and chains of the library itself, unless the filter names them.
+
+    They are few. Where there are some, more rows are read, so that the page is full.
+    """
+    listed = yield from fetch(request)
+    if _names_own(where) or not any(map(own, listed.rows)):
+        return listed
+    kept, read = list[Row](), 0
+    while True:
+        kept += [row for row in listed.rows if not own(row)]
+        read += len(listed.rows)
+        if len(kept) >= request.limit:
+            return Listed(kept[: request.limit])
+        if listed.stopped_at is not None or len(listed.rows) < request.limit:
+            return Listed(kept, listed.stopped_at)
+        end = key(listed.rows[-1])
+        if read >= request.examine:
+            return Listed(kept, end)
+        listed = yield from fetch(replace(request, after=end))
+
+
+def _names_own(where: JobFilter) -> bool:
+    named = (where.job_ids, where.chain_ids, where.keys)
+    return any(ids is not None for ids in named) or any(map(is_own, (*(where.types or ()), *(where.chain_types or ()))))
+
+
+def _job_is_own(row: JobRow) -> bool:
+    return is_own(row.type_name)
+
+
+def _chain_is_own(row: ChainRow) -> bool:
+    return is_own(row.first.type_name)
+
+
+def stats(engine: Engine, limit: int | None) -> Program[list[TypeStats]]:
+    """Without the library's own types."""
+    found = yield from engine.state.stats(limit=limit)
+    return [each for each in found if not is_own(each.job_type)]
+
+
+def _place_in_chain(row: JobRow) -> str:
+    return f"{row.chain_id}/{row.chain_index}"
+
+
+def list_chain_jobs(
+    engine: Engine, chain_id: str, type_name: str | None, page: PageQuery
+) -> Program[Page[JobRecord[Any]]]:
+    if type_name is not None:
+        yield from get_chain(engine, chain_id, type_name)
     rows = yield from engine.state.list_chain_jobs(chain_id, page.request("chain-jobs"))
     return page.build("chain-jobs", rows, lambda row: str(row.chain_index), engine.jobs.record)
 
 
-def list_blocked_jobs(engine: Engine, chain_id: str, page: PageQuery) -> Program[Page[JobRecord[Any]]]:
+def list_blocked_jobs(
+    engine: Engine, chain_id: str, type_name: str | None, page: PageQuery
+) -> Program[Page[JobRecord[Any]]]:
+    if type_name is not None:
+        yield from get_chain(engine, chain_id, type_name)
     rows = yield from engine.state.list_blocked_jobs(chain_id, page.request("blocked-jobs"))
     return page.build("blocked-jobs", rows, attrgetter("id"), engine.jobs.record)
 
@@ -105,11 +177,16 @@ class PageQuery:
         return PageRequest(self._limit + 1, after, self._order)
 
     def build(
-        self, kind: str, rows: Sequence[Row], key: Callable[[Row], str], item: Callable[[Row], Item]
+        self,
+        kind: str,
+        rows: Sequence[Row],
+        key: Callable[[Row], str],
+        item: Callable[[Row], Item],
+        stopped_at: str | None = None,
     ) -> Page[Item]:
         shown = rows[: self._limit]
-        cursor = self._encode(kind, key(shown[-1])) if len(rows) > len(shown) else None
-        return Page([item(row) for row in shown], cursor)
+        end = key(shown[-1]) if len(rows) > len(shown) else stopped_at
+        return Page([item(row) for row in shown], None if end is None else self._encode(kind, end))
 
     def _encode(self, kind: str, key: str) -> str:
         return base64.urlsafe_b64encode(f"{kind}:{self._order}:{key}".encode()).decode()
@@ -126,41 +203,10 @@ class PageQuery:
                 f"this cursor belongs to another listing ({found_kind}, {order}), not to this one "
                 f"({kind}, {self._order}): keep the filters and the order while paging"
             )
-        if kind == "chain-jobs" and not _INDEX.fullmatch(key):
-            raise InvalidCursor(f"{cursor!r} is not a cursor: {key[:20]!r} is not a position in a chain")
+        if kind in ("chain-jobs", "jobs-by-chain", "audit") and not _INDEX.fullmatch(key.rpartition("/")[2]):
+            what = "the number of a record" if kind == "audit" else "a position in a chain"
+            raise InvalidCursor(f"{cursor!r} is not a cursor: {key[:20]!r} is not {what}")
         return key
-
-
-class Filters(TypedDict):
-    """The filters of a listing, besides the type."""
-
-    status: Status | None
-    ids: Sequence[str] | None
-    created_after: datetime | None
-    created_before: datetime | None
-
-
-def job_filter(type_name: str | None, **filters: Unpack[Filters]) -> JobFilter:
-    return JobFilter(type_name=type_name, **_checked(filters))
-
-
-def chain_filter(type_name: str | None, *, root_only: bool, **filters: Unpack[Filters]) -> ChainFilter:
-    return ChainFilter(type_name=type_name, root_only=root_only, **_checked(filters))
-
-
-def _checked(filters: Filters) -> dict[str, Any]:
-    status, ids = filters["status"], filters["ids"]
-    if status is not None:
-        check_status(status)
-    if isinstance(ids, str | bytes) or not (ids is None or hasattr(ids, "__iter__")):
-        raise InvalidArgument(f"ids takes a list of ids, got {ids!r}")
-    after, before = filters["created_after"], filters["created_before"]
-    return {
-        "status": status,
-        "ids": None if ids is None else tuple(check_unicode(each, "each of ids") for each in ids),
-        "created_after": None if after is None else aware(after, "created_after"),
-        "created_before": None if before is None else aware(before, "created_before"),
-    }
 
 
 def ended_chains(engine: Engine, chain_ids: Sequence[str]) -> Program[list[str]]:

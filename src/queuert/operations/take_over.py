@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from queuert.errors import ChainEnded, JobTypeMismatch
 from queuert.jobs.job import Job
 from queuert.model import OPEN, JobRow
@@ -36,7 +38,7 @@ class TakenOver:
         row = self._row
         if row.status not in OPEN:
             raise ChainEnded(row.chain_id, row.status)
-        if self._type_name is not None and row.type_name != self._type_name:
+        if self._type_name is not None and row.type_name not in self._engine.jobs.names_of(self._type_name):
             raise JobTypeMismatch(row.id, self._type_name, row.type_name)
         return row
 
@@ -49,8 +51,12 @@ class TakenOver:
 
     def settle(self, result: Any) -> Program[None]:
         row = self._checked()
-        settlement = settlement_for(self._engine, row, result, token=None)
+        job_type = self._engine.jobs.require(row.type_name)
+        settlement = settlement_for(self._engine, job_type, row, result, token=None)
         settled = yield from settle(self._engine, self._hooks, [(row, settlement)])
+        if settlement.discard and settled.applied[0]:
+            self._row = replace(row, status="completed")  # the chain is deleted, or will be
+            return
         (chain,) = yield from lock_chains(self._engine, [row.chain_id])
         self._row = chain.current
         if not settled.applied[0]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from queuert.model import BlockerRow, ChainRow, JobRow, NewJob, Settlement
+from queuert.model import BlockerRow, ChainRow, Created, JobRow, NewJob, Settlement
 from queuert.ports.program import Program, atomically
 from queuert.ports.tracer import Blocker, Creation, Tracer
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Events = list[Callable[[], None]]
 
+_NONE: tuple[Creation | None, Sequence[Blocker]] = (None, ())
+
 
 class Tracing:
     """Belongs to the observations of one transaction."""
@@ -26,7 +28,8 @@ class Tracing:
     def __init__(self, tracer: Tracer, state: StateOperations) -> None:
         self._tracer = tracer
         self._state = state
-        self._creations: dict[str, Creation] = {}
+        self._creations: dict[str, tuple[Creation, Sequence[Blocker]]] = {}
+        """By job id, with the chains that the job waits for."""
 
     # Before the write
 
@@ -70,7 +73,7 @@ class Tracing:
         )
         if creation is None:  # pyright: ignore[reportUnnecessaryComparison]
             return new  # the tracer failed, and that was logged
-        self._creations[new.id] = creation
+        self._creations[new.id] = creation, blockers
         waits = zip(new.blockers, creation.blocker_trace_contexts, strict=True)
         return replace(
             new,
@@ -81,10 +84,25 @@ class Tracing:
 
     # After the commit
 
-    def job_created(self, events: Events, job_id: str) -> None:
-        creation = self._creations.pop(job_id, None)
+    def job_created(self, events: Events, new: NewJob, *, blocked: bool) -> None:
+        creation, blockers = self._creations.pop(new.id, _NONE)
+        if creation is None:
+            return
+        events.append(lambda: self._tracer.end_creation(creation))
+        if not blocked:  # the others are resolved when the last of them completes
+            for blocker, context in zip(blockers, creation.blocker_trace_contexts, strict=True):
+                self._resolved(events, new.id, new.type_name, blocker, context)
+
+    def deduplicated(self, events: Events, new: NewJob, made: Created) -> None:
+        """The start found a chain, and stored nothing."""
+        creation, _ = self._creations.pop(new.id, _NONE)
+        context = None if made.existing is None else made.existing.first.chain_trace_context
         if creation is not None:
-            events.append(lambda: self._tracer.end_creation(creation))
+            events.append(
+                lambda: self._tracer.end_deduplicated(
+                    creation, chain_id=made.chain_id, chain_type=new.chain_type, trace_context=context
+                )
+            )
 
     def job_completed_by_hand(self, events: Events, row: JobRow, facts: dict[str, Any]) -> None:
         events.append(lambda: self._tracer.complete_job(**facts, trace_context=row.trace_context))
@@ -114,14 +132,18 @@ class Tracing:
     def blocker_resolved(
         self, events: Events, job_id: str, job_type: str, blocker: BlockerRow, ended: dict[str, str | None]
     ) -> None:
+        chain = Blocker(blocker.chain_id, blocker.chain_type, ended.get(blocker.chain_id))
+        self._resolved(events, job_id, job_type, chain, blocker.trace_context)
+
+    def _resolved(self, events: Events, job_id: str, job_type: str, blocker: Blocker, context: str | None) -> None:
         events.append(
             lambda: self._tracer.resolve_blocker(
                 job_id=job_id,
                 job_type=job_type,
                 blocker_id=blocker.chain_id,
                 blocker_type=blocker.chain_type,
-                trace_context=blocker.trace_context,
-                blocker_trace_context=ended.get(blocker.chain_id),
+                trace_context=context,
+                blocker_trace_context=blocker.trace_context,
             )
         )
 

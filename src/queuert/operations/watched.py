@@ -29,16 +29,23 @@ def watched(state: S, notify: N, observers: Observers) -> tuple[S, N]:
     def state_failed(operation: str, error: Exception) -> None:
         observers.state_error(operation=operation, **_facts(error))
 
-    def notify_failed(operation: str, error: Exception) -> None:
-        observers.notify_error(operation=operation, **_facts(error))
-
     seen: Any = copy.copy(state)
     seen.operations = WatchedOperations(seen.operations, state_failed)
     seen.provider = WatchedProvider(seen.provider, state_failed)
     if getattr(seen, "sync_provider", None) is not None:
         seen.sync_provider = WatchedProvider(seen.sync_provider, state_failed)
-    channel: Any = WatchedNotify(notify, notify_failed)
-    return seen, channel
+    return seen, watched_notify(notify, observers)
+
+
+def watched_notify(notify: N, observers: Observers) -> N:
+    """Wrap a channel, so that observers are told of its errors."""
+
+    def failed(operation: str, error: Exception) -> None:
+        observers.notify_error(operation=operation, **_facts(error))
+
+    channel: Any = WatchedNotify(notify, failed)
+    watched_channel: N = channel
+    return watched_channel
 
 
 def _facts(error: Exception) -> dict[str, str]:

@@ -1,10 +1,12 @@
 """The notify port: messages that wake workers and waiters early.
 
-Losing a message is harmless: workers and waiters also poll. There are three topics:
+Losing a message is harmless: workers and waiters also poll. There are five topics:
 
 - `job_scheduled`: a job of a type can be claimed; the value is the type's name.
 - `chain_ended`: a chain has ended or was deleted; the value is its id.
 - `ownership_lost`: a running job was taken from its worker; the value is the job's id.
+- `pause_changed`: something was paused or resumed; the value says what.
+- `schedule_changed`: a schedule may be due earlier than it was; the value is its name.
 
 `NotifyAdapter` is what clients and workers use. Most adapters are built from a `NotifyProvider`,
 which only moves text between processes.
@@ -13,12 +15,12 @@ which only moves text between processes.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 __all__ = ["NotifyAdapter", "NotifyProvider"]
 
-Topic = Literal["job_scheduled", "chain_ended", "ownership_lost"]
-TOPICS: tuple[Topic, ...] = ("job_scheduled", "chain_ended", "ownership_lost")
+Topic = Literal["job_scheduled", "chain_ended", "ownership_lost", "pause_changed", "schedule_changed"]
+TOPICS: tuple[Topic, ...] = ("job_scheduled", "chain_ended", "ownership_lost", "pause_changed", "schedule_changed")
 
 Callback = Callable[[str], None]
 """Called with one value. It may be called from any thread, must return quickly and must not
@@ -27,6 +29,24 @@ Dispose = Callable[[], Awaitable[None]]
 
 MISSED = ""
 """Means: messages may have been lost, read the database. No type, chain or job has this name."""
+
+
+class Draw(NamedTuple):
+    """Lets every worker that hears of new jobs know, without asking, whether it should claim them
+    at once.
+    """
+
+    number: int
+    """Random, and the same for all that hear it."""
+    jobs: int
+    """About how many jobs were announced with it."""
+
+
+class Announced(str):
+    """A value that was announced with a draw. Adapters that keep wake hints need none."""
+
+    draw: Draw
+
 
 OnMessage = Callable[[str, str | bytes], None]
 """Called with a channel and a payload."""

@@ -42,6 +42,8 @@ class Observer:
         error_type: The class of the exception.
         error_message: The message of the exception.
         operation: The operation that failed.
+        schedule: The name of the schedule.
+        tick: The moment of the tick, as text: ISO 8601, in UTC.
     """
 
     tracer: Tracer | None = None
@@ -196,7 +198,7 @@ class Observer:
     ) -> None:
         """A handler has ended, in any way, and its slot is free.
 
-        The next event reports the result.
+        Another event reports the outcome, usually after this one.
         """
 
     def attempt_completed(
@@ -230,7 +232,7 @@ class Observer:
         error_message: str,
         retry_in: float | None,
     ) -> None:
-        """An attempt failed.
+        """An attempt failed, or its result could not be stored.
 
         `retry_in`: seconds until the next one, or None if this was the last.
         """
@@ -281,6 +283,27 @@ class Observer:
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt_number: int, worker_id: str
     ) -> None:
         """The job was deleted while this attempt ran."""
+
+    # Schedules
+
+    def schedule_fired(
+        self, *, schedule: str, tick: str, lag: float, chain_ids: Sequence[str], triggered: bool, worker_id: str | None
+    ) -> None:
+        """A tick of a schedule has started its chains. `lag`: how late it was, in seconds.
+
+        `chain_ids`: empty if the schedule's function returned no job. `triggered`: it was triggered
+        by hand, or is part of a backfill.
+        """
+
+    def schedule_skipped(self, *, schedule: str, tick: str, worker_id: str | None) -> None:
+        """A tick of a schedule did not fire, because chains of an earlier one had not ended."""
+
+    def schedule_failed(
+        self, *, schedule: str, error_message: str, retry_in: float | None, worker_id: str | None
+    ) -> None:
+        """A schedule could not be fired: its function raised an error, or what is stored of it
+        cannot be used. It is tried again.
+        """
 
     # Adapters
 

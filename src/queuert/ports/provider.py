@@ -40,6 +40,22 @@ class AsyncBlock(AbstractAsyncContextManager[Conn_co, None], Protocol[Conn_co]):
     def answer(self) -> Any: ...
 
 
+class CommittingWith(Protocol):
+    """Optional part of a transaction's block: a last command in one message with COMMIT."""
+
+    async def commit_with(self, command: Any) -> bool:
+        """Run a command and commit. Its answer is not read, so it must fail unless it is to be
+        committed. The end of the block then does nothing more.
+
+        False: the command has failed, and is undone. Or this is not possible. The transaction is
+        open, with all that was written in it before. An error of COMMIT itself is raised as by the
+        end of the block.
+
+        A coroutine also in the block of a sync provider, where it never suspends.
+        """
+        ...
+
+
 class SyncProvider(Protocol[Conn]):
     """The driver calls, blocking."""
 
@@ -163,11 +179,11 @@ class Upkeep(Protocol):
 
 
 class AfterCommitWork(Protocol):
-    """What waits for a commit, in a transaction that the caller opened and ends without us."""
+    """What waits for the end of a transaction that the caller opened and ends without us."""
 
     def checkpoint(self) -> Callable[[], None]:
         """Remember the state as it is, at the beginning of a savepoint; the function returned puts
-        it back.
+        it back, and calls the user's callbacks for the rollback. Call it after the rollback.
         """
         ...
 
@@ -176,6 +192,14 @@ class AfterCommitWork(Protocol):
 
         For an async client this only starts the work; the caller need not await the result. Never
         raises.
+        """
+        ...
+
+    def rolled_back(self) -> None:
+        """Called after the transaction, or the block that this work belongs to, was rolled back.
+
+        For an async client this only starts the user's callbacks. Not called if it is not known
+        whether a COMMIT took effect.
         """
         ...
 
@@ -195,7 +219,8 @@ class Enlisting(Protocol[Conn_contra]):
 
         Returns the work that this transaction already has, or else calls `make`. The provider
         flushes the work once, after the root transaction has committed. Work that was added inside
-        a savepoint is dropped if the savepoint is rolled back, and all of it if the transaction is.
+        a savepoint is dropped if the savepoint is rolled back, and all of it if the transaction is:
+        the provider calls the function of `checkpoint` for the one, `rolled_back` for the other.
         The next transaction gets new work. Raises `TransactionRequired` (with this `operation` of
         the client) if no transaction is open, and `TransactionMisused` if the connection cannot be
         used for another reason.
@@ -232,7 +257,7 @@ class Abandoning(Protocol[Conn_contra]):
 
 def run(provider: SyncProvider[Conn], connection: Conn | None, program: Program[T]) -> T:
     """`run_async`, blocking."""
-    return run_blocking(run_async(BlockingProvider(provider), connection, program, _sleep))
+    return run_blocking(run_async(BlockingProvider(provider), connection, program, sleep_blocking))
 
 
 async def run_async(
@@ -284,7 +309,8 @@ async def _execute_within(provider: AsyncProvider[Any], limit: Limit, command: A
         raise StorageUnavailable(f"the database did not answer within {limit.seconds:g} s") from error
 
 
-async def _sleep(seconds: float) -> None:
+async def sleep_blocking(seconds: float) -> None:
+    """`asyncio.sleep` for a thread."""
     time.sleep(seconds)  # noqa: ASYNC251  # only ever run by `run_blocking`
 
 
@@ -321,3 +347,6 @@ class _AwaitedBlock(Awaited[Conn_co]):
     @property
     def answer(self) -> Any:
         return self._begun.answer
+
+    async def commit_with(self, command: Any) -> bool:
+        return hasattr(self._begun, "commit_with") and await cast("CommittingWith", self._begun).commit_with(command)

@@ -12,11 +12,19 @@ unless the operation defines another order. Empty arguments return at once, with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic, Protocol, TypeVar
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
 
+from queuert.audit import KEPT, AuditRecord, NewAudit
+from queuert.circumstances import Circumstances
+from queuert.examination import Damage, Look, RepairOutcome, Surroundings
+from queuert.failed_attempts import FailedAttempt
+from queuert.history import HistoryLook
+from queuert.limit_records import Change, DeclaredLimit, KnownLimit, LimitRow
 from queuert.model import (
     Available,
     BlockerRow,
+    Cancelled,
     ChainFilter,
     ChainRow,
     ClaimRequest,
@@ -27,17 +35,25 @@ from queuert.model import (
     JobFilter,
     JobRow,
     Lease,
+    Listed,
     NewJob,
     PageRequest,
+    Pause,
+    PauseTarget,
     Settled,
     Settlement,
     TypeStats,
+    When,
     WorkerRow,
 )
+from queuert.ports.clock import Clock
 from queuert.ports.program import Program
 from queuert.ports.provider import AsyncProvider, SyncProvider
+from queuert.retention import KeepPolicy, Pruned, PruneRequest, Retention, Vacuumed
+from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
+from queuert.worker_records import LastHandled, WorkerAbout
 
-__all__ = ["StateAdapter", "StateOperations", "SyncStateAdapter"]
+__all__ = ["Placing", "SettlingLast", "StateAdapter", "StateOperations", "SyncStateAdapter"]
 
 Conn = TypeVar("Conn")
 
@@ -48,6 +64,17 @@ class StateOperations(Protocol):
     unblocked_at_once: int
     """How many edges `settle` counts down at most: `UNBLOCKED_AT_ONCE`. Tests use smaller
     numbers."""
+
+    statistics: bool
+    """Whether what happens to jobs is counted for `history`. True, unless a client was made without
+    statistics: then nothing is written for it."""
+
+    parts: tuple[str, ...]
+    """What `examine` can compare at a cost that does not depend on ended jobs: names that the
+    adapter chooses."""
+
+    full_parts: tuple[str, ...]
+    """The rest of what it can compare."""
 
     def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         """Store jobs, all or none.
@@ -61,10 +88,25 @@ class StateOperations(Protocol):
         A job with `dedup` is not stored if the key's chain matches (see `Dedup`): `existing` is
         that chain, and nothing is written. Two concurrent transactions with the same key never both
         create a chain: the second waits for the first to end. If two jobs of one call have the same
-        key, the second finds the first.
+        key, the second finds the first. A key with the scope "any" and a window outlives its chain,
+        if that is pruned, until the window ends: then `existing` is None, and `pruned` is True.
+
+        With the scope "waiting", a chain that is found does not begin before the transaction ends.
+        Transactions that find it so do not wait for each other. (If they overlap all the time, an
+        adapter may store a new chain instead, so that this one can begin.) What `collapse` does
+        with the chain is described at `NewJob.collapse`; `replaced` is True if it has the new input
+        now. A key of a job with `collapse` is in the call once.
 
         Raises `JobIdExists` (already stored, or twice in the call), `BlockerNotFound` or
         `JobTypeMismatch` (a blocking chain of another type). Then nothing is stored.
+        """
+        ...
+
+    def replace_waiting(self, jobs: Sequence[NewJob]) -> Program[list[ChainRow]]:
+        """Give chains that this transaction holds (`collapse` "hold") the input, the priority and
+        the deadline of these jobs, and their time as "replace" does. Returns the chains.
+
+        `id` and `chain_id` are the id of the chain.
         """
         ...
 
@@ -97,6 +139,24 @@ class StateOperations(Protocol):
 
         Jobs that do not begin at once get ordinals (see `ClaimRequest`). They are stored with the
         claim.
+
+        **Jobs with a limit** are claimed only for types that name the limit (`TypeLimit.limits`),
+        and never more of them than `slots`. They come first in the result. The number of running
+        jobs of a lane, and the number of begins in its time, never exceed what its rule says,
+        whatever other claims and the ends of claims do at the same time. Being claimed is the
+        begin.
+
+        The lanes of a limit take turns by weight. A lane that opens comes at the end of the round,
+        or sooner if it has a higher weight than others. Within a lane: priority, scheduled time,
+        id. The priority of the queue comes before turns. Between limits, and between them and jobs
+        without a limit, the heads compete in the order above. A lane whose limit is `ordered` is
+        held by the job that begins, until the job is completed, cancelled, expired or deleted; a
+        continuation in the same lane keeps it. What is in a lane of a limit that the request does
+        not name is left alone.
+
+        Jobs that are paused are left out. The pauses are read after the claim's turn has come
+        under its caps: every claim that begins after a pause was committed heeds it. It is one look
+        at a table that is almost always empty.
         """
         ...
 
@@ -133,6 +193,12 @@ class StateOperations(Protocol):
         are others, a work item for each of these chains is stored with the completion, and `more`
         is True: `continue_unblocking` does the rest. Settlements without a token unblock all
         dependents.
+
+        A claim that ends with an `error`, and is neither `uncounted` nor given back nor expired, is
+        a failed attempt: it is stored for `failed_attempts`.
+
+        If a settlement that completes its chain says `discard`, the chain is deleted, unless jobs
+        have it as a blocker, or it was started with a key. Then it is completed like any other.
         """
         ...
 
@@ -156,6 +222,8 @@ class StateOperations(Protocol):
         A job whose handler cannot have begun is put back untouched, as by `give_back`: its ordinal
         is above the horizon of its worker, and the server has not been restarted since that worker
         registered. Without an ordinal, or if the worker is not known, the attempt counts.
+
+        An attempt that counts is stored for `failed_attempts`, as lost.
 
         Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Jobs of the
         `dead` workers are put back, too, although their leases run. Returns the new rows.
@@ -186,14 +254,17 @@ class StateOperations(Protocol):
         """
         ...
 
-    def register_worker(self, worker_id: str, *, lock_key: int | None = None, horizon: int = 0) -> Program[WorkerRow]:
+    def register_worker(
+        self, worker_id: str, *, lock_key: int | None = None, horizon: int = 0, about: WorkerAbout | None = None
+    ) -> Program[WorkerRow]:
         """Store that a worker is here, or that it is still here, and return its row.
 
         `lock_key` is the lock that the worker holds by its notify adapter (see
         `NotifyAdapter.hold`). It is stored only if this database sees that it is held. `horizon` is
         the one that the worker knows: a server that crashed may have lost it. A worker that is not
         known yet gets a new row. Otherwise `registered_at` is kept, and the horizon is never
-        lowered. Nothing but that row is locked.
+        lowered. `about` is what it tells of itself; None keeps what is known. It is written only if
+        it has changed. Nothing but that row is locked.
         """
         ...
 
@@ -211,23 +282,169 @@ class StateOperations(Protocol):
         """A worker ends. True if its row is gone.
 
         While jobs are still running under its name, its row is kept, without the lock: only the
-        end of their leases tells that it is gone.
+        end of their leases tells that they can be taken back. Such a worker is listed as "dead"
+        until it registers again. What `last_handled` knows of its types outlives the row.
         """
         ...
 
     def clean_workers(self, *, unseen_for: float) -> Program[list[str]]:
         """Delete the rows of workers that have not registered for this many seconds and under whose
-        name no job is running. Returns their ids, sorted. Locked rows are skipped.
+        name no job is running. Returns their ids, sorted. Locked rows are skipped. What
+        `last_handled` knows of their types outlives the rows.
         """
         ...
 
     def list_workers(self) -> Program[list[WorkerRow]]:
-        """All known workers, sorted by id."""
+        """All known workers, sorted by id, with their states and their running jobs counted.
+
+        "dead": that is known (see `dead_workers`), or it has ended and left jobs behind. A worker
+        without its lock is also dead once its registration is late (see `overdue_after`). "alive":
+        it holds its lock, or it has registered in time and nothing else is known. All others are
+        "unknown". Nothing is written or locked.
+        """
         ...
 
-    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
+    def handled_types(self, types: Sequence[str]) -> Program[list[str]]:
+        """Those of the types that a worker which is alive has a handler for, in their order.
+
+        All of them, if a worker is alive that does not tell its types: it may have the handlers.
+        The cost depends only on the number of workers.
+        """
+        ...
+
+    def last_handled(self, types: Sequence[str]) -> Program[list[LastHandled | None]]:
+        """When and where a worker with a handler for each type was last seen, also if its row is
+        gone. None: no worker has ever told that it has one.
+        """
+        ...
+
+    def next_available_in(self, types: Sequence[str], queues: Sequence[str] = ()) -> Program[Available]:
         """Seconds until a pending job of these types is due, and whether there are work items for
-        `continue_unblocking`.
+        `continue_unblocking`. `queues[i]` is the queue of `types[i]`: jobs that are paused are left
+        out. Without queues, only pauses of types and of everything count.
+        """
+        ...
+
+    def pause(
+        self,
+        target: PauseTarget,
+        *,
+        until: When | None = None,
+        reason: str | None = None,
+        by: str | None = None,
+        cancel_running: bool = False,
+    ) -> Program[Pause]:
+        """From the commit on, no claim takes jobs of the target, until then or until `resume`.
+        Returns the pause.
+
+        A target that is paused already gets the new values, and keeps its `since`. Targets are
+        independent of each other: a job is paused as long as one of them covers it. Nothing but the
+        pause itself is locked: claims never wait for it.
+        """
+        ...
+
+    def resume(self, target: PauseTarget) -> Program[Pause | None]:
+        """End the pause of exactly this target. Returns it as it was; None if there was none, or if
+        it had ended by itself.
+        """
+        ...
+
+    def list_pauses(self) -> Program[list[Pause]]:
+        """The pauses that have not ended, sorted by scope and name."""
+        ...
+
+    def declare_limits(
+        self, types: Sequence[str], declared: Sequence[DeclaredLimit], *, alive_for: float
+    ) -> Program[list[KnownLimit]]:
+        """Store which limits the code of a worker declares. Returns all stored limits that apply to
+        one of these types, sorted by name: also those that newer or older code declares.
+
+        Declarations of one limit that differ are kept beside each other. Of those that were seen in
+        the last `ALIVE_FOR` seconds, or of all if there are none, the one that was first seen last
+        holds. One that was last seen longer than `alive_for` seconds ago is seen anew. So
+        an older worker does not undo what a newer one has declared, and going back to older code
+        works. Rows are written in the order of their names.
+        """
+        ...
+
+    def set_limit(self, name: str, key: str | None, change: Change) -> Program[LimitRow]:
+        """Change what holds for a key of a limit, or (None) for all keys that have nothing of their
+        own. Fields that are not given stay as they are. Running jobs go on. Locks no lane: claims
+        never wait for it, and those that begin after the commit heed it.
+        """
+        ...
+
+    def clear_limit(self, name: str, key: str | None) -> Program[bool]:
+        """Undo `set_limit` for exactly this key, or for all keys. False: nothing was set."""
+        ...
+
+    def get_limit(self, name: str, key: str | None) -> Program[LimitRow]:
+        """How a key of a limit is, or the limit itself, whether anything is stored of it or not."""
+        ...
+
+    def list_limits(self, limit: int, after: tuple[str, str | None] | None) -> Program[list[LimitRow]]:
+        """Limits and their keys, so many after this one, sorted by name and key. A limit itself,
+        with the key None, comes before its keys. Listed are keys that have running or due jobs,
+        that are closed, or that were changed by `set_limit`.
+        """
+        ...
+
+    def get_schedules(self, names: Sequence[str], *, lock: bool = False) -> Program[ScheduleLook]:
+        """Read schedules, in the order of the names. None for one that does not exist.
+
+        With `lock`, they are locked for update until the transaction ends. One that another
+        transaction has locked is not waited for: None.
+        """
+        ...
+
+    def find_schedule(self, incarnation: int) -> Program[ScheduleRow | None]:
+        """The schedule with this incarnation; None if it is gone."""
+        ...
+
+    def list_schedules(self, limit: int, after: str | None = None) -> Program[ScheduleLook]:
+        """So many schedules after this name, sorted by name."""
+        ...
+
+    def due_schedules(self, limit: int, functions: Sequence[str], *, lock: bool = False) -> Program[DueSchedules]:
+        """The schedules that are due, sorted by `due_at` and name, at most so many. Those that are
+        fired by a function count only if their names are among `functions`.
+
+        If none is due, it is one look at the index of `due_at`. With `lock`, they are locked for
+        update until the transaction ends. Those that another transaction has locked are skipped.
+        """
+        ...
+
+    def save_schedules(self, rows: Sequence[ScheduleRow]) -> Program[list[bool]]:
+        """Store schedules, each only if it is as it was when it was read: the stored version is
+        that of the row, or there is none and the version is 0. The stored version is one higher.
+
+        Tells for each whether it was stored. `incarnation` and `declared` never change. Rows are
+        written in the order of their names. A row that another transaction has written is waited
+        for: if that transaction commits, this one is not stored.
+        """
+        ...
+
+    def delete_schedules(self, names: Sequence[str]) -> Program[list[ScheduleRow]]:
+        """Delete schedules, and what is known of their releases. Returns them as they were, sorted
+        by name. Unknown ones are skipped. Rows are locked in the order of their names.
+        """
+        ...
+
+    def see_releases(
+        self, declared: Sequence[tuple[str, str]], *, alive_for: float, forget_after: float
+    ) -> Program[list[SeenRelease]]:
+        """Store that workers of these releases declare these schedules (pairs of schedule and
+        release). Returns all releases of these schedules, sorted.
+
+        A release that was last seen longer than `alive_for` seconds ago is seen anew: it gets a new
+        `first_seen_at`. Other releases of these schedules that were last seen longer than
+        `forget_after` seconds ago are deleted. Rows are written in the order of their names.
+        """
+        ...
+
+    def undeclared_schedules(self, limit: int, *, alive_for: float, after: str | None = None) -> Program[ScheduleLook]:
+        """Declared schedules of which no release was seen for so many seconds, sorted by name: so
+        many after this name.
         """
         ...
 
@@ -242,6 +459,33 @@ class StateOperations(Protocol):
         """
         ...
 
+    def set_priority(self, job_ids: Sequence[str], priority: int) -> Program[list[JobRow | None]]:
+        """Give blocked and pending jobs another priority. Returns the new rows, None for a job with
+        another status.
+        """
+        ...
+
+    def cancel_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Cancelled]:
+        """Cancel the current jobs of chains that have not ended. Ended chains are skipped. If one
+        of the ids is not that of a chain, nothing is changed, and `missing` names it.
+
+        With `cascade`, also the chains that have a blocked job with one of these as a blocker, and
+        so on upward, from ended chains too. The whole set is found first, and then locked at once,
+        in the order of all operations. If the set is another one by then, all locks are released,
+        and the operation begins again. So it never deadlocks with cancellations of other chains of
+        the set, deletions, claims and completions.
+        """
+        ...
+
+    def repair(self, job_id: str, input: bytes, deadline: When | None) -> Program[JobRow | None]:
+        """Make a job that failed, was cancelled or has expired pending and due now, with another
+        input, and count attempts from zero.
+
+        Without a new `deadline`, the job loses its own if that has passed. Returns the new row,
+        None for a job with another status. The job is locked.
+        """
+        ...
+
     def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
         """Delete chains with all their jobs, blocker edges and keys. Unknown ids are skipped.
 
@@ -253,16 +497,55 @@ class StateOperations(Protocol):
         """
         ...
 
-    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[list[JobRow]]:
-        """Jobs in id order. Sort key: the job's id."""
+    def store_policies(self, policies: Sequence[KeepPolicy]) -> Program[list[str]]:
+        """Store how long ended chains of these types are kept. Returns the types whose policy is
+        new, or another one than before, in their order: only these are written. Pruning begins
+        anew with their first chains.
+        """
         ...
 
-    def list_chains(self, where: ChainFilter, page: PageRequest) -> Program[list[ChainRow]]:
+    def prune(self, request: PruneRequest) -> Program[Pruned]:
+        """Delete chains whose time is over by the stored policies: one bounded step.
+
+        A chain is deleted with all that `delete_chains` deletes, if it has ended and its time is
+        over, and if no job outside of what this step deletes needs it (see there). Chains of types
+        without a policy are never deleted, nor those with an archive that the caller does not have.
+        A key with the scope "any" and a window outlives the chain, until the window ends.
+
+        Three ways lead to chains that are due. (1) The walk: for each type, along the ids of first
+        jobs, from where the step before has ended, up to those that are too young by the time in
+        their ids. (2) Notes: chains that were not due, not ended, or still needed when the walk
+        came to them, with the time at which to look again. (3) The lap: along all first jobs, in
+        the same way, whatever their age, for what appeared behind the walk and for ids that do not
+        tell their time.
+
+        The progress is stored with the deletions. There is one step at a time in the database: any
+        other one returns at once, with `busy`. Locked rows are skipped: the step waits for nothing,
+        and what it has to skip is noted. Its cost does not depend on how much is kept.
+        """
+        ...
+
+    def retention(self) -> Program[Retention]:
+        """The stored policies, sorted by type, and how far pruning is."""
+        ...
+
+    def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[Listed[JobRow]]:
+        """Jobs in id order. Sort key: the job's id.
+
+        If `where.by_chain`: chain by chain, in the order of their ids. Sort key: the chain's id, a
+        slash, and the chain index as a decimal number.
+
+        A page reads a bounded number of completed jobs: see `PageRequest.examine`. Which rows are
+        read depends on the indexes of the adapter.
+        """
+        ...
+
+    def list_chains(self, where: ChainFilter, page: PageRequest) -> Program[Listed[ChainRow]]:
         """Chains. A chain has the type and the creation time of its first job, and the status of
         its current job.
 
-        Sort key: the chain's id. With a filter by status: the current job's id, because the index
-        of that filter is sorted by it.
+        Sort key: the chain's id. If `where.by_current`: the current job's id, because the indexes
+        for these filters are sorted by it. The bound is that of `list_jobs`.
         """
         ...
 
@@ -278,10 +561,103 @@ class StateOperations(Protocol):
         """The blockers of each job, in the order in which they were named."""
         ...
 
-    def stats(self) -> Program[list[TypeStats]]:
+    def failed_attempts(self, job_id: str) -> Program[list[FailedAttempt]]:
+        """The attempts of a job that failed or were lost, the oldest first: the last `KEPT` of
+        them. They are deleted with the job.
+        """
+        ...
+
+    def circumstances(self, chain_id: str) -> Program[Circumstances | None]:
+        """Everything that decides whether a claim would take the chain's current job, read in one
+        snapshot. None for an id that does not exist.
+
+        Locks nothing. The cost depends on the numbers of workers, of running jobs and of the job's
+        own blockers, and never on other jobs: each list is bounded, and found by an index.
+        """
+        ...
+
+    def examine(self, part: str, after: tuple[str, ...] | None, limit: int, seconds: float) -> Program[Look]:
+        """Compare rows of one part with the rest of the data, in one snapshot, and return what does
+        not agree.
+
+        At most `limit` rows, in the order of an index, and for at most about so many seconds: a
+        snapshot must not get old. `after` is where the call before has ended; None: begin. Each
+        call reads one row at least. Locks nothing and writes nothing.
+
+        What other transactions have not committed is not seen, and what they commit is seen as a
+        whole. So there is never anything in `damages` that the operations of this port have done.
+        Jobs that `continue_unblocking` still has to free are not damaged.
+        """
+        ...
+
+    def repair_damage(self, damage: Damage) -> Program[RepairOutcome]:
+        """Repair what `examine` has found, if it is still so.
+
+        It is looked at again, under the locks that other operations need to change it. They are
+        taken in the order of all operations, and never waited for: "busy" if one is held by another
+        transaction. What cannot be proven is not changed: the kinds `blocker_missing`,
+        `broken_chain` and `wrong_key` are never repaired ("gone").
+        """
+        ...
+
+    def surroundings(self, *, full: bool) -> Program[Surroundings]:
+        """What is known of the database itself. Also for tables of another version: it must not
+        raise because of them.
+
+        With `full`, it may read the whole database, to find out whether it is intact.
+        """
+        ...
+
+    def record_audit(self, entries: Sequence[NewAudit], kept: float = KEPT) -> Program[None]:
+        """Store who did what, with the time by the database's clock.
+
+        Removes some of the oldest records, if they are older than `kept` seconds: `FORGOTTEN`, and
+        as many as are added, at most. It waits for no lock.
+        """
+        ...
+
+    def list_audit(self, limit: int, after: int | None, chain_id: str | None = None) -> Program[list[AuditRecord]]:
+        """What was recorded, the latest first: so many records, from the one before the record with
+        the id `after` on. With `chain_id`, only those about this chain.
+        """
+        ...
+
+    def stats(self, *, limit: int | None = None) -> Program[list[TypeStats]]:
         """Open and failed jobs by type, sorted by type name.
 
-        The cost does not depend on completed jobs.
+        The cost does not depend on completed jobs. With a limit, 1 or more, at most so many jobs of
+        each type and status are counted. The cost then depends only on the limit, and on the
+        numbers of types and of running jobs. Of a type whose ready jobs have more different
+        priorities than that, the oldest one may be missed.
+        """
+        ...
+
+    def history(self, step: int, since: datetime | float, type_name: str | None = None) -> Program[HistoryLook]:
+        """What has happened to jobs since this moment, or in so many seconds until now: in steps of
+        so many seconds, which begin at multiples of it since 1970. The first step is the one with
+        the moment in it. In one snapshot.
+
+        Each operation counts what it does, in its own transaction. A claim counts "begun", in the
+        minute of the claim, timed by how long the job was due. A settlement counts what became of
+        the job ("retried" if it is pending again), timed by how long the claim has lasted, if there
+        was one. `cancel_chains` counts "cancelled", `retry` and `repair` "retried", `reap`
+        "retried" for attempts that were lost, `delete_chains` "deleted" for jobs that were running.
+        A claim that is given back or that was not begun (see `reap`, `release`) is taken back in
+        the minute in which it was counted.
+
+        So "begun", less all others that are timed, is the number of jobs that are running now.
+        Operations that do this at the same time must not wait for each other because of it.
+        """
+        ...
+
+    def roll_up(self, limit: int) -> Program[bool]:
+        """Merge what was counted into minutes, minutes that are old into hours, and these into
+        days, and delete the oldest days: see `queuert.history`. One bounded step, of about so many
+        rows. True: there is more to do.
+
+        One process does it at a time; False if another one is at it. It locks nothing that other
+        operations need. What `history` returns does not change, but for steps that are no longer
+        kept.
         """
         ...
 
@@ -293,8 +669,34 @@ class StateOperations(Protocol):
         """
         ...
 
-    def vacuum(self) -> Program[None]:
-        """Return free space to the file system, as far as possible while other processes work."""
+    def vacuum(self) -> Program[Vacuumed]:
+        """Return free space to the file system, as far as possible while other processes work, and
+        tell what that gained.
+        """
+        ...
+
+
+class SettlingLast(Protocol):
+    """Optional part of the operations: settling a claim in one message with COMMIT."""
+
+    def settle_last(self, settlement: Settlement) -> Any | None:
+        """A command that applies a settlement as the last one of its transaction (see
+        `queuert.ports.provider.CommittingWith`). None: this one can only be settled by `settle`.
+
+        The claim is locked by `hold`. The answer is not read. So the command must fail unless the
+        settlement takes effect in full, its continuation is ready, and no dependents are freed.
+        """
+        ...
+
+
+class Placing(Protocol):
+    """Optional part of the operations, for channels without wake hints."""
+
+    def places(self, worker_id: str, types: Sequence[str]) -> Program[dict[str, tuple[int, int]]]:
+        """For each of these types that workers have a handler for: how many of those workers come
+        before this one, by id, and how many there are. Workers that are gone may be counted for a
+        while.
+        """
         ...
 
 
@@ -317,6 +719,7 @@ class StateAdapter(Generic[Conn]):
         self.operations = operations
         self.provider = provider
         self.sync_provider = sync_provider
+        self.clock: Clock | None = None  # the virtual time of a database for tests
 
     async def close(self) -> None:
         """Close the providers."""
@@ -336,6 +739,7 @@ class SyncStateAdapter(Generic[Conn]):
     def __init__(self, operations: StateOperations, provider: SyncProvider[Conn]) -> None:
         self.operations = operations
         self.provider = provider
+        self.clock: Clock | None = None  # the virtual time of a database for tests
 
     def close(self) -> None:
         """Close the provider."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
 from queuert.errors import ClientClosed
@@ -24,6 +25,9 @@ class SyncNotify:
         self.adapter = adapter
         self._runner = runner or (AtOnce() if getattr(adapter, "immediate", False) else LoopUser())
         self._closed = False
+        self.immediate: bool = getattr(adapter, "immediate", False)
+        """Whether publishing takes no time, so that nothing is gained by doing it in the
+        background."""
 
     def publish(self, topic: Topic, values: Sequence[str]) -> None:
         self._run(lambda: self.adapter.publish(topic, values))
@@ -39,6 +43,15 @@ class SyncNotify:
                 self._runner.run_or_begin(dispose)
 
         return dispose_unless_closed
+
+    def begin(self, work: Callable[[], Awaitable[None]]) -> Future[None]:
+        """Start a coroutine that uses the adapter, where the adapter runs."""
+        self._check_open()
+        return self._runner.begin(work)
+
+    def run(self, work: Callable[[NotifyAdapter], Awaitable[T]]) -> T:
+        """Run a coroutine that uses the adapter, where the adapter runs."""
+        return self._run(lambda: work(self.adapter))
 
     def close(self) -> None:
         if not self._closed:

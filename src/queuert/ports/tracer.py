@@ -56,6 +56,14 @@ class Tracer(Protocol):
         """The job was stored, and the transaction has committed."""
         ...
 
+    def end_deduplicated(
+        self, creation: Creation, *, chain_id: str, chain_type: str, trace_context: str | None
+    ) -> None:
+        """The start found this chain under its deduplication key: no job was stored, and no chain.
+        The transaction has committed. `trace_context`: what was stored with the chain.
+        """
+        ...
+
     def start_attempt(
         self,
         *,
@@ -116,7 +124,8 @@ class Tracer(Protocol):
         trace_context: str | None,
         blocker_trace_context: str | None,
     ) -> None:
-        """The last blocker of a job has completed. Called once for each of its blockers.
+        """The last blocker of a job has completed. Called once for each of its blockers, also if
+        all of them had completed before the job was stored.
 
         `trace_context`: what was stored when the job began to wait for this blocker.
         """

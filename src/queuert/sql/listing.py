@@ -1,28 +1,64 @@
-"""What the listings of SQL adapters share: conditions and cursors."""
+"""What the listings of SQL adapters share.
+
+A listing is read in one statement, from the inside out:
+
+- *Branches* walk along indexes. Each returns the ids of rows.
+- `scanned` merges the branches, sorts and numbers the rows, and stops after `bound` of them.
+- `page` has the rows that match the filters that the branches do not serve, up to the limit. It
+  also has row number `bound`, so that the next page can begin after it.
+- For the rows of the page, all columns are read by their ids.
+
+The rows are tested lazily: reading stops when the page is full.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
-from queuert.model import PageRequest
+from queuert.model import Listed, PageRequest
+
+Row = TypeVar("Row")
 
 
-class Query(msgspec.Struct):
-    """A SELECT that is being built."""
+class Branch(msgspec.Struct):
+    """A walk along one index: a SELECT with the column `id`."""
 
-    columns: str
-    source: str
-    sort_key: str
-    conditions: list[str] = []
-    parameters: dict[str, Any] = {}
+    text: str
+    served: frozenset[str] = frozenset()
+    """The filters that all its rows match."""
 
-    def where(self, condition: str, **parameters: Any) -> None:
-        self.conditions.append(condition)
-        self.parameters.update(parameters)
+
+def served_by(branches: Sequence[Branch]) -> frozenset[str]:
+    """The filters that need not be tested."""
+    first, *others = branches
+    return first.served.intersection(*(each.served for each in others))
+
+
+def bound_of(page: PageRequest, *, tests: bool) -> int:
+    """How many rows a page may read."""
+    return max(page.limit, page.examine) if tests else page.limit
 
 
 def beyond(page: PageRequest) -> str:
     """The rows of the page compared with the cursor."""
     return ">" if page.order == "asc" else "<"
+
+
+def listed(
+    rows: Sequence[Sequence[Any]], page: PageRequest, make: Callable[[Sequence[Any]], Row], key: Callable[[Row], str]
+) -> Listed[Row]:
+    """The page from its rows. Each begins with two flags: that it matches, and that it is the last
+    one that was read.
+    """
+    found: list[Row] = []
+    stopped_at: str | None = None
+    for matches, is_last, *columns in rows:
+        row = make(columns)
+        if matches:
+            found.append(row)
+        if is_last and len(found) < page.limit:
+            stopped_at = key(row)
+    return Listed(found, stopped_at)

@@ -44,6 +44,19 @@ class Migration(msgspec.Struct, frozen=True):
     statements: tuple[str, ...]
 
 
+class MigrationPlan(msgspec.Struct, frozen=True):
+    """What `migrate` would do."""
+
+    version: int
+    """The version of the tables, 0 if there are none."""
+    known: int
+    """The version that this library needs."""
+    missing: list[int]
+    """The versions that would be applied."""
+    functions: bool = False
+    """Whether functions would be installed, too."""
+
+
 def load_migrations(package: str, replacements: Mapping[str, str]) -> tuple[Migration, ...]:
     """The migrations of a package, files named `0001_what.sql` and so on, in their order.
 
@@ -85,6 +98,25 @@ def drop_script(migrations: Iterable[Migration], texts: Mapping[str, Any], *, ca
     """The statements that drop all tables, last first."""
     drops = [f"DROP {kind} IF EXISTS {name}" for kind, name in created(create_script(migrations, texts))]
     return [texts["migrate.drop"].text, *(f"{drop} CASCADE" if cascade else drop for drop in reversed(drops))]
+
+
+def plan(migrations: Sequence[Migration], texts: Texts) -> Program[MigrationPlan]:
+    """What is missing. Nothing is changed, and nothing is locked."""
+    known = migrations[-1].version
+    version = yield from current_version(texts, known)
+    missing = [migration.version for migration in migrations if migration.version > version]
+    return MigrationPlan(version, known, missing)
+
+
+def update_script(migrations: Iterable[Migration], texts: Mapping[str, Any], record: str) -> list[str]:
+    """The statements that apply these versions and record them. `record` is the statement for that,
+    with `{version}` and `{oldest}`.
+    """
+    script: list[str] = []
+    for migration in migrations:
+        recorded = record.format(version=migration.version, oldest=migration.oldest)
+        script += [*migration.statements, texts["migrate.create"].text, recorded]
+    return script
 
 
 def migrate(

@@ -12,8 +12,9 @@ from queuert.client.sync_client import SyncClient
 from queuert.errors import InvalidArgument
 from queuert.jobs.registry import JobsItem, Registry
 from queuert.ports.notify import NotifyAdapter
-from queuert.wiring import brokers, embedded, postgres
+from queuert.wiring import brokers
 from queuert.wiring.options import ClientOptions, check_names, client_options
+from queuert.wiring.urls import EMBEDDED, POSTGRES
 
 __all__ = ["ClientOptions", "connect", "connect_sync"]
 
@@ -55,7 +56,16 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
             in transaction mode.
         pool_size: PostgreSQL: how many connections the client's pool may open (default: 10). Set it
             to the number of handlers that use the database at once, plus 3.
+        clock: For tests: a `queuert.testing.Clock`, which the time of the database then follows
+            (default: the real time). It needs tables of its own, by `table_prefix`, `schema`, or a
+            new file. Tables that were made without a clock are refused.
         observers: Objects that are told about events: see `Observer` (default: none).
+        keep: How long ended chains are kept whose class does not say it: see `Keep` (default:
+            completed ones 7 days, others 90 days).
+        announce: "background" (the default) notifies workers without the caller that has committed.
+            "wait" lets it wait until that is done.
+        statistics: Count what happens to jobs, for `client.history` (default: True). Set it to the
+            same in all processes.
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
         validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
@@ -102,7 +112,16 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
             in transaction mode.
         pool_size: PostgreSQL: how many connections the client's pool may open (default: 10). Set it
             to the number of handlers that use the database at once, plus 3.
+        clock: For tests: a `queuert.testing.Clock`, which the time of the database then follows
+            (default: the real time). It needs tables of its own, by `table_prefix`, `schema`, or a
+            new file. Tables that were made without a clock are refused.
         observers: Objects that are told about events: see `Observer` (default: none).
+        keep: How long ended chains are kept whose class does not say it: see `Keep` (default:
+            completed ones 7 days, others 90 days).
+        announce: "background" (the default) notifies workers without the caller that has committed.
+            "wait" lets it wait until that is done.
+        statistics: Count what happens to jobs, for `client.history` (default: True). Set it to the
+            same in all processes.
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
         validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
@@ -116,9 +135,13 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
 def _checked(
     url: str, jobs: Iterable[JobsItem], options: ClientOptions
 ) -> tuple[Any, NotifyAdapter | None, Registry, dict[str, Any]]:
-    database = postgres if _scheme(url, options) in postgres.SCHEMES else embedded
+    database: Any
+    if _scheme(url, options) in POSTGRES:
+        from queuert.wiring import postgres as database
+    else:
+        from queuert.wiring import embedded as database
     settings = client_options(options)
-    registry = Registry(jobs, codecs=options.get("codecs", ()))
+    registry = Registry(jobs, codecs=options.get("codecs", ()), keep=options.get("keep"))
     return database, brokers.broker(options), registry, settings
 
 
@@ -130,7 +153,7 @@ def _scheme(url: str, options: ClientOptions) -> str:
             f"got {type(url).__name__}"
         )
     scheme, _, rest = url.partition(":")
-    if scheme not in (*postgres.SCHEMES, *embedded.SCHEMES):
+    if scheme not in (*POSTGRES, *EMBEDDED):
         # The rest of the URL is not shown, because it may contain a password.
         shown = f"{scheme}:…" if rest else url
         raise InvalidArgument(

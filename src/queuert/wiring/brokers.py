@@ -1,17 +1,14 @@
-"""Brokers for notifications, with any database. Their client libraries are imported when used."""
+"""Brokers for notifications, with any database. Each is imported when it is used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from queuert.adapters.broadcast import BroadcastNotify
-from queuert.adapters.nats import nats_notify
-from queuert.adapters.redis import redis_notify
 from queuert.errors import InvalidArgument
 from queuert.ports.notify import NotifyAdapter
-from queuert.wiring import postgres
 from queuert.wiring.options import ClientOptions, need, refuse
+from queuert.wiring.urls import POSTGRES
 
 
 class _Broker(NamedTuple):
@@ -20,14 +17,38 @@ class _Broker(NamedTuple):
     make: Callable[..., NotifyAdapter]
 
 
-_REDIS = _Broker("redis", redis_notify)
-_NATS = _Broker("nats", nats_notify)
-_POSTGRES = _Broker(None, postgres.broker)
-_OWN = _Broker(None, BroadcastNotify)
+def _redis(*args: Any, **settings: Any) -> NotifyAdapter:
+    from queuert.adapters.redis import redis_notify
+
+    return redis_notify(*args, **settings)
+
+
+def _nats(*args: Any, **settings: Any) -> NotifyAdapter:
+    from queuert.adapters.nats import nats_notify
+
+    return nats_notify(*args, **settings)
+
+
+def _postgres(*args: Any, **settings: Any) -> NotifyAdapter:
+    from queuert.wiring import postgres
+
+    return postgres.broker(*args, **settings)
+
+
+def _own(*args: Any, **settings: Any) -> NotifyAdapter:
+    from queuert.adapters.broadcast import BroadcastNotify
+
+    return BroadcastNotify(*args, **settings)
+
+
+_REDIS = _Broker("redis", _redis)
+_NATS = _Broker("nats", _nats)
+_POSTGRES = _Broker(None, _postgres)
+_OWN = _Broker(None, _own)
 _BROKERS = {
     **dict.fromkeys(("redis", "rediss", "unix"), _REDIS),
     **dict.fromkeys(("nats", "tls"), _NATS),
-    **dict.fromkeys(postgres.SCHEMES, _POSTGRES),
+    **dict.fromkeys(POSTGRES, _POSTGRES),
 }
 
 

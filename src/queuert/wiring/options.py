@@ -9,12 +9,15 @@ from typing import Any, TypedDict, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
+from queuert.client.announcing import Announce
 from queuert.errors import DriverMissing, InvalidArgument
 from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.jobs.codec import Codec
 from queuert.model import Duration, seconds
+from queuert.ports.clock import Clock
 from queuert.ports.notify import NotifyAdapter, NotifyProvider
 from queuert.ports.observer import Observer
+from queuert.retention import Keep
 
 T = TypeVar("T")
 
@@ -38,6 +41,9 @@ class EngineOptions(TableOptions, total=False):
     busy_timeout: Duration
     listen_url: str
     observers: Sequence[Observer]
+    keep: Keep
+    announce: Announce
+    statistics: bool
     generate_id: GenerateId
     validate_id: ValidateId
 
@@ -47,6 +53,7 @@ class ClientOptions(EngineOptions, total=False):
 
     prepare: bool
     pool_size: int
+    clock: Clock | None
 
 
 POSTGRES_ONLY = ("schema", "listen_url", "prepare", "pool_size")
@@ -74,11 +81,22 @@ def refuse(options: ClientOptions, names: Sequence[str], where: str) -> None:
         raise InvalidArgument(f"{', '.join(found)} {where}")
 
 
+def clock_of(options: ClientOptions) -> Clock | None:
+    clock: Any = options.get("clock")
+    if clock is not None and not isinstance(clock, Clock):
+        raise InvalidArgument(f"clock takes a queuert.testing.Clock, got {clock!r}")
+    if clock is not None and not options.get("migrate", True):
+        raise InvalidArgument("clock= needs migrate=True: it has tables of its own")
+    return clock
+
+
 def channel_name(options: ClientOptions, *names: str) -> str | None:
     """The channel in `notify=`: one of these names (the first is the default), or None."""
     notify: Any = options.get("notify", names[0])
     if notify is not None and notify not in names:
         known = ", ".join(repr(name) for name in names)
+        if isinstance(notify, str) and ":" in notify:  # a URL perhaps, which may contain a password
+            notify = f"{notify.partition(':')[0]}:…"
         raise InvalidArgument(
             f"for this database, notify must be {known}, a broker's URL, a NotifyProvider or None, got {notify!r}"
         )
@@ -93,7 +111,17 @@ def client_options(options: ClientOptions) -> dict[str, Any]:
         "poll_interval": seconds(options.get("poll_interval", 1.0), "poll_interval", minimum=0.001),
         "migrate": options.get("migrate", True),
         "observers": options.get("observers", ()),
+        "announce": _announce(options),
+        "statistics": options.get("statistics", True),
     }
+
+
+def _announce(options: ClientOptions) -> Announce:
+    announce: Any = options.get("announce", "background")
+    if announce not in ("background", "wait"):
+        raise InvalidArgument(f'announce must be "background" or "wait", got {announce!r}')
+    found: Announce = announce
+    return found
 
 
 # Clients of one database in one process share these, as long as one of them is in use.

@@ -1,28 +1,20 @@
 """PostgreSQL, through the driver that the URL names or that is installed.
 
-Drivers are imported when they are used, not before.
+Drivers are imported when they are used, not before. So is this module.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
-from urllib.parse import urlsplit
+from typing import Any
 
 from queuert.adapters.postgres import adapter
+from queuert.adapters.postgres.urls import SHAPE, check_url
 from queuert.errors import DriverMissing, InvalidArgument
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.state import StateAdapter, SyncStateAdapter
-from queuert.wiring.options import ClientOptions, channel_name, hub_for, need, refuse, within_process
-
-Driver = Literal["psycopg", "asyncpg"]
-
-SCHEMES: dict[str, Driver | None] = {
-    "postgresql": None,
-    "postgres": None,
-    "postgresql+psycopg": "psycopg",
-    "postgresql+asyncpg": "asyncpg",
-}
+from queuert.wiring.options import ClientOptions, channel_name, clock_of, hub_for, need, refuse, within_process
+from queuert.wiring.urls import POSTGRES, Driver
 
 _MODULES: dict[Driver, tuple[str, ...]] = {"psycopg": ("psycopg", "psycopg_pool"), "asyncpg": ("asyncpg",)}
 
@@ -36,7 +28,7 @@ def parts(url: str, options: ClientOptions) -> tuple[StateAdapter[Any], NotifyAd
         make_notify: Any = adapter.psycopg_notify
     else:
         make_state, make_notify = adapter.asyncpg_state, adapter.asyncpg_notify
-    state: StateAdapter[Any] = make_state(target.url, **target.tables, **target.pool)
+    state: StateAdapter[Any] = target.with_clock(make_state(target.url, **target.tables, **target.pool))
     return state, target.notify_adapter(make_notify, state.provider)
 
 
@@ -45,13 +37,15 @@ def sync_parts(url: str, options: ClientOptions) -> tuple[SyncStateAdapter[Any],
     if target.named_driver == "asyncpg":
         raise InvalidArgument("asyncpg has no sync connections: use postgresql+psycopg:// with connect_sync()")
     require("psycopg")
-    state = adapter.sync_psycopg_state(target.url, **target.tables, **target.pool)
+    state: SyncStateAdapter[Any] = target.with_clock(
+        adapter.sync_psycopg_state(target.url, **target.tables, **target.pool)
+    )
     return state, target.notify_adapter(adapter.psycopg_notify, state.provider)
 
 
 def broker(url: str, *, prefix: str | None = None) -> NotifyAdapter:
     """PostgreSQL as the broker for another database."""
-    plain, driver = _plain(url, "notify"), SCHEMES[url.partition(":")[0]] or _installed_driver()
+    plain, driver = _plain(url, "notify"), POSTGRES[url.partition(":")[0]] or _installed_driver()
     require(driver)
     make: Any = adapter.psycopg_notify if driver == "psycopg" else adapter.asyncpg_notify
     made: NotifyAdapter = make(plain, channel_prefix=prefix)
@@ -64,7 +58,7 @@ class _Target:
     def __init__(self, url: str, options: ClientOptions) -> None:
         refuse(options, ("busy_timeout",), "is for SQLite")
         self.url = _plain(url, "the database URL")
-        self.named_driver: Driver | None = SCHEMES[url.partition(":")[0]]
+        self.named_driver: Driver | None = POSTGRES[url.partition(":")[0]]
         self.listen_url = _plain(options.get("listen_url", url), "listen_url")
         self.tables: dict[str, Any] = {
             "schema": options.get("schema", adapter.DEFAULT_SCHEMA),
@@ -75,6 +69,16 @@ class _Target:
             "pool_size": _pool_size(options.get("pool_size", adapter.DEFAULT_POOL_SIZE)),
         }
         self.notify = channel_name(options, "postgres", "in-process")
+        self.clock = clock_of(options)
+
+    def with_clock(self, state: Any) -> Any:
+        """The storage, with the virtual time of a test, if there is one."""
+        if self.clock is not None:
+            from queuert.adapters.postgres.virtual_time import PostgresInVirtualTime
+
+            state.operations = PostgresInVirtualTime(**self.tables, clock=self.clock, url=self.url)
+            state.clock = self.clock
+        return state
 
     def notify_adapter(self, make: Callable[..., NotifyAdapter], provider: object) -> NotifyAdapter:
         if self.notify == "postgres":
@@ -97,18 +101,10 @@ def _plain(url: object, what: str) -> str:
     """
     if isinstance(url, str):
         scheme, separator, rest = url.partition("://")
-        if separator and scheme in SCHEMES and _has_good_port(url):
+        if separator and scheme in POSTGRES:
+            check_url(url, what)
             return f"postgresql://{rest}"
-    raise InvalidArgument(f"{what} must look like postgresql://user:password@host:5432/database")
-
-
-def _has_good_port(url: str) -> bool:
-    try:
-        location = urlsplit(url)
-        _ = location.port
-    except ValueError:
-        return "," in url  # several hosts: only the drivers can read that
-    return True
+    raise InvalidArgument(f"{what} {SHAPE}")
 
 
 def _installed_driver() -> Driver:

@@ -95,6 +95,12 @@ def connect(
         schema: PostgreSQL: the schema of the tables (default: "public").
         listen_url: PostgreSQL: a direct URL for LISTEN, if the engine leads to PgBouncer.
         observers: Objects that are told about events: see `Observer` (default: none).
+        keep: How long ended chains are kept whose class does not say it: see `Keep` (default:
+            completed ones 7 days, others 90 days).
+        announce: "background" (the default) notifies workers without the caller that has committed.
+            "wait" lets it wait until that is done.
+        statistics: Count what happens to jobs, for `client.history` (default: True). Set it to the
+            same in all processes.
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
         validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
@@ -102,7 +108,7 @@ def connect(
     """
     given = _checked(options)
     engine = async_engine_of(source)
-    registry = Registry(jobs, codecs=options.get("codecs", ()))
+    registry = Registry(jobs, codecs=options.get("codecs", ()), keep=options.get("keep"))
     channel = brokers.broker(given)
     left = brokers.without(channel, given)
     target = Target(engine.sync_engine, left)
@@ -148,6 +154,12 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Eng
         schema: PostgreSQL: the schema of the tables (default: "public").
         listen_url: PostgreSQL: a direct URL for LISTEN, if the engine leads to PgBouncer.
         observers: Objects that are told about events: see `Observer` (default: none).
+        keep: How long ended chains are kept whose class does not say it: see `Keep` (default:
+            completed ones 7 days, others 90 days).
+        announce: "background" (the default) notifies workers without the caller that has committed.
+            "wait" lets it wait until that is done.
+        statistics: Count what happens to jobs, for `client.history` (default: True). Set it to the
+            same in all processes.
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
         validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
@@ -155,7 +167,7 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Eng
     """
     given = _checked(options)
     engine = engine_of(source)
-    registry = Registry(jobs, codecs=options.get("codecs", ()))
+    registry = Registry(jobs, codecs=options.get("codecs", ()), keep=options.get("keep"))
     channel = brokers.broker(given)
     target = Target(engine, brokers.without(channel, given))
     state = SyncStateAdapter(target.operations(), target.sync_provider(source))

@@ -11,7 +11,14 @@ from queuert.contexts import context
 from queuert.model import JobRow
 
 AbortReason = Literal[
-    "taken_by_another_worker", "not_found", "already_completed", "cancelled", "lease_lost", "timeout", "shutdown"
+    "taken_by_another_worker",
+    "not_found",
+    "already_completed",
+    "cancelled",
+    "lease_lost",
+    "timeout",
+    "shutdown",
+    "paused",
 ]
 
 # One lock for all signals. Most jobs never take it: only waiting for a signal and setting one do.
@@ -30,6 +37,7 @@ class AbortSignal:
     - "lease_lost": the lease ended before it could be renewed. The job may be taken back.
     - "timeout": the attempt took longer than the handler's `timeout`.
     - "shutdown": the worker stops, and its `shutdown_timeout` has passed.
+    - "paused": the job was paused with `cancel_running`.
     """
 
     __slots__ = ("_reason", "_waiting")

@@ -98,7 +98,8 @@ class BaseAttempt(Generic[J_co, Conn]):
 
     @property
     def last_error(self) -> Mapping[str, Any] | None:
-        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`.
+        """The error of the last failed attempt: `code`, `type`, `message`, `traceback`, and
+        `attributes` if the exception had some that are JSON.
 
         None if there is none.
         """

@@ -18,7 +18,7 @@ from queuert.client.sessions import Sessions
 from queuert.contexts import async_context
 from queuert.errors import OwnershipLost
 from queuert.model import Settlement
-from queuert.operations.settle import settle
+from queuert.operations.settle import announce_last, last_command, settle
 from queuert.transaction import OpenTransaction, Transaction
 from queuert.worker.abort import lost_reason
 from queuert.worker.claim import Claim
@@ -92,6 +92,8 @@ class AttemptTransaction(Generic[Conn]):
 
     async def _settle(self, tx: OpenTransaction[Conn], settlement: Settlement) -> bool:
         row = self._claim.row
+        if await self._settle_and_commit(tx, settlement):
+            return True
         program = settle(self._sessions.engine, tx.hooks, [(row, settlement)])
         settled = await self._sessions.run(program, tx.connection)
         if not (settled.applied[0] or self._lock):
@@ -99,6 +101,15 @@ class AttemptTransaction(Generic[Conn]):
         self.left_dependents = settled.more
         # The transaction has locked the claim: nothing but itself can have ended it.
         return settled.applied[0]
+
+    async def _settle_and_commit(self, tx: OpenTransaction[Conn], settlement: Settlement) -> bool:
+        """In one message, if that can be done. False: neither is done."""
+        engine = self._sessions.engine
+        command = last_command(engine, settlement) if self._lock else None
+        if command is None or not await self._sessions.commit_with(tx, command):
+            return False
+        announce_last(engine, tx.hooks, self._claim.row, settlement)
+        return True
 
     async def _has_ended_in(self, tx: Transaction[Conn]) -> bool:
         program = self._sessions.engine.state.hold(self._claim.row.id, self._claim.token, lock=False)

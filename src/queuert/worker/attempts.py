@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Sequence
 from typing import Any
 
 from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.errors import TransactionMisused
-from queuert.model import Claimed, Settlement
+from queuert.model import Claimed, Pause, Settlement, is_paused
 from queuert.worker.abort import AbortReason
 from queuert.worker.attempt_transaction import AttemptTransaction
 from queuert.worker.claim import Claim
@@ -29,6 +29,7 @@ from queuert.worker.outcome import EndedInside, Outcome, Raised, Settled
 from queuert.worker.overdue import Overdue
 from queuert.worker.prefetch import Prefetch
 from queuert.worker.settling import Settler
+from queuert.worker.unhandled import Unhandled
 from queuert.worker.verdict import Verdicts
 
 logger = logging.getLogger("queuert.worker")
@@ -53,7 +54,8 @@ class Attempts:
         self._limit = options.limit
         self._settler = self._new_settler()
         self._overdue = Overdue(self._new_settler(), self._verdicts, options.concurrency)
-        self._type_by_task: dict[asyncio.Task[Any], str] = {}
+        self._unhandled = Unhandled(worker_id, self._sessions, self._limit, self.spawn)
+        self._claim_by_task: dict[asyncio.Task[Any], Claim] = {}
         self._own_tasks: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._closed = False
@@ -158,10 +160,10 @@ class Attempts:
         claim.running = True
         task = self._loop.create_task(self._execution.run(claim))
         claim.task = task
-        self._type_by_task[task] = plan.name
+        self._claim_by_task[task] = claim
         if plan.timeout is not None:
             claim.timer = self._loop.call_later(plan.timeout, self._time_is_over, claim)
-        task.add_done_callback(lambda task: self._handler_ended(claim, task))
+        task.add_done_callback(self._handler_ended)
 
     def _time_is_over(self, claim: Claim) -> None:
         self.abort(claim, "timeout")
@@ -208,17 +210,35 @@ class Attempts:
 
     def give_back_waiting(self) -> None:
         """Give back the jobs that were claimed ahead, for other workers."""
-        for claim in self._ahead.give_up():
+        self._give_back(self._ahead.give_up())
+
+    def _give_back(self, claims: Iterable[Claim]) -> None:
+        for claim in claims:
             claim.waiting = False
             self._settler.add(claim, self._verdicts.given_back(claim))
 
-    def _handler_ended(self, claim: Claim, task: asyncio.Task[Outcome]) -> None:
+    def heed(self, pauses: Sequence[Pause]) -> None:
+        """Give back what was claimed ahead and is paused now. Stop what is running, where the pause
+        says so."""
+        self._give_back(self._ahead.give_up(lambda claim: is_paused(pauses, claim.plan.name, claim.plan.queue)))
+        self._ahead.look_ahead()
+        stopping = [pause for pause in pauses if pause.cancel_running]
+        for claim in list(self.claims.values()) if stopping else ():
+            if (
+                claim.running
+                and not claim.overdue
+                and not claim.signal.aborted
+                and is_paused(stopping, claim.plan.name, claim.plan.queue)
+            ):
+                self.abort(claim, "paused")
+
+    def _handler_ended(self, task: asyncio.Task[Outcome]) -> None:
+        claim = self._claim_by_task.pop(task)
         claim.running = False
         self.ended += 1
         self.busy_slots -= 1
         if self._waiting:
             self._start_waiting()
-        del self._type_by_task[task]
         if claim.timer is not None:
             claim.timer.cancel()
         if not self.busy_slots:
@@ -232,11 +252,11 @@ class Attempts:
         if claim.overdue:
             self._ended_overdue(claim, task, transaction)
             return
-        if self._closed:
-            self._drop(claim, transaction)
-            return
         # A task that was cancelled before its first step has no outcome of its own.
         outcome: Outcome = Raised(asyncio.CancelledError()) if task.cancelled() else task.result()
+        if self._closed and not isinstance(outcome, (Settled, EndedInside)):
+            self._drop(claim, transaction)
+            return
         # Check this now: garbage collection may soon close what the handler left open.
         left_open = self._sessions.has_left_open(task)
         if left_open or claim.phases is not None:
@@ -281,8 +301,12 @@ class Attempts:
         else:
             self._settler.add(claim, settlement)
 
-    def _on_settled(self, claim: Claim, settlement: Settlement, *, took_effect: bool) -> None:
-        if not took_effect:
+    def _on_settled(
+        self, claim: Claim, settlement: Settlement, *, took_effect: bool, error: Exception | None = None
+    ) -> None:
+        if error is not None:
+            self._listener.not_settled(claim, settlement, error)
+        elif not took_effect:
             logger.info("job %s (%s) was no longer ours: its result was dropped", claim.row.id, claim.row.type_name,
                         extra=self._verdicts.extra(claim))  # fmt: skip
             # Perhaps our own COMMIT did that, and its answer was lost. Then nothing was announced
@@ -290,6 +314,9 @@ class Attempts:
             self._next_turn.claim_soon()
         else:
             self._listener.settled(claim, settlement)
+            following = settlement.continuation
+            if following is not None and following.type_name not in self._options.plans:
+                self._unhandled.stored(following)
             if settlement.status == "pending":
                 self._put_back(settlement)
         self._release(claim)
@@ -311,7 +338,7 @@ class Attempts:
         rest = self._listener.released(claim)
         if rest is not None:
             self.spawn(rest)
-        if self._options.policy.limited:
+        if self._options.policy.limited or self._options.policy.by_key:
             # The limits count claimed jobs, so another job may be claimable now.
             self._next_turn.wants_claim = True
         if self._next_turn.wants_claim or not self.claims:
@@ -358,6 +385,9 @@ class Attempts:
         tasks that are left, cancelled."""
         self._closed = True
         self._options.left_running.update(self.claims)
+        for claim in self.claims.values():
+            if claim.overdue or not claim.running:  # the others are dropped when their handlers end
+                self._listener.dropped(claim)
         left = [*self._settler.give_up(), *self._overdue.settler.give_up(), *self._own_tasks]
         for task in left:
             task.cancel()
@@ -365,7 +395,8 @@ class Attempts:
 
     def type_of(self, task: asyncio.Task[Any]) -> str | None:
         """The job type whose handler runs in this task."""
-        return self._type_by_task.get(task)
+        claim = self._claim_by_task.get(task)
+        return None if claim is None else claim.plan.name
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a task of the worker's own, independent of any handler."""

@@ -2,51 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from queuert.errors import InvalidArgument
+from queuert.jobs.limits import declared_limits
+from queuert.jobs.own import OWN_NAMES
+from queuert.jobs.queue import Queue
 from queuert.jobs.registry import Registry
-from queuert.model import (
-    DEFAULT_PRIORITY,
-    MAX_NAME_LENGTH,
-    PRIORITY_RANGE,
-    ClaimRequest,
-    QueueLimit,
-    TypeLimit,
-    check_text,
-)
+from queuert.limit_records import KnownLimit
+from queuert.model import OWN_QUEUE, ClaimRequest, QueueLimit, TypeLimit, new_token
 from queuert.worker.claim import Claim
 from queuert.worker.handlers import HandlerPlan
 from queuert.worker.horizon import Ordinals
-
-
-@dataclass(frozen=True)
-class Queue:
-    """A named group of job types, and how a worker serves it: `Worker(…, queues=[Queue("mail")])`.
-
-    Args:
-        name: The queue's name, as in `class SendMail(…, queue="mail")` or
-            `handles(…, queue="mail")`.
-        priority: The queue with the lowest number is served first (default: 100).
-        max_concurrency: How many jobs of this queue may run at once in all workers together. 0
-            pauses the queue, None means no limit (default: None).
-    """
-
-    name: str
-    priority: int = DEFAULT_PRIORITY
-    max_concurrency: int | None = None
-
-    def __post_init__(self) -> None:
-        check_text(self.name, "a queue's name", MAX_NAME_LENGTH)
-        if type(self.priority) is not int or not PRIORITY_RANGE[0] <= self.priority <= PRIORITY_RANGE[1]:
-            raise InvalidArgument(f"queue {self.name!r}: priority must be an integer, got {self.priority!r}")
-        check_cap(self.max_concurrency, f"queue {self.name!r}: max_concurrency")
-
-
-def check_cap(cap: int | None, what: str) -> None:
-    if cap is not None and (type(cap) is not int or cap < 0):
-        raise InvalidArgument(f"{what} must be 0 (paused), a positive number, or None (no limit), got {cap!r}")
+from queuert.worker_records import WorkerQueue, WorkerType
 
 
 class ClaimPolicy:
@@ -64,16 +32,25 @@ class ClaimPolicy:
         max_claim_batch: int | None,
         max_claim_per_worker: int | None,
         cluster_cap: int | None,
+        new_token: Callable[[], int] = new_token,
     ) -> None:
         self._worker_id = worker_id
         self.concurrency = concurrency
         self._most_at_once = concurrency + prefetch
         self._max_batch = max_claim_batch
         self._max_claims = max_claim_per_worker
-        self._cluster_cap = cluster_cap
+        self.cluster_cap = cluster_cap
         self.ordinals = Ordinals()
+        self.new_token = new_token
+        """The token of each claim."""
+        self.declared = declared_limits(jobs)
+        """The limits of the job types that this code knows."""
+        self._limits: Mapping[str, tuple[str, ...]] = {}
+        """Type → the limits that its jobs may be stored with."""
         self._queues = _served(plans, jobs, queues)
         self.types: tuple[str, ...] = tuple(plan.name for _, plans, _ in self._queues for plan in plans)
+        self.queues: tuple[str, ...] = tuple(queue.name for queue, plans, _ in self._queues for _ in plans)
+        """The queue of each type."""
         self.limited = cluster_cap is not None or any(
             queue.max_concurrency is not None or any(plan.concurrency is not None for plan in plans)
             for queue, plans, _ in self._queues
@@ -82,6 +59,22 @@ class ClaimPolicy:
         is ready."""
         if not self.limited:
             self._fixed_queues = tuple(self._queue_limits({}))
+
+    @property
+    def by_key(self) -> bool:
+        """Whether there are limits by key. Then the end of a job may let another one begin."""
+        return bool(self._limits)
+
+    def know_limits(self, known: Sequence[KnownLimit]) -> None:
+        """The limits that are stored: also those that other code declares for these types."""
+        found: dict[str, tuple[str, ...]] = {}
+        for limit in known:
+            for name in limit.types:
+                found[name] = (*found.get(name, ()), limit.name)
+        if found != self._limits:
+            self._limits = found
+            if not self.limited:
+                self._fixed_queues = tuple(self._queue_limits({}))
 
     def request(self, claims: Collection[Claim], active: int, ahead: int) -> ClaimRequest | None:
         """A claim for the free slots and as many `ahead`, or None if there is no room.
@@ -96,7 +89,23 @@ class ClaimPolicy:
         if limit <= 0:
             return None
         queues = tuple(self._queue_limits(_count(claims))) if self.limited else self._fixed_queues
-        return ClaimRequest(self._worker_id, limit, queues, self._cluster_cap) if queues else None
+        # Jobs with a limit by key are not claimed ahead: others may begin instead of them.
+        slots = max(0, self.concurrency - active)
+        return ClaimRequest(self._worker_id, limit, queues, self.cluster_cap, slots=slots) if queues else None
+
+    def described(self) -> tuple[WorkerQueue, ...]:
+        """The queues as other processes are told of them, and the library's own types."""
+        described = [
+            WorkerQueue(
+                queue.name,
+                tuple(WorkerType(plan.name, plan.concurrency) for plan in plans),
+                queue.priority,
+                queue.max_concurrency,
+                () if queue.max_concurrency is None else members,
+            )
+            for queue, plans, members in self._queues
+        ]
+        return (*described, WorkerQueue(OWN_QUEUE, tuple(map(WorkerType, OWN_NAMES))))
 
     def _queue_limits(self, claimed: Mapping[str, int]) -> Iterable[QueueLimit]:
         # One more than can be claimed: a type without its own limit must never seem to have reached
@@ -104,7 +113,7 @@ class ClaimPolicy:
         unlimited = self._most_at_once + 1
         for queue, plans, members in self._queues:
             types = tuple(
-                TypeLimit(plan.name, room, plan.lease)
+                TypeLimit(plan.name, room, plan.lease, self._limits.get(plan.name, ()))
                 for plan in plans
                 if (room := unlimited if plan.concurrency is None else plan.concurrency - claimed.get(plan.name, 0)) > 0
             )
@@ -115,8 +124,8 @@ class ClaimPolicy:
 def _served(
     plans: Mapping[str, HandlerPlan], jobs: Registry, queues: Sequence[Queue | str] | None
 ) -> list[tuple[Queue, list[HandlerPlan], tuple[str, ...]]]:
-    """Each queue that is served, its handlers here, and all its types (a cap counts those of other
-    workers too).
+    """Each queue that is served, its handlers here, and all its types that are known here (a cap
+    counts what older versions run by them).
     """
     members: dict[str, list[str]] = {}
     for job_type in jobs:
@@ -125,6 +134,8 @@ def _served(
     if queues is None:
         wanted = [Queue(name) for name in dict.fromkeys(plan.queue for plan in plans.values())]
     else:
+        if isinstance(queues, str) or not isinstance(queues, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidArgument(f"queues takes a list of names and Queue objects, got {queues!r}")
         wanted = [queue if isinstance(queue, Queue) else Queue(queue) for queue in queues]
         if not wanted:
             raise InvalidArgument("queues=[] serves nothing: name a queue, or leave it out to serve all")

@@ -48,8 +48,10 @@ def client_for_threads(client: Client[Any]) -> SyncClient[Any] | None:
         generate_id=engine.generate_id,
         validate_id=engine.validate_id,
         migrate=False,
+        announce="wait",  # the loop may end before what is left to it
     )
     # The adapters are the client's own, and watched already.
     sessions = sessions_of(for_threads)
-    sessions.engine = dataclasses.replace(sessions.engine, observers=engine.observers)
+    sessions.hook_failures = sessions_of(client).hook_failures
+    sessions.engine = dataclasses.replace(sessions.engine, observers=engine.observers, on_start=engine.on_start)
     return for_threads

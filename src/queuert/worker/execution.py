@@ -37,6 +37,8 @@ class Execution:
         self._listener = listener
         self._worker_id = verdicts.worker_id
         self._loop = asyncio.get_running_loop()
+        self._beginning: list[Claim] = []
+        """Those whose handlers were called in this turn of the loop."""
         # Some drivers have something to do where a thread begins and ends (see
         # `queuert.ports.provider.Threaded`).
         self._around_thread: Callable[[], AbstractContextManager[None, None]] = getattr(
@@ -72,10 +74,17 @@ class Execution:
         return await self._innermost(claim, attempt)
 
     async def _innermost(self, claim: Claim, attempt: Attempt[Any, Any]) -> Any:
-        # Runs at the first chance the loop gets: when the handler has awaited something that was
-        # not there yet.
-        self._loop.call_soon(claim.mark_suspended)
+        # Handlers that begin in the same turn of the loop are marked by one callback, in the next
+        # turn: those that still run have awaited something that was not there yet.
+        if not self._beginning:
+            self._loop.call_soon(self._mark_suspended)
+        self._beginning.append(claim)
         return refuse_awaitable(await claim.plan.function(attempt))
+
+    def _mark_suspended(self) -> None:
+        for claim in self._beginning:
+            claim.mark_suspended()
+        self._beginning.clear()
 
     async def _call_in_thread(self, claim: Claim) -> Outcome:
         attempt: SyncAttempt[Any, Any] = SyncAttempt(claim, self._worker_id, self._sync_client)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, overload
 
 from typing_extensions import TypeVar
@@ -14,10 +14,11 @@ from queuert.jobs.job import Job, is_job_class, name_of
 from queuert.jobs.job_type import JobType
 from queuert.jobs.registry import Registry
 from queuert.model import MAX_NAME_LENGTH, Duration, check_text, seconds
+from queuert.worker.annotated import check_annotation
 from queuert.worker.attempt import Attempt, SyncAttempt
 from queuert.worker.backoff import JOB_BACKOFF, Backoff, check_backoff
 from queuert.worker.giving_up import ErrorKind, GiveUpOn, check_give_up_on
-from queuert.worker.middleware import Middleware, MiddlewareStack, check_required
+from queuert.worker.middleware import Middleware, MiddlewareStack, lacking
 
 Conn = TypeVar("Conn", default=Any)
 J = TypeVar("J", bound=Job[Any, Any])
@@ -150,11 +151,13 @@ class Handlers(Generic[Conn]):
             check_text(queue, "queue", MAX_NAME_LENGTH)
 
         def register(function: Callable[[Any], Any]) -> None:
+            is_async = _check_function(name_of(job_type), function)
+            check_annotation(job_type, function)
             self._register(
                 Handler(
                     job_class=job_type,
                     function=function,
-                    is_async=_check_function(name_of(job_type), function),
+                    is_async=is_async,
                     queue=queue,
                     settings=SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace),
                     give_up_on=check_give_up_on(give_up_on, name_of(job_type)),
@@ -175,6 +178,15 @@ class Handlers(Generic[Conn]):
 
 def registry_of(handlers: Handlers[Any]) -> HandlerRegistry:
     return handlers._registry  # pyright: ignore[reportPrivateUsage]
+
+
+def with_middleware(handlers: Handlers[Conn], outermost: Middleware) -> Handlers[Conn]:
+    """The same handlers, with one more layer around all middleware of theirs."""
+    registry, copy = registry_of(handlers), Handlers[Conn]()
+    copy._registry = HandlerRegistry(  # pyright: ignore[reportPrivateUsage]
+        MiddlewareStack([outermost, *registry.middleware.all]), registry.settings, registry.by_name
+    )
+    return copy
 
 
 class _Handles(Generic[J_co, Conn]):
@@ -202,6 +214,8 @@ class HandlerPlan:
     library.
     """
 
+    name: str
+    """The name that the jobs are stored with."""
     job_type: JobType
     function: Callable[[Any], Any]
     is_async: bool
@@ -216,10 +230,6 @@ class HandlerPlan:
     concurrency: int | None
     middleware: MiddlewareStack
 
-    @property
-    def name(self) -> str:
-        return self.job_type.name
-
 
 def resolve(
     registries: Sequence[Handlers[Any]],
@@ -228,17 +238,33 @@ def resolve(
     required_middleware: Sequence[Middleware] = (),
 ) -> dict[str, HandlerPlan]:
     """Every handler of a worker by type name; errors name the type and the problem."""
-    plans: dict[str, HandlerPlan] = {}
     for handlers in registries:
         if not isinstance(handlers, Handlers):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument(f"a worker takes Handlers, got {handlers!r}")
+    _check_middleware(required_middleware, [registry_of(handlers) for handlers in registries])
+    plans: dict[str, HandlerPlan] = {}
+    for handlers in registries:
         registry = registry_of(handlers)
-        check_required(required_middleware, registry.middleware.all, list(registry.by_name))
         for name, handler in registry.by_name.items():
-            if name in plans:
+            plan = _plan(handler, registry, jobs, defaults)
+            if plan.name in plans:
                 raise InvalidArgument(f"job type {name!r} has two handlers; keep one")
-            plans[name] = _plan(handler, registry, jobs, defaults)
+            # Older versions, and earlier names of the type, have plans of their own.
+            for stored in plan.job_type.names:
+                plans[stored] = replace(plan, name=stored, job_type=jobs.require(stored))
     return plans
+
+
+def _check_middleware(required: Sequence[Middleware], registries: Sequence[HandlerRegistry]) -> None:
+    """Every registry must have the required middleware. The error names all that do not."""
+    problems = [
+        f"the handlers of {', '.join(sorted(registry.by_name)) or 'an empty registry'} lack the required middleware "
+        f"{', '.join(missing)}, or have it in another order"
+        for registry in registries
+        if (missing := lacking(required, registry.middleware.all))
+    ]
+    if problems:
+        raise InvalidArgument("; ".join(problems))
 
 
 def _plan(handler: Handler, registry: HandlerRegistry, jobs: Registry, defaults: SharedSettings) -> HandlerPlan:
@@ -257,6 +283,7 @@ def _plan(handler: Handler, registry: HandlerRegistry, jobs: Registry, defaults:
     backoff = next((level.backoff for level in levels if level.backoff is not None), JOB_BACKOFF)
     check_backoff(backoff, f"the backoff of job type {job_type.name!r}")
     return HandlerPlan(
+        name=job_type.name,
         job_type=job_type,
         function=handler.function,
         is_async=handler.is_async,

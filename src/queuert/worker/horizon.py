@@ -27,10 +27,12 @@ WINDOW = 0.01
 """Seconds. A move covers about as many jobs as begin in this time: few if handlers are slow."""
 LEAST = 8
 """Jobs that a move covers at least."""
-MOST = 35
+MOST = 38
 MOST_PER_SLOT = 10
 """Jobs that a move covers at most: `MOST`, and so many more for each slot above ten. A worker that
 is killed costs no more bystanders an attempt."""
+LOW = 3
+"""A move is sent when only a third of what it may cover is left."""
 RETRY_AFTER = 0.1
 """Seconds, after a move that failed."""
 
@@ -114,25 +116,28 @@ class ClaimedAhead:
             return self.claims.popleft()
         return self.claims.popleft() if self.claims and self.claims[0].is_lost else None
 
-    def give_up(self) -> list[Claim]:
-        """All of them. None waits any more."""
-        claims = list(self.claims)
+    def give_up(self, which: Callable[[Claim], bool] = lambda _: True) -> list[Claim]:
+        """All of them, or those. None of these waits any more."""
+        given = [claim for claim in self.claims if which(claim)]
+        kept = [claim for claim in self.claims if not which(claim)] if len(given) < len(self.claims) else []
         self.claims.clear()
         self._covered = 0
-        return claims
+        for claim in kept:
+            self.add(claim)
+        return given
 
     # Moving the horizon
 
     def look_ahead(self) -> None:
         """Move the horizon if the jobs that it covers will soon have begun."""
         # Called for every job: mostly, the first comparison is enough.
-        if self._covered <= self._reach // 2 and not self._moving and self._must_move():
+        if self._covered <= self._reach // LOW and not self._moving and self._must_move():
             self._moving = True
             self._measure()
             self._spawn(self._move())
 
     def _must_move(self) -> bool:
-        return self._covered < len(self.claims) and self._covered <= self._reach // 2
+        return self._covered < len(self.claims) and self._covered <= self._reach // LOW
 
     async def _move(self) -> None:
         try:

@@ -31,6 +31,9 @@ class AttemptListener:
     def settled(self, claim: Claim, settlement: Settlement) -> None:
         """It was settled."""
 
+    def not_settled(self, claim: Claim, settlement: Settlement, error: Exception) -> None:
+        """It could not be put back, because of this error: the lease is left to end."""
+
     def released(self, claim: Claim) -> Coroutine[Any, Any, None] | None:
         """The worker is done with it: it was settled, or was found to be over.
 
@@ -38,4 +41,6 @@ class AttemptListener:
         """
 
     def dropped(self, claim: Claim) -> None:
-        """Its handler has ended after the worker had stopped: the lease is left to end."""
+        """Its handler has ended, and the worker has stopped before it was settled: the lease is
+        left to end.
+        """

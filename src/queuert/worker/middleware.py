@@ -141,15 +141,17 @@ def _overriding(middleware: Sequence[Middleware], method: str) -> tuple[Middlewa
     return tuple(each for each in middleware if getattr(type(each), method) is not getattr(Middleware, method))
 
 
-def check_required(required: Sequence[Middleware], present: Sequence[Middleware], types: Sequence[str]) -> None:
-    """The required middleware must be present in its order, by identity.
+def lacking(required: Sequence[Middleware], present: Sequence[Middleware]) -> list[str]:
+    """The names of the required middleware that is not present in its order, by identity.
 
     Others may be between them.
     """
-    remaining = iter(present)
+    missing: list[str] = []
+    position = 0
     for wanted in required:
-        if not any(wanted is candidate for candidate in remaining):
-            raise InvalidArgument(
-                f"the handlers of {', '.join(sorted(types))} lack the required middleware "
-                f"{type(wanted).__name__}, or have it in another order"
-            )
+        found = next((place for place in range(position, len(present)) if present[place] is wanted), None)
+        if found is None:
+            missing.append(type(wanted).__name__)
+        else:
+            position = found + 1
+    return missing

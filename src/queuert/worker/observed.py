@@ -10,9 +10,12 @@ from queuert.client.sessions import Sessions
 from queuert.model import JobRow, Settlement
 from queuert.operations.observations import error_facts, job_facts
 from queuert.operations.observers import Observers
+from queuert.worker import failure
 from queuert.worker.abort import AbortReason, lost_reason
 from queuert.worker.claim import Claim
 from queuert.worker.listener import AttemptListener
+
+_NOT_SETTLED = failure.record(failure.LEASE_EXPIRED, "the worker stopped, or gave the job up, before it was settled")
 
 
 def listener_for(worker_id: str, sessions: Sessions[Any]) -> AttemptListener:
@@ -77,8 +80,8 @@ class ObservedAttempts(AttemptListener):
 
     def settled(self, claim: Claim, settlement: Settlement) -> None:
         started = self._started.get(claim)
-        if started is None:
-            return  # given back, expired or exhausted before its handler was called
+        if started is None or started.told:
+            return  # given back, expired or exhausted before its handler was called; or lost
         started.told = True
         facts = self._facts(claim)
         facts["duration"] = started.duration
@@ -89,9 +92,13 @@ class ObservedAttempts(AttemptListener):
             started.end["outcome"] = "rescheduled"
             self._tell.attempt_rescheduled(**facts)
         else:
-            error, retry_in = error_facts(settlement.error), _retry_in(claim.row, settlement)
-            started.end = {"outcome": "failed", "error_code": error["error_code"], "error_type": error["error_type"]}
-            self._tell.attempt_failed(**facts, **error, retry_in=retry_in)
+            self._tell_failed(claim, started, settlement.error, _retry_in(claim.row, settlement))
+
+    def not_settled(self, claim: Claim, settlement: Settlement, error: Exception) -> None:
+        started = self._started.get(claim)
+        if started is not None and not started.told:
+            record = settlement.error or failure.record_of(error)
+            self._tell_failed(claim, started, record, _until_the_lease_ends(claim))
 
     def released(self, claim: Claim) -> Coroutine[Any, Any, None] | None:
         started = self._started.pop(claim, None)
@@ -103,7 +110,16 @@ class ObservedAttempts(AttemptListener):
         return None
 
     def dropped(self, claim: Claim) -> None:
-        self._end_span(self._started.get(claim))
+        started = self._started.get(claim)
+        if started is not None and not started.told:
+            self._tell_failed(claim, started, _NOT_SETTLED, _until_the_lease_ends(claim))
+        self._end_span(started)
+
+    def _tell_failed(self, claim: Claim, started: Started, record: bytes, retry_in: float | None) -> None:
+        started.told = True
+        error = error_facts(record)
+        started.end = {"outcome": "failed", "error_code": error["error_code"], "error_type": error["error_type"]}
+        self._tell.attempt_failed(**self._facts(claim), duration=started.duration, **error, retry_in=retry_in)
 
     def _tell_lost(self, claim: Claim, started: Started, reason: AbortReason | None) -> None:
         event = None if reason is None else self._lost_events.get(reason)
@@ -115,12 +131,17 @@ class ObservedAttempts(AttemptListener):
 
     async def _find_out(self, claim: Claim, started: Started) -> None:
         """Find out why the result had no effect, or why another worker has the job."""
+        reason: AbortReason | None = "taken_by_another_worker"  # if the database does not answer
         try:
             (row,) = await self._sessions.run(self._sessions.engine.state.get_jobs([claim.row.id]))
-            self._tell_lost(claim, started, lost_reason(row, claim.token))
+            reason = lost_reason(row, claim.token)
         except Exception:
             return  # observers were told of the database's error
         finally:
+            if reason is None:  # it was given up, although it still belonged to this attempt
+                self._tell_failed(claim, started, _NOT_SETTLED, _until_the_lease_ends(claim))
+            else:
+                self._tell_lost(claim, started, reason)
             self._end_span(started)
 
     def _end_span(self, started: Started | None) -> None:
@@ -140,6 +161,10 @@ def waited(claim: Claim) -> float | None:
         return None  # when its last blocker completed is not recorded
     due = max(row.scheduled_at, row.created_at)
     return max(0.0, (row.last_attempt_at - due).total_seconds()) + time.monotonic() - claim.claimed_at
+
+
+def _until_the_lease_ends(claim: Claim) -> float:
+    return max(0.0, claim.lease_end - time.monotonic())
 
 
 def _retry_in(row: JobRow, settlement: Settlement) -> float | None:

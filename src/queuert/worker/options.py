@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from queuert.ports.provider import Limit
+from queuert.schedules.declaring import Declaration
 from queuert.worker.backoff import Backoff
 from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.handlers import HandlerPlan
@@ -28,6 +29,9 @@ class WorkerOptions:
     shutdown_timeout: float
     coalesce_notifies: int
     cancel_on_abort: bool
+    release: str | None = None
+    schedules: Mapping[str, Declaration] = field(default_factory=dict[str, Declaration])
+    """What the worker declares, by name."""
     left_running: set[str] = field(default_factory=set[str])
     """Jobs that began here and were never settled, perhaps in an earlier run of this worker. The
     database may still hold them as running, and only the end of their leases puts them back."""

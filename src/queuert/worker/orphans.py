@@ -30,6 +30,7 @@ class Orphans:
         self._left_running = options.left_running
         self._limit = options.limit
         self._claiming = asyncio.Lock()
+        self._looking = False
         self._log = FailureLog(logger)
         self.possible = False
         """A claim has failed, once or more often. It stays so: a server that hung may carry out
@@ -46,8 +47,17 @@ class Orphans:
                 raise
 
     async def give_back(self) -> None:
-        if not self.possible:
+        # One at a time: while the database hangs, renewals come faster than their looks end, and
+        # claims would have to wait for all of them.
+        if not self.possible or self._looking:
             return
+        self._looking = True
+        try:
+            await self._give_back()
+        finally:
+            self._looking = False
+
+    async def _give_back(self) -> None:
         state, hooks = self._sessions.engine.state, Hooks()
         async with self._claiming:
             try:

@@ -18,7 +18,9 @@ from queuert.client.sessions import Sessions
 from queuert.failure_log import FailureLog
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.program import Program
+from queuert.worker.about import about
 from queuert.worker.options import WorkerOptions
+from queuert.worker_records import SEEN_EVERY
 
 logger = logging.getLogger("queuert.worker")
 
@@ -30,7 +32,7 @@ GRACE = 1.0
 """Seconds for a worker to get its lock back: to reconnect, or to register without it."""
 CHECK_INTERVAL = 0.25
 """Seconds between two checks that the lock is still held. They send nothing while it is."""
-SEEN_INTERVAL = 30.0
+SEEN_INTERVAL = SEEN_EVERY
 """Seconds between two registrations, at least."""
 PATIENCE = 2.0
 """Seconds that taking the lock may need."""
@@ -47,6 +49,7 @@ class Presence:
         self._types = options.policy.types
         self._ordinals = options.policy.ordinals
         self._interval = max(options.renew_interval, SEEN_INTERVAL)
+        self._about = about(options, self._interval)
         self._hold: Callable[[int], Awaitable[int | None]] | None = getattr(notify, "hold", None)
         self._release: Callable[[int], Awaitable[None]] | None = getattr(notify, "release", None)
         self._key = secrets.randbits(31)
@@ -123,8 +126,9 @@ class Presence:
     async def _register(self, session: int | None) -> None:
         self._seen_at = time.monotonic()
         key = None if session is None else self._key
+        # The horizon and all that it tells: its row may have been cleaned while it was cut off.
         horizon = self._ordinals.horizon
-        await self._run(self._state.register_worker(self._worker_id, lock_key=key, horizon=horizon))
+        await self._run(self._state.register_worker(self._worker_id, lock_key=key, horizon=horizon, about=self._about))
         self._session = session
 
     async def _run(self, program: Program[T]) -> T:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from msgspec.structs import replace
@@ -17,20 +18,28 @@ from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
 from queuert.errors import SchemaTooNew, StorageError, StorageNotADatabase, StorageReadOnly
 from queuert.failure_log import FailureLog
+from queuert.jobs.own import OWN_NAMES
+from queuert.limit_records import ALIVE_FOR
 from queuert.model import Claimed, ClaimRequest
+from queuert.ports.notify import MISSED
 from queuert.ports.observer import Observer
 from queuert.transaction import Hooks
 from queuert.worker import failure
 from queuert.worker.attempts import Attempts
 from queuert.worker.backoff import Recovery
 from queuert.worker.claiming import ClaimPolicy
+from queuert.worker.crowd import Crowd
+from queuert.worker.health import WorkerHealth, WorkerState
 from queuert.worker.leases import LeaseKeeper
 from queuert.worker.next_turn import NextTurn
 from queuert.worker.observed import listener_for
 from queuert.worker.options import WorkerOptions
 from queuert.worker.orphans import Orphans
+from queuert.worker.own_work import QUEUES, OwnWork
 from queuert.worker.prefetch import STALE
 from queuert.worker.presence import Presence
+from queuert.worker.pruning import Pruner
+from queuert.worker.scheduling.firing import Firing
 from queuert.worker.unblocking import Unblocker
 from queuert.worker.wake import Wake
 from queuert.worker.watchdog import Watchdog
@@ -46,13 +55,21 @@ SETTLE = (1.0, 10.0)
 """Seconds, at least and at most, for the results of handlers to be settled when the worker
 stops."""
 CLOSE = 2.5
-"""Seconds for each of the three last steps, which are quick unless the database hangs. A statement
+"""Seconds for each of the four last steps, which are quick unless the database hangs. A statement
 that is cancelled takes up to 2 s then."""
 CLEAN_UP = (1.0, 5.0)
 """Seconds, at least and at most, for cancelled handlers to come to their end when the worker
 stops."""
 REAPED_AT_ONCE = 500
 """Jobs that one turn takes back: a small statement, so that claims come in between."""
+LATE = 5.0
+"""Seconds, besides the time that one statement may take, without a turn of the main loop: then it
+is not turning."""
+MISSED_PAUSES = 1.0
+"""Seconds within which a worker whose slots are busy notices a pause, if messages were missed."""
+DECLARE_INTERVAL = 60.0
+"""Seconds between two declarations of limits: well under `ALIVE_FOR`."""
+
 HOPELESS = (SchemaTooNew, StorageNotADatabase, StorageReadOnly)
 """Errors before the work has begun that trying again does not repair."""
 _LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the job stopped renewing its lease")
@@ -80,24 +97,41 @@ class WorkerRun(Generic[Conn]):
         self._attempts = Attempts(worker_id, client, options, self._next_turn, listener)
         self._prefetch = self._attempts.prefetch
         self._poll_at = 0.0
+        self._declare_at = 0.0
+        self._polled_at = 0.0
         self._reap_at = 0.0
+        self._pauses_heard = 0
+        """How often something was paused or resumed."""
+        self._pauses_seen = 0
+        """How much of that the last poll can have seen."""
         self._recovery = Recovery(options.recovery_backoff, options.recovery_max_attempts)
         self._limit = options.limit
         self._failures = FailureLog(logger)
         self._unblocker = Unblocker(self._sessions, self._next_turn, options.recovery_backoff, self._limit)
+        self._own_work = OwnWork(worker_id, self._sessions, self._next_turn, options.recovery_backoff, self._limit)
         self._orphans = Orphans(self._sessions, worker_id, self._attempts.claims, options)
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, self._orphans, options)
         notify = adapters_of(client)[1]
         self._presence = Presence(worker_id, self._sessions, notify, options)
+        self._pruner = Pruner(worker_id, self._sessions, options)
         self._attempts.when_unknown = self._presence.register_soon
+        self._firing = Firing(worker_id, self._sessions, notify, options, options.schedules)
+        self._crowd = Crowd(worker_id, self._sessions, options)
         self._wake = Wake(
             notify,
             self._policy.types,
             self._keeper.maybe_lost,
+            self._pause_changed,
+            self._own_work.begin,
             options.coalesce_notifies,
-            self._next_turn.event,
+            self._next_turn,
+            self._crowd,
         )
         self._watchdog = Watchdog(self._attempts.type_of)
+        self._turned_at: float | None = None
+        """When a turn last had its answers from the database."""
+        self._trouble: Exception | None = None
+        """What the last turn failed with."""
         self._stopping = asyncio.Event()
         self._migrated = True
         self._reserved = False
@@ -105,9 +139,11 @@ class WorkerRun(Generic[Conn]):
         self._hurry = asyncio.Event()
         self._quiet = asyncio.Event()
         """Nothing is held, and the last claim found nothing."""
-        self._keeper_task: asyncio.Task[None] | None = None
-        self._presence_task: asyncio.Task[None] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        """All of this worker's own, until it is closed."""
         self._main_task: asyncio.Task[None] | None = None
+        self._own_task: asyncio.Task[None] | None = None
+        self._is_pruning = False
 
     # Life
 
@@ -115,14 +151,22 @@ class WorkerRun(Generic[Conn]):
         """Begin to work. With a limit of tries, wait for the database first."""
         self._migrated = await self._has_schema()
         self._check_room()
-        self._main_task = asyncio.create_task(self._main(), name=f"queuert-worker {self._worker_id}")
-        self._keeper_task = asyncio.create_task(self._keeper.run(), name=f"queuert-leases {self._worker_id}")
-        self._presence_task = asyncio.create_task(self._presence.run(), name=f"queuert-presence {self._worker_id}")
+        self._main_task = self._spawn(self._main(), "worker")
+        self._spawn(self._keeper.run(), "leases")
+        self._spawn(self._presence.run(), "presence")
+        self._spawn(self._crowd.run(), "crowd")
+        self._own_task = self._spawn(self._own_work.run(), "own-work")
+        self._spawn(self._firing.run(), "schedules")
         self._watchdog.start()
         logger.info("worker %s started", self._worker_id, extra={"worker_id": self._worker_id})
         self._observer.worker_started(
             worker_id=self._worker_id, job_types=self._policy.types, concurrency=self._policy.concurrency
         )
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name=f"queuert-{name} {self._worker_id}")
+        self._tasks.append(task)
+        return task
 
     async def _has_schema(self) -> bool:
         """Whether the schema is up to date. If not, the main loop goes on trying.
@@ -172,6 +216,23 @@ class WorkerRun(Generic[Conn]):
                 self._worker_id, slots, sum(room), room[0], slots + room[1], extra={"worker_id": self._worker_id},
             )  # fmt: skip
 
+    def health(self) -> WorkerHealth:
+        age = None if self._turned_at is None else time.monotonic() - self._turned_at
+        state: WorkerState = "starting" if age is None else "running"
+        if self._stopping.is_set():
+            state = "stopping"
+        turning = age is not None and age < self._limit.seconds + LATE
+        return WorkerHealth(
+            worker_id=self._worker_id,
+            state=state,
+            ready=state == "running" and turning and self._trouble is None,
+            error=None if self._trouble is None else f"{type(self._trouble).__name__}: {self._trouble}",
+            turn_age=age,
+            running=self._attempts.running,
+            ended=self._attempts.ended,
+            stops_within=longest_stop(self._options.shutdown_timeout),
+        )
+
     def hurry(self) -> None:
         """Stop waiting for running handlers."""
         self._hurry.set()
@@ -180,7 +241,9 @@ class WorkerRun(Generic[Conn]):
         """Until nothing is runnable, or the worker stops."""
         if self._closed:
             return
+        await self._firing.drain()
         self._quiet.clear()
+        self._own_work.look()
         self._next_turn.claim_soon()
         await self._quiet.wait()
 
@@ -193,7 +256,9 @@ class WorkerRun(Generic[Conn]):
         self._observer.worker_stopping(worker_id=self._worker_id)
         timeout = self._options.shutdown_timeout
         self._stopping.set()
+        self._firing.stop_soon()
         self._next_turn.event.set()
+        self._own_work.stop()
         self._attempts.give_back_waiting()
         # A claim that is under way gives back what it gets, so from here on running handlers only
         # become fewer.
@@ -202,13 +267,15 @@ class WorkerRun(Generic[Conn]):
             self._attempts.abort_running("shutdown")
             # Cancelled handlers get a moment to clean up; threads cannot be cancelled and keep
             # their leases.
-            clean_up = min(max(timeout, CLEAN_UP[0]), CLEAN_UP[1])
-            if not await self._within(clean_up, self._attempts.async_handlers_ended()):
+            if not await self._within(_between(timeout, CLEAN_UP), self._attempts.async_handlers_ended()):
                 self._attempts.abandon_running()
-        if not await self._within(min(max(timeout, SETTLE[0]), SETTLE[1]), self._everything_settled()):
+        if not await self._within(_between(timeout, SETTLE), self._everything_settled()):
             logger.error("worker %s stopped with results unsettled: those jobs will run again once their leases have "
                          "ended", self._worker_id, extra={"worker_id": self._worker_id})  # fmt: skip
             clean = False
+        if self._own_task is not None:
+            # What takes longer is rolled back, and done by another worker.
+            await asyncio.wait({self._own_task}, timeout=CLOSE)
         await self._close()
         logger.info("worker %s stopped", self._worker_id, extra={"worker_id": self._worker_id, "clean": clean})
         self._observer.worker_stopped(
@@ -222,10 +289,9 @@ class WorkerRun(Generic[Conn]):
         self._quiet.set()
         self._attempts.abandon_running()
         left: list[asyncio.Task[None]] = self._attempts.close()
-        for task in (self._main_task, self._keeper_task, self._presence_task):
-            if task is not None:
-                task.cancel()
-                left.append(task)
+        for task in self._tasks:
+            task.cancel()
+        left += self._tasks
         if left:
             await asyncio.wait(left, timeout=CLOSE)
         await self._within(CLOSE, self._say_goodbye())
@@ -278,6 +344,7 @@ class WorkerRun(Generic[Conn]):
                 # What was announced meanwhile has not been read: one thing that fails must not keep
                 # jobs from running.
                 self._next_turn.wants_claim = True
+                self._trouble = error
                 delay = self._recovery.next_delay()
                 if self._recovery.exhausted or (isinstance(error, HOPELESS) and not self._migrated):
                     self._give_up(error)
@@ -312,6 +379,11 @@ class WorkerRun(Generic[Conn]):
         if not self._presence.registered:
             await self._wake.listen()  # the connection that listens holds the lock
             await self._presence.register()
+        if time.monotonic() >= self._declare_at:
+            await self._declare_limits()
+        if not self._is_pruning:
+            self._is_pruning = True
+            self._spawn(self._pruner.run(), "pruner")
         if self._is_stale():
             self._prefetch.stalled()
             self._attempts.give_back_waiting()
@@ -320,30 +392,58 @@ class WorkerRun(Generic[Conn]):
         await self._unblocker.step()
         await self._reap()
         now = time.monotonic()
-        if now >= self._poll_at:
+        heard = self._pauses_heard
+        if now >= self._poll_at or heard > self._pauses_seen:
             await self._poll()
-            self._poll_at = now + self._options.poll_interval  # afterwards: if it fails, the next turn asks again
+            # Afterwards: if it fails, the next turn asks again.
+            self._poll_at, self._polled_at, self._pauses_seen = now + self._options.poll_interval, now, heard
+        self._turned_at, self._trouble = now, None
         if self._next_turn.wants_claim and self._has_room():
             return
-        if not self._attempts.claims and self._unblocker.due_at is None:
+        if not self._attempts.claims and self._unblocker.due_at is None and self._own_work.idle:
             self._quiet.set()
         await self._wait()
+
+    async def _declare_limits(self) -> None:
+        """Store which limits this code declares, and ask which ones apply to its types."""
+        policy = self._policy
+        program = self._engine.state.declare_limits(policy.types, policy.declared, alive_for=ALIVE_FOR)
+        policy.know_limits(await self._sessions.run_within(self._limit, program))
+        # Without limits there is nothing to repeat.
+        self._declare_at = time.monotonic() + (DECLARE_INTERVAL if policy.declared or policy.by_key else inf)
 
     async def _poll(self) -> None:
         """What notifications would have told, asked of the database: it is right, whatever got
         lost.
         """
         await self._wake.listen()
-        program = self._engine.state.next_available_in(self._policy.types)
+        types, queues = self._policy.types, self._policy.queues
+        program = self._engine.state.next_available_in((*types, *OWN_NAMES), (*queues, *QUEUES))
         available = await self._sessions.run_within(self._limit, program)
         # Only ever added to: what happened here while the database was asked may be news to its
         # answer.
         if available.next_in == 0:
             self._next_turn.wants_claim = True
+            self._own_work.look()
         elif available.next_in is not None:
             self._next_turn.claim_in(available.next_in)
         if available.unblocking:
             self._next_turn.wants_unblocking = True
+        if available.paused:
+            self._attempts.heed(available.paused)
+
+    def _pause_changed(self, target: str) -> None:
+        """Something was paused or resumed: the next turn asks what, and claims what may run
+        again.
+        """
+        if target != MISSED:
+            self._pauses_heard += 1
+            self._next_turn.claim_soon()
+        elif not self._has_room():
+            # A claim would tell. This comes with every commit of another process that uses the same
+            # file, so it must not make this worker ask each time.
+            self._poll_at = min(self._poll_at, self._polled_at + MISSED_PAUSES)
+            self._next_turn.event.set()
 
     async def _wait(self) -> None:
         next_turn, now = self._next_turn, time.monotonic()
@@ -387,7 +487,10 @@ class WorkerRun(Generic[Conn]):
             return
         # What begins only later has an ordinal: it loses no attempt if this worker dies before.
         request = replace(
-            request, at_once=self._attempts.at_once, first_ordinal=self._policy.ordinals.take(request.limit)
+            request,
+            at_once=self._attempts.at_once,
+            first_ordinal=self._policy.ordinals.take(request.limit),
+            first_token=self._policy.new_token(),
         )
         # Before the claim: what is announced while it is under way must not be forgotten.
         self._next_turn.wants_claim = False
@@ -406,6 +509,8 @@ class WorkerRun(Generic[Conn]):
             self._next_turn.wants_claim = True
         if result.next_in is not None:
             self._next_turn.claim_in(result.next_in)
+        if result.paused:
+            self._attempts.heed(result.paused)
         if any(_lost_its_worker(claimed) for claimed in result.jobs):
             # One of them may be what killed that worker. What is held ahead when this one dies has
             # to be reaped, and what the horizon covers loses an attempt without ever having run. So
@@ -444,6 +549,15 @@ class WorkerRun(Generic[Conn]):
             notifications.add("job_scheduled", row.type_name)
             notifications.add("ownership_lost", row.id)
         await self._sessions.flush(hooks)
+
+
+def longest_stop(shutdown_timeout: float) -> float:
+    """How long `stop` takes at most."""
+    return shutdown_timeout + _between(shutdown_timeout, CLEAN_UP) + _between(shutdown_timeout, SETTLE) + 4 * CLOSE
+
+
+def _between(seconds: float, limits: tuple[float, float]) -> float:
+    return min(max(seconds, limits[0]), limits[1])
 
 
 def _lost_its_worker(claimed: Claimed) -> bool:

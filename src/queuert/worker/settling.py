@@ -1,10 +1,10 @@
 """Group settlement: attempts that ended are settled together, in one operation.
 
-No timer forms the groups: while one is being committed, the next one is collected. A group that
-fails is split in halves until the item at fault is alone, so that the other items do not fail with
-it. If the database is at fault, the group waits and is tried again; the leases are renewed
-meanwhile. If it fails a second time although the database works, it is set aside (`set_aside`), and
-other groups go on.
+No timer forms the groups: while one is being committed, the next one is collected. A group with an
+item that cannot be stored is split in halves until that item is alone, so that the others do not
+fail with it. After any other error, also one that we do not know, the database may be at fault: the
+group waits and is tried again; the leases are renewed meanwhile. If it fails a second time although
+the database works, it is set aside (`set_aside`), and other groups go on.
 """
 
 from __future__ import annotations
@@ -12,15 +12,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from queuert.client.sessions import Sessions
-from queuert.errors import StorageError
+from queuert.errors import (
+    BlockerNotFound,
+    ChainError,
+    InvalidArgument,
+    JobIdExists,
+    JobTypeError,
+    StorageError,
+    StorageRejected,
+)
 from queuert.failure_log import FailureLog
 from queuert.model import Settled, Settlement
 from queuert.operations.settle import settle
 from queuert.transaction import Hooks
+from queuert.worker import failure
 from queuert.worker.backoff import Recovery
 from queuert.worker.claim import Claim
 from queuert.worker.next_turn import NextTurn
@@ -38,12 +48,22 @@ TRIES = 2
 
 Item = tuple[Claim, Settlement]
 
+TRIES_ALONE = 10
+"""How often an item that was set aside, and is alone, is tried after errors that we do not know.
+Only those tries count between which other items were settled. Then it is the item that cannot be
+stored."""
+
+ITEM_AT_FAULT = (StorageRejected, InvalidArgument, JobTypeError, ChainError, JobIdExists, BlockerNotFound)
+"""Errors that are caused by an item: it would fail again."""
 DATABASE_AT_FAULT = (StorageError, OSError)
-"""Errors that are not caused by the items: the same items may succeed a moment later."""
+"""Errors that are never caused by the items: the same items may succeed a moment later."""
 
 
 class OnSettled(Protocol):
-    def __call__(self, claim: Claim, settlement: Settlement, /, *, took_effect: bool) -> None: ...
+    def __call__(
+        self, claim: Claim, settlement: Settlement, /, *, took_effect: bool, error: Exception | None = None
+    ) -> None:
+        """`error`: why it could not be settled, which is not because another worker has the job."""
 
 
 class Settler:
@@ -64,7 +84,10 @@ class Settler:
         self._backoff = options.recovery_backoff
         self._waiting: list[Item] = []
         self._task: asyncio.Task[None] | None = None
-        self._aside = SetAside(partial(self._try, "settling what was set aside"), self._database_works, self._backoff)
+        self._aside = SetAside(self._try_aside, self._database_works, self._backoff)
+        self._successes = 0
+        self._tried_alone: dict[str, tuple[int, int]] = {}
+        """By job id: how often it was tried (see `TRIES_ALONE`), and the successes until then."""
         self._log = FailureLog(logger)
 
     def add(self, claim: Claim, settlement: Settlement) -> None:
@@ -86,6 +109,7 @@ class Settler:
         """Drop what is not settled; it is run again once its lease has ended. Returns the tasks
         that are to be cancelled."""
         self._waiting = []
+        self._tried_alone = {}
         self._aside.give_up()
         tasks = self._tasks()
         self._task = self._aside.task = None  # they clear themselves, unless they never began
@@ -107,27 +131,48 @@ class Settler:
 
     async def _settle_group(self, group: Sequence[Item]) -> None:
         recovery, tries = Recovery(self._backoff), 0
-        while not await self._try("settling", group):
+        while await self._try("settling", group, again=tries > 0) is not None:
             tries += 1
             if tries >= TRIES and await self._database_works(group):
                 self._aside.add(group)
                 return
             await asyncio.sleep(recovery.next_delay())
 
-    async def _try(self, what: str, group: Sequence[Item]) -> bool:
-        """False if the database has failed. Any other failure is dealt with here."""
+    async def _try(self, what: str, group: Sequence[Item], *, again: bool) -> Exception | None:
+        """The error, if the database may have failed. Any other failure is dealt with here."""
         try:
-            settled = await self._settle(group)
-        except DATABASE_AT_FAULT as error:
+            settled = await self._settle(group, again=again)
+        except ITEM_AT_FAULT as error:
+            await self._without_the_bad_one(group, error)
+        except Exception as error:
+            # A provider may raise its driver's own errors. Results must not be lost because of one.
             jobs = f"{len(group)} jobs" if len(group) > 1 else f"job {group[0][0].row.id}"
             self._log.failed(what, error, "settling %s failed, trying again soon", jobs)
-            return False
-        except Exception as error:
-            await self._without_the_bad_one(group, error)
+            return error
         else:
+            self._successes += 1
             self._log.worked(what)
             for (claim, settlement), took_effect in zip(group, settled.applied, strict=True):
                 self._on_settled(claim, settlement, took_effect=took_effect)
+        return None
+
+    async def _try_aside(self, group: Sequence[Item]) -> bool:
+        """Whether it is settled, or given up as the fault of an item."""
+        error = await self._try("settling what was set aside", group, again=True)
+        job_id = group[0][0].row.id
+        if error is None:
+            self._tried_alone.pop(job_id, None)
+            return True
+        if len(group) > 1 or isinstance(error, DATABASE_AT_FAULT):
+            return False
+        tries, successes = self._tried_alone.get(job_id, (0, 0))
+        if self._successes > successes:
+            tries += 1
+        if tries < TRIES_ALONE:
+            self._tried_alone[job_id] = tries, self._successes
+            return False
+        self._tried_alone.pop(job_id, None)
+        await self._without_the_bad_one(group, error)
         return True
 
     async def _database_works(self, group: Sequence[Item]) -> bool:
@@ -135,13 +180,14 @@ class Settler:
         try:
             program = self._sessions.engine.state.get_jobs([group[0][0].row.id])
             await self._sessions.run_within(self._limit, program)
-        except DATABASE_AT_FAULT:
+        except Exception:
             return False
         return True
 
-    async def _settle(self, group: Sequence[Item]) -> Settled:
+    async def _settle(self, group: Sequence[Item], *, again: bool) -> Settled:
         hooks = Hooks()
-        program = settle(self._sessions.engine, hooks, [(claim.row, settlement) for claim, settlement in group])
+        items = [(claim.row, settlement) for claim, settlement in group]
+        program = settle(self._sessions.engine, hooks, items, again=again)
         settled = await self._sessions.run_within(self._limit, program)
         if settled.unblocked or any(created is not None for created in settled.created):
             self._next_turn.claim_soon()
@@ -157,11 +203,15 @@ class Settler:
             await self._settle_group(group[middle:])
             return
         ((claim, settlement),) = group
+        if settlement.error is not None and settlement.error != (plain := failure.plain(settlement.error)):
+            # Its error cannot be stored. What is left of it can be, wherever text can.
+            await self._settle_group([(claim, replace(settlement, error=plain))])
+            return
         if settlement.status != "completed":
             # This is already a put-back, and there is nothing simpler to try. The lease will end.
             logger.error("job %s cannot be settled; it runs again when its lease expires", claim.row.id, exc_info=error)
             self._left_running.add(claim.row.id)
-            self._on_settled(claim, settlement, took_effect=False)
+            self._on_settled(claim, settlement, took_effect=False, error=error)
             return
         # The result could not be stored, for example because a continuation's id exists. The
         # attempt has failed with that error.

@@ -7,8 +7,8 @@ import logging
 import time
 from typing import Any
 
-from queuert.errors import InvalidArgument, OwnershipLost, Reschedule
-from queuert.model import Settlement, When, aware, seconds
+from queuert.errors import InvalidArgument, OwnershipLost, RateLimited, Reschedule
+from queuert.model import Settlement, When, seconds, storable
 from queuert.operations.engine import Engine
 from queuert.operations.settle import settlement_for
 from queuert.worker import failure
@@ -43,7 +43,8 @@ class Verdicts:
 
     def completed(self, claim: Claim, value: Any) -> Settlement:
         """Raises if the value cannot be stored."""
-        return settlement_for(self._engine, claim.row, value, token=claim.token, worker=self.worker_id)
+        job_type, row = claim.plan.job_type, claim.row
+        return settlement_for(self._engine, job_type, row, value, token=claim.token, worker=self.worker_id)
 
     def given_back(self, claim: Claim) -> Settlement:
         """The handler was not called, so the attempt does not count."""
@@ -109,8 +110,14 @@ class Verdicts:
         if reason == "shutdown" and isinstance(error, asyncio.CancelledError):
             # It is not the job's fault: a deploy must not use up its attempts.
             return Settlement(job_id=claim.row.id, token=claim.token, status="pending", uncounted=True)
+        if isinstance(error, RateLimited):
+            return self._rate_limited(claim, error)
         if isinstance(error, Reschedule):
             return self._rescheduled(claim, error)
+        if reason == "paused":
+            logger.info("job %s (%s) was stopped by a pause, and its attempt does not count", claim.row.id,
+                        claim.row.type_name, extra=self.extra(claim))  # fmt: skip
+            return Settlement(job_id=claim.row.id, token=claim.token, status="pending", uncounted=True)
         if reason == "timeout":
             return self._timed_out(claim, error)
         if reason == "lease_lost" and isinstance(error, asyncio.CancelledError):
@@ -130,6 +137,13 @@ class Verdicts:
             f"the attempt took longer than {plan.timeout:g} s, and did not end within {plan.timeout_grace:g} s more"
         )
         return self.failed(claim, TimeoutError(message), failure.TIMEOUT)
+
+    def _rate_limited(self, claim: Claim, request: RateLimited) -> Settlement:
+        """The lane is closed for that time, and the job is at its head again."""
+        row, schedule = claim.row, _asked_for(request)
+        if row.lane is None:
+            return Settlement(job_id=row.id, token=claim.token, status="pending", uncounted=True, schedule=schedule)
+        return Settlement(job_id=row.id, token=claim.token, status="pending", give_back=True, closes=schedule.after)
 
     def _rescheduled(self, claim: Claim, request: Reschedule) -> Settlement:
         """Without a cause it is a wish, not a failure: the run costs no attempt."""
@@ -161,7 +175,7 @@ def _in_place_of(cancelled: asyncio.CancelledError, message: str) -> TimeoutErro
 def _asked_for(request: Reschedule) -> When:
     """The time that a handler asked for; `InvalidArgument` if no database could store it."""
     if request.at is not None:
-        return When(at=aware(request.at, "Reschedule(at=…)"))
+        return When(at=storable(request.at, "Reschedule(at=…)"))
     after = seconds(request.after or 0.0, "Reschedule(after=…)")
     if after > LONGEST:
         raise InvalidArgument(

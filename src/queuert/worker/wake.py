@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Collection
 
-from queuert.ports.notify import MISSED, Dispose, NotifyAdapter
+from queuert.model import is_own
+from queuert.ports.notify import MISSED, Dispose, Draw, NotifyAdapter
+from queuert.worker.crowd import Crowd
+from queuert.worker.next_turn import NextTurn
 
 logger = logging.getLogger("queuert.worker")
 
@@ -25,20 +29,28 @@ class Wake:
         notify: NotifyAdapter,
         types: Collection[str],
         on_ownership_lost: Callable[[str], None],
+        on_pause_changed: Callable[[str], None],
+        on_own_work: Callable[[], None],
         coalesce: int,
-        event: asyncio.Event,
+        next_turn: NextTurn,
+        crowd: Crowd,
     ) -> None:
         self._notify = notify
         self._types = frozenset(types)
         self._on_ownership_lost = on_ownership_lost
+        self._on_pause_changed = on_pause_changed
+        self._on_own_work = on_own_work
         self._coalesce = coalesce
         self._loop = asyncio.get_running_loop()
-        self._scheduled: deque[str] = deque()
+        self._thread = threading.get_ident()
+        self._scheduled: deque[tuple[str, Draw | None]] = deque()
         self._disposes: list[Dispose] = []
         self._subscribing: asyncio.Task[None] | None = None
         self._is_late = False
         self._warned = False
-        self._event = event
+        self._next_turn = next_turn
+        self._event = next_turn.event
+        self._crowd = crowd
 
     async def listen(self) -> None:
         """Subscribe, if not done yet. If the channel does not answer, poll and try again later."""
@@ -55,6 +67,7 @@ class Wake:
         try:
             disposes.append(await self._notify.listen("job_scheduled", self._job_scheduled))
             disposes.append(await self._notify.listen("ownership_lost", self._ownership_lost))
+            disposes.append(await self._notify.listen("pause_changed", self._pause_changed))
         except Exception:
             await _end(disposes)
             if not self._warned:
@@ -93,8 +106,13 @@ class Wake:
         if self._scheduled:
             self._event.set()
         wanted = False
-        for type_name in types:
-            wanted = wanted or not able or type_name == MISSED or await self._take_hint(type_name)
+        for type_name, draw in types:
+            if wanted or not able or type_name == MISSED:
+                wanted = True
+            elif wait := self._crowd.wait_for(type_name, draw):
+                self._next_turn.claim_in(wait)
+            else:
+                wanted = await self._take_hint(type_name)
         return wanted
 
     async def _take_hint(self, type_name: str) -> bool:
@@ -105,14 +123,22 @@ class Wake:
             logger.warning("asking for a wake hint failed, claiming without one", exc_info=True)
             return True
 
-    # Both may be called from any thread.
+    # These may be called from any thread.
 
     def _job_scheduled(self, type_name: str) -> None:
         if type_name in self._types or type_name == MISSED:
-            self._call(self._add, type_name)
+            if threading.get_ident() == self._thread:
+                self._add(type_name)  # in the same turn of the loop: a job waits for this
+            else:
+                self._call(self._add, type_name)
+        elif is_own(type_name):
+            self._call(lambda _: self._on_own_work(), type_name)
 
     def _ownership_lost(self, job_id: str) -> None:
         self._call(self._on_ownership_lost, job_id)
+
+    def _pause_changed(self, target: str) -> None:
+        self._call(self._on_pause_changed, target)
 
     def _call(self, function: Callable[[str], None], argument: str) -> None:
         try:
@@ -121,7 +147,7 @@ class Wake:
             return  # the loop is closed, and the worker with it
 
     def _add(self, type_name: str) -> None:
-        self._scheduled.append(type_name)
+        self._scheduled.append((type_name, getattr(type_name, "draw", None)))
         self._event.set()
 
 

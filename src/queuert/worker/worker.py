@@ -13,14 +13,19 @@ from typing_extensions import TypeVar
 from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.errors import InvalidArgument
-from queuert.model import Duration, seconds
+from queuert.jobs.queue import Queue, check_cap
+from queuert.model import MAX_NAME_LENGTH, Duration, check_text, seconds
+from queuert.operations.schedules.defining import define
+from queuert.schedules.declaring import Schedules, declarations_of
+from queuert.schedules.stored import Definition
 from queuert.worker.backoff import RECOVERY_BACKOFF, Backoff, check_backoff
-from queuert.worker.claiming import ClaimPolicy, Queue, check_cap
+from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.ended import Ended
 from queuert.worker.handlers import DEFAULT_GRACE, Handlers, SharedSettings, resolve
+from queuert.worker.health import WorkerHealth
 from queuert.worker.middleware import Middleware
 from queuert.worker.options import WorkerOptions
-from queuert.worker.run import WorkerRun
+from queuert.worker.run import WorkerRun, longest_stop
 from queuert.worker.signals import calling_on_signals
 
 Conn = TypeVar("Conn", default=Any)
@@ -42,6 +47,8 @@ class Worker:
         handlers: One registry of handlers, or a list of them.
         name: The first part of the worker's id, for logs: letters, digits, ".", "_" and "-"
             (default: "worker").
+        release: Which version of your code this is, for `client.list_workers()`: any text, for
+            example a tag or a commit (default: none).
         concurrency: How many handlers run at once (default: 1).
         prefetch: How many jobs the worker may claim in advance while handlers are quick. 0 turns
             this off (default: 1000).
@@ -54,7 +61,7 @@ class Worker:
             (default: no limit).
         poll_interval: How often to look for jobs if no notification arrives (default: 5 s).
         lease: How long the worker owns a job without renewing its lease. If a worker crashes, its
-            jobs wait this long (default: 60 s).
+            jobs wait this long at most, where nothing else shows that it is gone (default: 60 s).
         renew_interval: How often leases are renewed (default: half of the lease).
         backoff: How long to wait after a failed attempt (default: 10 s, doubled each time, up to
             300 s).
@@ -75,6 +82,8 @@ class Worker:
             (default: 100).
         cancel_on_abort: Whether to cancel the task of an `async def` handler that should stop. If
             not, only `attempt.signal` is set (default: True).
+        schedules: The schedules that this program declares, as a list of `Schedules`. Every worker
+            fires those that clients have put (default: none).
 
     Attributes:
         id: The id of the worker: its name and a UUID.
@@ -86,6 +95,7 @@ class Worker:
         handlers: Handlers[Conn] | Sequence[Handlers[Conn]],
         *,
         name: str | None = None,
+        release: str | None = None,
         concurrency: int = 1,
         prefetch: int = 1000,
         queues: Sequence[Queue | str] | None = None,
@@ -104,11 +114,14 @@ class Worker:
         required_middleware: Sequence[Middleware] = (),
         coalesce_notifies: int = 100,
         cancel_on_abort: bool = True,
+        schedules: Schedules | Sequence[Schedules] = (),
     ) -> None:
         if not isinstance(client, Client):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument(f"a worker takes a client from queuert.connect(), got {client!r}")
         registries = _registries(handlers)
         _check_name(name)
+        if release is not None:
+            check_text(release, "release", MAX_NAME_LENGTH)
         for number, what in (
             (concurrency, "concurrency"),
             (max_claim_batch, "max_claim_batch"),
@@ -134,6 +147,9 @@ class Worker:
         )
         if not plans:
             raise InvalidArgument("a worker needs at least one handler: register it with @handlers.handles(…)")
+        declarations = declarations_of(schedules)
+        for each in declarations.values():
+            define(sessions_of(client).engine, each.times, each.job, each.options)
         self.id = f"{name or 'worker'}-{uuid.uuid4()}"
         self._client: Client[Any] = client
         self._options = WorkerOptions(
@@ -157,6 +173,8 @@ class Worker:
             shutdown_timeout=seconds(shutdown_timeout, "shutdown_timeout"),
             coalesce_notifies=coalesce_notifies,
             cancel_on_abort=cancel_on_abort,
+            release=release,
+            schedules=declarations,
         )
         self._run: WorkerRun[Any] | None = None
         self._start_task: asyncio.Task[None] | None = None
@@ -168,6 +186,25 @@ class Worker:
         self._drains = 0
         self._only_drains = False
         """`drain()` started the worker, so the last `drain()` to end stops it."""
+
+    @property
+    def job_types(self) -> tuple[str, ...]:
+        """The names of the job types that the worker claims, with older versions and aliases."""
+        return self._options.policy.types
+
+    @property
+    def client(self) -> Client[Any]:
+        """The client that the worker was made with."""
+        return self._client
+
+    def health(self) -> WorkerHealth:
+        """How the worker is, for readiness probes. It costs nothing: no statement is sent."""
+        run = self._run
+        if run is None:
+            limit = longest_stop(self._options.shutdown_timeout)
+            return WorkerHealth(self.id, "stopped", ready=False, error=None, turn_age=None, running=0, ended=0,
+                                stops_within=limit)  # fmt: skip
+        return run.health()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -334,3 +371,9 @@ def _registries(handlers: Any) -> list[Handlers[Any]]:
     if isinstance(handlers, list | tuple):
         return list(handlers)  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
     raise InvalidArgument(f"a worker takes Handlers, or a list of them, got {handlers!r}")
+
+
+def definitions_of(worker: Worker) -> dict[str, Definition]:
+    """The schedules that a worker declares, as they are stored."""
+    engine, options = sessions_of(worker.client).engine, worker._options  # pyright: ignore[reportPrivateUsage]
+    return {name: define(engine, each.times, each.job, each.options) for name, each in options.schedules.items()}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from tests.adapters.postgres.drivers import DRIVERS, Driver, Watcher
-from tests.support.postgres import database_url, own_server, postgres
+from tests.support.postgres import database_url, migrated_url, own_server, postgres
 
-__all__ = ["database_url", "own_server", "postgres"]
+__all__ = ["database_url", "migrated_url", "own_server", "postgres"]
 
 
 @pytest.fixture(params=DRIVERS, ids=str)

@@ -236,6 +236,10 @@ class AwaitedBlock:
     async def __aenter__(self) -> Any:
         return self._block.__enter__()
 
+    async def commit_with(self, command: Any) -> bool:
+        done: bool = await self._block.commit_with(command)
+        return done
+
     async def __aexit__(self, *error: Any) -> None:
         self._block.__exit__(*error)
 
@@ -244,3 +248,17 @@ class AwaitedBlock:
 async def awaited(manager: Any) -> AsyncGenerator[Any]:
     with manager as value:
         yield value
+
+
+FIRST = PgStatement("SELECT true")
+"""For a transaction that begins with a command."""
+
+
+def insert(number: int) -> PgStatement:
+    return PgStatement("INSERT INTO t VALUES ($1::int)", (number,))
+
+
+async def usable(driver: Driver, provider: Any) -> None:
+    """The connection is back in the pool, outside of any transaction, and the driver believes so too."""
+    async with provider.transaction(FIRST) as inside, driver.block(inside):
+        await provider.execute(inside, insert(100))

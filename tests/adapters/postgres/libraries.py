@@ -94,11 +94,13 @@ class Version6(PostgresOperations):
         return [job_of(row) for row in rows]
 
     def statement(self, name: str, **parameters: Any) -> PgStatement:
-        """Its functions had fewer parameters."""
+        """Its functions had fewer parameters, and keys only two scopes."""
         text = self.texts[name]
+        if "key_rules" in parameters:
+            parameters["key_any"] = [rule == "any" for rule in parameters["key_rules"]]
         return text(**{parameter: value for parameter, value in parameters.items() if parameter in text.names})
 
-    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
+    def next_available_in(self, types: Sequence[str], queues: Sequence[str] = ()) -> Program[Available]:
         ((next_in,),) = yield self.statement("read.next_available_in", types=list(types))
         return Available(next_in)
 
@@ -125,6 +127,13 @@ class Library:
 
     def __call__(self, program: Program[T]) -> T:
         return run(self._state.provider, None, program)
+
+    def alone(self, program: Program[T]) -> T:
+        """Only this, and then close."""
+        try:
+            return self(program)
+        finally:
+            self.close()
 
     def migrate(self) -> list[int]:
         return self(self.operations.migrate())

@@ -10,15 +10,13 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import cache
 from typing import Any, Literal, LiteralString, TypeVar, cast
 
 import asyncpg
 import psycopg
 from tests.adapters.postgres.drivers import Watcher
-from tests.support.postgres import Databases, server
+from tests.support.postgres import Databases, template
 
-from queuert.adapters.postgres.adapter import sync_psycopg_state
 from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
 from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, sqlstate
 from queuert.adapters.postgres.operations import PostgresOperations
@@ -26,7 +24,7 @@ from queuert.conformance.state.build import new_job, request
 from queuert.errors import QueuertError
 from queuert.model import ChainRow, Claimed, ClaimRequest, Created, JobRow, NewJob, Settled, Settlement, Status
 from queuert.ports.program import Program
-from queuert.ports.provider import run, run_async
+from queuert.ports.provider import run_async
 
 T = TypeVar("T")
 
@@ -35,14 +33,28 @@ Isolation = Literal["read_committed", "repeatable_read", "serializable"]
 PATIENCE = 20.0
 """Seconds within which whatever is expected of a busy server must have come."""
 
+COUNTED = "attempts that began, less those that ended, are those that run"
+
 # Each query answers what must not be.
 INVARIANTS: dict[str, LiteralString] = {
-    "a pending job is in exactly one of ready, later and running": """
+    "a pending job is in exactly one of ready, line, later and running": """
         SELECT j.id, flights FROM queuert_job AS j CROSS JOIN LATERAL (
             SELECT (SELECT count(*) FROM queuert_ready AS r WHERE r.id = j.id)
+                + (SELECT count(*) FROM queuert_line AS e WHERE e.id = j.id)
                 + (SELECT count(*) FROM queuert_later AS l WHERE l.id = j.id)
                 + (SELECT count(*) FROM queuert_running AS r WHERE r.job_id = j.id) AS flights
         ) AS found WHERE flights <> (j.status = 'pending')::integer""",
+    "a row of line says what its job says": """
+        SELECT e.id FROM queuert_line AS e LEFT JOIN queuert_job AS j ON j.id = e.id
+        WHERE (j.lane, j.type_name, j.priority, j.scheduled_at)
+            IS DISTINCT FROM (e.lane, e.type_name, e.priority, e.scheduled_at)""",
+    "a lane counts its claims, and those that have ended since": """
+        SELECT l.lane FROM queuert_lane AS l
+        WHERE l.running <> (SELECT count(*) FROM queuert_running AS r WHERE r.lane = l.lane)
+            + (SELECT count(*) FROM queuert_news AS n WHERE n.lane = l.lane AND n.kind < 0)""",
+    "a lane has its turn": """
+        SELECT lane FROM queuert_lane AS l FULL JOIN queuert_turn AS t USING (lane, tag)
+        WHERE tag IS NOT NULL AND (l.ctid IS NULL OR t.ctid IS NULL)""",
     "a row of ready says what its job says": """
         SELECT r.id FROM queuert_ready AS r LEFT JOIN queuert_job AS j ON j.id = r.id
         WHERE (j.type_name, j.priority, j.scheduled_at) IS DISTINCT FROM (r.type_name, r.priority, r.scheduled_at)""",
@@ -82,9 +94,10 @@ INVARIANTS: dict[str, LiteralString] = {
     "an edge has a chain": """
         SELECT chain_id FROM queuert_blocker
         WHERE chain_id NOT IN (SELECT id FROM queuert_job WHERE chain_index = 0)""",
-    "a key points at a chain of its type that was started under it": """
+    "a key points at a chain of its type that was started under it, unless it outlives that chain": """
         SELECT k.chain_type, k.key FROM queuert_key AS k LEFT JOIN queuert_job AS j ON j.id = k.chain_id
-        WHERE (j.chain_index, j.type_name, j.dedup_key) IS DISTINCT FROM (0, k.chain_type, k.key)""",
+        WHERE k.ended IS NULL
+            AND (j.chain_index, j.type_name, j.dedup_key) IS DISTINCT FROM (0, k.chain_type, k.key)""",
     "a chain has all its jobs, and only the last has not handed over": """
         SELECT j.chain_id FROM queuert_job AS j GROUP BY j.chain_id
         HAVING count(*) <> max(j.chain_index) + 1 OR count(*) <> count(j.continued_to) + 1
@@ -92,6 +105,14 @@ INVARIANTS: dict[str, LiteralString] = {
     "resting is the status of what rests": """
         SELECT id, status, resting FROM queuert_job WHERE resting IS DISTINCT FROM
             CASE WHEN status IN ('blocked', 'failed', 'cancelled', 'expired') THEN status END""",
+    COUNTED: """
+        SELECT type_name, sum(number) FROM (
+            SELECT type_name, number FROM queuert_tally WHERE what = 'begun'
+            UNION ALL SELECT type_name, -cardinality(since) FROM queuert_tally WHERE what <> 'begun'
+            UNION ALL SELECT type_name, number FROM queuert_history WHERE what = 'begun'
+            UNION ALL SELECT type_name, -number FROM queuert_history WHERE what <> 'begun' AND bucket >= 0
+            UNION ALL SELECT type_name, -1 FROM queuert_running
+        ) AS attempt GROUP BY type_name HAVING sum(number) <> 0""",
     "what has ended says when": """
         SELECT id FROM queuert_job
         WHERE (completed_at IS NULL) <> (status IN ('blocked', 'pending'))""",
@@ -101,18 +122,6 @@ INVARIANTS: dict[str, LiteralString] = {
 def violations(watch: Watcher) -> dict[str, list[Any]]:
     """What is wrong in the tables: for each rule that is broken, the rows that break it."""
     return {rule: found for rule, text in INVARIANTS.items() if (found := watch(text))}
-
-
-@cache
-def template() -> str:
-    """The name of a database with our tables in it, to be copied."""
-    name = server().create()
-    state = sync_psycopg_state(server().url_of(name))
-    try:
-        run(state.provider, None, state.operations.migrate())
-    finally:
-        state.close()
-    return name
 
 
 class Session:

@@ -7,8 +7,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.adapters.postgres.scenes import explain, pages, template
-from tests.support.postgres import Databases
+from tests.adapters.postgres.scenes import explain, pages
+from tests.support.postgres import Databases, template
 
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import completed, continued, key, new_job, next_job, queue, request, waiting_for
@@ -175,6 +175,7 @@ def test_plans_that_were_made_when_the_tables_were_empty(connection: psycopg.Con
             "hold": OPERATIONS.hold(source.id, 1),
             "get_chains": OPERATIONS.get_chains(ids),
             "get_chains, locked": OPERATIONS.get_chains(ids, lock=True),
+            "cancel": OPERATIONS.cancel_chains(ids, cascade=True),
             "delete": OPERATIONS.delete_chains(ids, cascade=True),
             "next_available_in": OPERATIONS.next_available_in(["a", "b"]),
         }

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from itertools import pairwise
 
 import pytest
+from msgspec.structs import replace
 from tests.adapters.postgres.scenes import Scene, open_scene
 from tests.support.postgres import Databases
 
@@ -21,7 +22,7 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.model import ClaimRequest, JobRow, TypeLimit
+from queuert.model import ClaimRequest, JobRow, TypeLimit, new_token
 
 TYPES = ("a", "b", "c", "d")
 
@@ -122,7 +123,8 @@ async def test_sixteen_claimers_share_all_jobs_and_none_gets_one_twice(scene: Sc
         for wanted in requests:
             misses = 0
             while misses < 3:
-                found = (await sessions[place].run_alone(scene.operations.claim(wanted))).jobs
+                anew = replace(wanted, first_token=new_token())
+                found = (await sessions[place].run_alone(scene.operations.claim(anew))).jobs
                 misses = 0 if found else misses + 1
                 got.append([each.job for each in found])
 
@@ -201,7 +203,8 @@ async def test_claims_under_one_cap_queue_up_and_others_go_past(scene: Scene) ->
     waiting = scene.go(second.run_alone(scene.operations.claim(narrow)))
     await scene.blocked(second, by=first)
     assert len((await third.run_alone(scene.operations.claim(wide))).jobs) == 3, "another cap"
-    assert len((await third.run_alone(scene.operations.claim(request(queue("a"), limit=2)))).jobs) == 2, "no cap"
+    uncapped = request(queue("a", name="narrow"), limit=2)
+    assert len((await third.run_alone(scene.operations.claim(uncapped))).jobs) == 2, "no cap"
     await first.commit()
     assert len((await waiting).jobs) == 0, "three of the first claim and two of an uncapped one fill four places"
 

@@ -45,14 +45,30 @@ def test_a_parameter_that_is_missing_or_unknown_is_a_mistake(given: dict[str, in
 
 
 def test_values_spelled_out() -> None:
-    """Numbers and plain words, wherever a placeholder stands and nothing is quoted."""
+    """Wherever a placeholder stands and nothing is quoted."""
     text = "SELECT \"a$1\".f($2::text, $1::bigint, '$1''$2') WHERE $2 <> $10"
     values = (-5, "0190-ab_C", *range(3, 11))
     wanted = "SELECT \"a$1\".f('0190-ab_C'::text, '-5'::bigint, '$1''$2') WHERE '0190-ab_C' <> '10'"
     assert PgStatement(text, values).spelled_out() == wanted
 
 
-@pytest.mark.parametrize("value", ["a'b", "a\\", 'a"', "a b", "é", "a\x00", "a;", [1], 1.5])
+LITERALS = {
+    "a'b": "'a''b'",
+    "a\\'": r"E'a\\'" + "''",
+    'a"': "'a\"'",
+    "a; é": "'a; é'",
+    "": "''",
+    None: "NULL",
+    True: "'True'",
+}
+
+
+@pytest.mark.parametrize("value", LITERALS)
+def test_text_is_quoted(value: bool | str | None) -> None:
+    assert PgStatement("SELECT $1", (value,)).spelled_out() == f"SELECT {LITERALS[value]}"
+
+
+@pytest.mark.parametrize("value", ["a\x00", [1], 1.5])
 def test_values_that_cannot_be_spelled_out(value: object) -> None:
     with pytest.raises(ValueError, match="cannot be spelled out"):
         PgStatement("SELECT $1", (value,)).spelled_out()

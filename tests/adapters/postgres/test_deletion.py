@@ -12,7 +12,6 @@ from tests.adapters.postgres.scenes import Scene, Session, open_scene
 from tests.support.postgres import Databases
 
 from queuert.conformance.state.build import (
-    cancelled,
     completed,
     continued,
     failed,
@@ -261,8 +260,8 @@ class Crowd:
                     await session.settle(completed(chain.current.id))
 
     async def cancel(self) -> None:
-        chains = await self.scene.run(self.scene.operations.get_chains(self.some(2)))
-        await self.scene.settle(*(cancelled(chain.current.id) for chain in chains if chain is not None))
+        ids = self.some(self.random.randint(1, 3))
+        await self.scene.run(self.scene.operations.cancel_chains(ids, cascade=self.random.random() < 0.6))
 
     async def delete(self) -> None:
         await self.scene.delete(*self.some(self.random.randint(1, 5)), cascade=self.random.random() < 0.6)

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.adapters.postgres.libraries import Library
 from tests.adapters.postgres.scenes import Scene, open_scene
-from tests.support.postgres import Databases
+from tests.support.postgres import Databases, PostgresServer
 
 from queuert.conformance.state.build import (
     ERROR,
@@ -170,3 +171,20 @@ async def test_tokens_never_come_again(scene: Scene) -> None:
         else:
             await session.settle(given_back(claim))
             await session.commit()
+
+
+def test_no_token_comes_again_after_a_failover_that_lost_the_last_writes(own_server: PostgresServer) -> None:
+    """A claim that only the old server knew must not be taken for one that the new server has made."""
+    late, other = Library(own_server.url), Library(own_server.url)
+    late.migrate()
+    late(late.operations.create_jobs([new_job("a") for _ in range(3)]))
+    wanted = request(queue("a"))
+    late.close()
+    (lost, *_) = own_server.fail_over(lambda: Library(own_server.url).alone(late.operations.claim(wanted)).jobs)
+    (claimed, *_) = other(other.operations.claim(request(queue("a"), worker="other"))).jobs
+    assert claimed.job.id == lost.job.id
+    assert other(other.operations.settle([completed(lost)])).applied == [False]
+    assert other(other.operations.renew([Lease(lost.job.id, lost.job.token or 0, 60.0)])) == [lost.job.id]
+    assert not other(other.operations.hold(lost.job.id, lost.job.token or 0))
+    assert other(other.operations.settle([completed(claimed)])).applied == [True]
+    other.close()

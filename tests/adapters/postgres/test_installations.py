@@ -57,8 +57,8 @@ def test_installations_do_not_see_each_other(database_url: str) -> None:
         assert claim.job.id == job.id, number
         assert do(operations.settle([completed(claim)])).unblocked[0].job_id == dependent.id
         assert do(operations.next_available_in(["a"])).next_in == 0
-        assert len(do(operations.list_jobs(JobFilter(), PageRequest(10)))) == 2
-        assert len(do(operations.list_chains(ChainFilter(), PageRequest(10)))) == 2
+        assert len(do(operations.list_jobs(JobFilter(), PageRequest(10))).rows) == 2
+        assert len(do(operations.list_chains(ChainFilter(), PageRequest(10))).rows) == 2
         assert [(each.job_type, each.pending) for each in do(operations.stats())] == [("a", 1)]
         do(operations.vacuum())
         assert len(do(operations.delete_chains([dependent.id], cascade=True)).chains) == 2

@@ -13,7 +13,7 @@ from tests.adapters.postgres.scenes import Scene, Session, explain, open_scene, 
 from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance.state.build import later, queue, request
+from queuert.conformance.state.build import cancelled, later, queue, request
 from queuert.model import Claimed, ClaimRequest
 
 DEAD = 12_000
@@ -204,3 +204,38 @@ async def test_nothing_is_claimed_twice(scene: Scene) -> None:
     while found := await scene.claim(TWO):
         seen.extend(ids(found))
     assert sorted(seen) == sorted(created)
+
+
+async def test_caps_are_exact_while_somebody_sees_the_jobs_of_before(scene: Scene) -> None:
+    """Two services without a common type. For the old snapshot, thousands of jobs of the queue are still running."""
+    claims = [request(queue(name, name="x", max_concurrency=3), limit=2, worker=name) for name in ("a", "b")]
+    await scene.new(*["a", "b"] * 3)
+    assert [len(await scene.claim(each)) for each in claims] == [2, 1]
+    scene.watch(
+        "INSERT INTO queuert_running (job_id, token, type_name, queue, worker, leased_until, started_at) "
+        "SELECT gen_random_uuid(), 1, 'a', 'x', 'gone', now(), now() FROM generate_series(1, 3000)"
+    )
+    keeper = await (await scene.session()).begin("repeatable_read")
+    scene.watch("DELETE FROM queuert_running WHERE worker = 'gone'")
+    assert [len(await scene.claim(each)) for each in claims] == [0, 0]
+    (running,) = scene.watch("SELECT job_id::text FROM queuert_running WHERE type_name = 'b'")
+    await scene.settle(cancelled(running))
+    assert [len(await scene.claim(each)) for each in claims[::-1]] == [1, 0]
+    assert scene.watch("SELECT count(*) FROM queuert_running") == [3]
+    await keeper.rollback()
+
+
+async def test_all_caps_together_read_the_running_jobs_once(scene: Scene) -> None:
+    """However many queues have one; and a claim without a cap does not read them at all."""
+    scene.watch(
+        "INSERT INTO queuert_running (job_id, token, type_name, queue, worker, leased_until, started_at) "
+        "SELECT gen_random_uuid(), 1, 'z', 'x', 'other', now(), now() FROM generate_series(1, 5000)"
+    )
+    (size,) = scene.watch("SELECT pg_relation_size('queuert_running') / 8192")
+    names = ("a", "b", "c", "d")
+    without = cost(scene, request(*(queue(name, name=name) for name in names), limit=2))
+    capped = [queue(name, name=name, max_concurrency=2) for name in names]
+    assert without < 60 < size
+    for each in (request(capped[0]), request(*capped), request(*capped, cluster_cap=9000)):
+        assert cost(scene, each) < size + 60
+    scene.watch("DELETE FROM queuert_running")

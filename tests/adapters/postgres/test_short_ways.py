@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 from tests.adapters.postgres.drivers import Watcher
-from tests.adapters.postgres.scenes import template, violations
-from tests.support.postgres import Databases
+from tests.adapters.postgres.scenes import violations
+from tests.support.postgres import Databases, template
 
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import (

@@ -18,6 +18,7 @@ from queuert.adapters.broadcast import BroadcastNotify
 from queuert.adapters.postgres.installation import ADVISORY_SPACE, WORKER_SPACE
 from queuert.adapters.postgres.notify.locks import SessionLocks
 from queuert.conformance.state.build import queue, request
+from queuert.conformance.state.registry import about
 from queuert.model import WorkerRow
 from queuert.ports.notify import MISSED
 
@@ -304,3 +305,84 @@ async def test_the_lock_of_a_worker_is_never_that_of_a_cap(scene: Scene, make: M
     queues = [queue(each, name=name, max_concurrency=5) for each, name in zip(types, names, strict=True)]
     assert len(await scene.claim(request(*queues, cluster_cap=5))) == 1
     await end(scene, adapter)
+
+
+async def state(scene: Scene, worker_id: str) -> str:
+    return (await row(scene, worker_id)).state
+
+
+async def test_the_state_of_a_worker_with_a_lock(scene: Scene, make: Make) -> None:
+    """Alive while the lock is held, however late it registers; dead when a look has noticed that it is missing."""
+    adapter, _ = await listening(make, scene.url)
+    await adapter.hold(KEY)
+    await register(scene, "one", KEY)
+    scene.watch("UPDATE queuert_worker SET seen_at = seen_at - interval '1 day'")
+    assert await state(scene, "one") == "alive"
+    scene.watch("UPDATE queuert_worker SET seen_at = clock_timestamp()")
+    await end(scene, adapter)
+    assert await state(scene, "one") == "unknown"  # perhaps it has only to connect again
+    assert await dead(scene) == []
+    assert (await row(scene, "one")).silent_since is not None
+    assert await state(scene, "one") == "unknown"
+    scene.watch("UPDATE queuert_worker SET silent_since = silent_since - interval '1 second'")
+    assert await state(scene, "one") == "dead"
+    assert await scene.run(scene.operations.handled_types(["a"])) == []
+    assert (await register(scene, "one")).state == "alive"  # without its lock
+
+
+async def test_a_worker_without_its_lock_is_dead_when_it_is_late(scene: Scene, make: Make) -> None:
+    """No other worker is there to look for it."""
+    adapter, _ = await listening(make, scene.url)
+    await adapter.hold(KEY)
+    await register(scene, "one", KEY)
+    await end(scene, adapter)
+    scene.watch("UPDATE queuert_worker SET seen_at = seen_at - interval '74 seconds'")
+    assert await state(scene, "one") == "unknown"
+    scene.watch("UPDATE queuert_worker SET seen_at = seen_at - interval '1 second'")
+    assert await state(scene, "one") == "dead"
+
+
+async def test_what_a_worker_tells_is_written_once(scene: Scene) -> None:
+    """Registering again writes the small row of the worker, and not the long one of what it tells."""
+    place = "SELECT xmin::text || ctid::text || xmax::text FROM queuert_worker_about"
+    await scene.run(scene.operations.register_worker("one", about=about("a")))
+    before = scene.watch(place)
+    for _ in range(3):
+        await scene.run(scene.operations.register_worker("one", about=about("a")))
+    assert scene.watch(place) == before
+    await scene.run(scene.operations.register_worker("one", about=about("b")))
+    assert scene.watch(place) != before
+
+
+async def test_rows_that_an_older_version_has_left(scene: Scene) -> None:
+    """An older version deletes the row of a dead worker, and knows nothing of what the worker told."""
+    operations = scene.operations
+    await scene.run(operations.register_worker("one", about=about("a", host="first")))
+    await scene.run(operations.register_worker("two", about=about("b", host="second")))
+    scene.watch("DELETE FROM queuert_worker WHERE id = 'one'")
+    for _ in range(2):
+        assert [each and each.host for each in await scene.run(operations.last_handled(["a", "b"]))] == [
+            "first", "second",
+        ]  # fmt: skip
+        scene.watch("UPDATE queuert_worker_about SET told_at = told_at - interval '1 minute'")
+        assert await scene.run(operations.clean_workers(unseen_for=30)) == []
+    assert scene.watch("SELECT id FROM queuert_worker_about") == ["two"]
+    scene.watch("UPDATE queuert_worker_about SET about = '{\"queues\": 7}'")  # a newer version, perhaps
+    assert (await row(scene, "two")).about is None
+
+
+async def test_two_workers_that_end_at_once(scene: Scene) -> None:
+    """The types that both had are locked in one order."""
+    operations = scene.operations
+    await scene.run(operations.register_worker("one", about=about("a", "b")))
+    await scene.run(operations.register_worker("two", about=about("b", "a")))
+    first, second = await scene.session(), await scene.session()
+    await first.begin()
+    await second.begin()
+    assert await first.run(operations.forget_worker("one"))
+    ending = scene.go(second.run(operations.forget_worker("two")))
+    await scene.blocked(second, by=first)
+    await first.commit()
+    assert await ending
+    await second.commit()
+    assert scene.watch("SELECT type_name FROM queuert_last_handled ORDER BY 1") == ["a", "b"]

@@ -14,11 +14,12 @@ import redis.asyncio
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from tests.behaviour.steps import Step
 from tests.support.ears import Ear, ThreadEar
 from tests.support.redis import RedisServer, redis_url
 from tests.support.servers import free_port
 
-from queuert import InvalidArgument, NotifyUnavailable
+from queuert import Attempt, Handlers, InvalidArgument, NotifyUnavailable, Worker, connect
 from queuert.adapters.redis import redis_notify
 from queuert.adapters.redis.provider import RedisProvider
 from queuert.adapters.redis.scripts import HINT_SECONDS
@@ -128,7 +129,7 @@ async def test_many_ids_go_in_few_messages(prefix: str, server: Any) -> None:
 async def test_names_of_any_kind_and_length(prefix: str) -> None:
     adapter, ear = redis_notify(redis_url(), prefix=prefix), Ear()
     await adapter.listen("job_scheduled", ear)
-    names = ["東京 🚲", 'a"b\\c', "{x}", "x" * 3 * RedisProvider.max_payload, "\u0000\n"]
+    names = ["東京 🚲", 'a"b\\c', "{x}", "x" * 3 * RedisProvider.max_payload, "\u0001\n"]
     await adapter.publish("job_scheduled", names)
     await ear.until(names[-1])
     assert ear.heard == names
@@ -232,3 +233,26 @@ async def test_a_client_for_clusters(cluster: RedisServer) -> None:
     await ear.until("a")
     await adapter.close()
     await client.aclose()
+
+
+# What others have written
+
+
+@pytest.mark.parametrize("kind", ["text", "list", "large"])
+async def test_a_hint_that_is_no_number_keeps_no_job_waiting(prefix: str, server: Any, kind: str) -> None:
+    """The worker polls once in an hour: the message is what wakes it, and a broken hint does not keep it asleep."""
+    key = f"{{{prefix}}}:wake-hint:step"
+    if kind == "list":
+        server.rpush(key, "a")
+    else:
+        server.set(key, "abc" if kind == "text" else "9" * 400)
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        return attempt.job.number
+
+    options: Any = {"jobs": [Step], "notify": redis_url(), "notify_prefix": prefix, "poll_interval": 3600}
+    async with connect("memory://", **options) as client, Worker(client, handlers, poll_interval=3600):
+        for number in (1, 2):
+            assert await client.wait(await client.submit(Step(number=number)), timeout=30) == number

@@ -16,7 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scop
 from tests.adapters.postgres.drivers import Watcher
 from tests.adapters.sqlalchemy.worlds import async_client_for, async_engine_for, client_for, engine_for
 from tests.support.jobs import JOBS, After, Greet, Nothing
-from tests.support.postgres import Databases
+from tests.support.postgres import Databases, template
 
 from queuert import BlockerNotFound, InvalidArgument, SyncClient, TransactionMisused, TransactionRequired
 from queuert.sqlalchemy import connect, connect_sync
@@ -39,7 +39,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path, postgres: Databases) -> 
     if request.param == "pysqlite":
         yield f"sqlite:///{tmp_path / 'app.db'}", "pysqlite"
     else:
-        with postgres.fresh() as found:
+        with postgres.fresh(template=template()) as found:
             yield found, "psycopg"
 
 

@@ -50,8 +50,11 @@ async def main() -> None:
             await asyncio.Event().wait()
 
     points.at(point, stop)
+    if point == "settle.done":
+        # Another task may begin to free the rest before the kill arrives.
+        points.hold("continue_unblocking")
     async with watched(inner, points) as client:
-        await Worker(client, handlers_for(), lease=0.5, poll_interval=0.05).run()
+        await Worker(client, handlers_for(), lease=1.5, poll_interval=0.05).run()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ POINTS = (
 )
 """The last four are the engine's: before and after the settlement, before and after COMMIT."""
 
-LEASE = 0.5
+LEASE = 1.5
 
 
 def ledger_handlers(point: str, points: Points) -> Handlers[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from asgiref.sync import sync_to_async
+from django.contrib import admin
 from django.db import connections, transaction
 from django.http import HttpRequest, JsonResponse
 from django.urls import path
@@ -36,6 +37,7 @@ async def order_async(request: HttpRequest, alias: str, number: int) -> JsonResp
 
 
 urlpatterns: list[Any] = [
+    path("admin/", admin.site.urls),
     path("orders/<str:alias>/<int:number>", order),
     path("async/<str:alias>/<int:number>", order_async),
 ]

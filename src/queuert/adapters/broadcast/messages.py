@@ -1,6 +1,8 @@
 """Payloads, and the callbacks that they are for.
 
-A payload is a JSON array of strings. Anything else does not come from us and is ignored.
+A payload is a JSON array of strings. Anything else does not come from us and is ignored. The first
+string may be a draw (see `queuert.ports.notify`): it begins with a null character, which no name
+and no id contains, so older versions ignore it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from queuert.ports.notify import MISSED, TOPICS, Callback, Topic
+from queuert.ports.notify import MISSED, TOPICS, Announced, Callback, Draw, Topic
 
 logger = logging.getLogger("queuert.notify")
 
@@ -19,16 +21,27 @@ WIRE_NAMES: dict[Topic, str] = {
     "job_scheduled": "job_scheduled",
     "chain_ended": "chain_completed",  # the old name: processes of older versions listen to it
     "ownership_lost": "ownership_lost",
+    "pause_changed": "pause_changed",
+    "schedule_changed": "schedule_changed",
 }
 
 _DECODER = msgspec.json.Decoder(list[str])
 
 
-def pack(values: Sequence[str], longest: int) -> list[str]:
+_DRAW = "\0"
+_MOST = 2**63
+_LONGEST_DRAW = 40
+"""Bytes of an encoded draw, at most."""
+
+
+def pack(values: Sequence[str], longest: int, draw: Draw | None = None) -> list[str]:
     """As few payloads as possible, each of at most `longest` bytes.
 
-    A longer value gets its own payload.
+    A longer value gets its own payload. With a draw, each payload begins with it.
     """
+    if draw is not None:
+        first = msgspec.json.encode(f"{_DRAW}{draw.number}:{draw.jobs}").decode()
+        return [f"[{first},{payload[1:]}" for payload in pack(values, longest - _LONGEST_DRAW)]
     payloads: list[str] = []
     parts: list[bytes] = []
     size = 1
@@ -42,6 +55,23 @@ def pack(values: Sequence[str], longest: int) -> list[str]:
     if parts:
         payloads.append(_payload(parts))
     return payloads
+
+
+def _unpack(payload: str | bytes) -> list[str]:
+    """The values. Those that were announced with a draw have it."""
+    values = _DECODER.decode(payload)
+    if not (values and values[0].startswith(_DRAW)):
+        return values
+    try:
+        draw = Draw(*map(int, values[0][1:].split(":")))
+    except (ValueError, TypeError):
+        return values[1:]
+    if not (0 <= draw.number < _MOST and 0 <= draw.jobs < _MOST):  # not ours: workers compute with these
+        return values[1:]
+    announced = [Announced(value) for value in values[1:]]
+    for value in announced:
+        value.draw = draw
+    return list(announced)
 
 
 def _payload(parts: list[bytes]) -> str:
@@ -84,7 +114,7 @@ class Subscriptions:
         if topic is None or not self._callbacks[topic]:
             return
         try:
-            values = _DECODER.decode(payload)
+            values = _unpack(payload)
         except (msgspec.MsgspecError, UnicodeError):
             if not self._odd_seen:
                 self._odd_seen = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from queuert.adapters.broadcast.pauses import HEARTBEAT
 from queuert.adapters.broadcast.provider import CompleteProvider
 from queuert.adapters.finishing import finish
 from queuert.errors import ClientClosed, InvalidArgument, NotifyUnavailable
-from queuert.ports.notify import TOPICS, Callback, Dispose, NotifyAdapter, NotifyProvider, Topic
+from queuert.ports.notify import TOPICS, Callback, Dispose, Draw, NotifyAdapter, NotifyProvider, Topic
 
 _parents_sessions: list[_Session] = []
 """Never released: a forked child must not close or garbage-collect the connections of its
@@ -72,8 +73,14 @@ class BroadcastNotify:
 
         return dispose
 
+    def has_wake_hints(self) -> bool:
+        """Whether the provider keeps them: if not, providing them need not even be tried."""
+        return self._session().provider.has_hints
+
     async def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
-        await self._session().provider.provide_wake_hints(counts)
+        session = self._session()
+        session.announced += sum(counts.values())
+        await session.provider.provide_wake_hints(counts)
 
     async def consume_wake_hint(self, type_name: str) -> bool:
         return await self._session().provider.consume_wake_hint(type_name)
@@ -133,6 +140,9 @@ class _Session:
         self.provider = CompleteProvider(provider, echo)
         self.subscriptions = Subscriptions({name: topic for topic, name in channels.items()})
         self.listener = Listener(self.provider, channels, self.subscriptions, heartbeat)
+        self.announced = 0
+        """Jobs that the next message announces."""
+        self._draws_for = None if self.provider.has_hints else channels["job_scheduled"]
         self.outboxes = {topic: Outbox(partial(self._send, channels[topic])) for topic in TOPICS}
 
     def is_here(self) -> bool:
@@ -143,7 +153,11 @@ class _Session:
         await self.provider.close()
 
     async def _send(self, channel: str, values: Sequence[str]) -> None:
-        await self.provider.publish(channel, pack(values, self.provider.max_payload))
+        draw: Draw | None = None
+        if channel == self._draws_for:
+            jobs, self.announced = max(1, self.announced), 0
+            draw = Draw(random.getrandbits(31), jobs)
+        await self.provider.publish(channel, pack(values, self.provider.max_payload, draw))
 
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ While one batch is sent, the next one is collected.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any
 
 from queuert.patience import PatientTimeout
 
@@ -29,9 +30,9 @@ class Outbox:
             self._gathering += values
         elif _under_way(self._current):
             self._gathering = list(values)
-            self._next = asyncio.ensure_future(self._send_after(self._current))
+            self._next = _start(self._send_after(self._current))
         else:
-            self._current = asyncio.ensure_future(self._send_now(list(values)))
+            self._current = _start(self._send_now(list(values)))
             self._next = None
         task = self._next or self._current
         assert task is not None
@@ -47,6 +48,13 @@ class Outbox:
         self._current, self._next = self._next, None
         values, self._gathering = self._gathering, []
         await self._send_now(values)
+
+
+def _start(sending: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.create_task(sending)
+    # All callers may have been cancelled, and then no one else looks at its error.
+    task.add_done_callback(lambda task: task.cancelled() or task.exception())
+    return task
 
 
 def _under_way(task: asyncio.Task[None] | None) -> bool:

@@ -22,7 +22,7 @@ class CompleteProvider:
         self._provider: Any = provider
         self._name: str = getattr(provider, "name", type(provider).__name__)
         self.max_payload: int = getattr(provider, "max_payload", MAX_PAYLOAD)
-        self._has_hints = hasattr(provider, "consume_wake_hint")
+        self.has_hints = hasattr(provider, "consume_wake_hint")
         self._echo = None if hasattr(provider, "ping") else Echo(self.publish, echo)
 
     async def publish(self, channel: str, messages: Sequence[str]) -> None:
@@ -43,11 +43,11 @@ class CompleteProvider:
 
     async def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
         added = {name: count for name, count in counts.items() if count > 0}
-        if self._has_hints and added:
+        if self.has_hints and added:
             await self._translated(self._provider.provide_wake_hints(added))
 
     async def consume_wake_hint(self, type_name: str) -> bool:
-        return not self._has_hints or await self._translated(self._provider.consume_wake_hint(type_name))
+        return not self.has_hints or await self._translated(self._provider.consume_wake_hint(type_name))
 
     async def hold(self, key: int) -> int | None:
         if not hasattr(self._provider, "hold"):

@@ -95,12 +95,13 @@ def require_atomic(wrapper: Wrapper, operation: str | None = None) -> None:
 
     `operation` is the client's operation, for the message.
     """
-    if not wrapper.in_atomic_block:
+    if not wrapper.in_atomic_block or (operation is not None and Strict.on and not is_nested(wrapper)):
         reason = (
             f"no transaction.atomic() block is open on the database {wrapper.alias!r}: put this call and your own "
             "writes inside one, or set ATOMIC_REQUESTS"
         )
-        if not wrapper.autocommit:
+        # Before the first query there is no connection yet, and Django's attribute says False.
+        if not (wrapper.settings_dict["AUTOCOMMIT"] if wrapper.connection is None else wrapper.autocommit):
             reason = f"autocommit is off for the database {wrapper.alias!r}: turn it on, and use transaction.atomic()"
         raise TransactionMisused(reason) if operation is None else TransactionRequired(operation, reason=reason)
     if wrapper.closed_in_transaction or wrapper.connection is None:
@@ -110,6 +111,14 @@ def require_atomic(wrapper: Wrapper, operation: str | None = None) -> None:
             "an error has broken the atomic block, which will be rolled back: nothing more can be done in it. "
             "Put what may fail into a transaction.atomic() of its own, and let its error leave that block"
         )
+
+
+class Strict:
+    """Whether the block that a TestCase opens around each test is not enough to start a chain in:
+    outside of tests it is not there.
+    """
+
+    on = False
 
 
 def is_nested(wrapper: Wrapper) -> bool:

@@ -52,11 +52,20 @@ class Postgres:
         import psycopg
 
         from queuert.adapters.postgres.drivers.driver import Status
-        from queuert.adapters.postgres.drivers.psycopg_connection import cursor_on, query, status_of, translated
+        from queuert.adapters.postgres.drivers.psycopg_connection import (
+            USE_UTF8,
+            cursor_on,
+            is_utf8,
+            query,
+            status_of,
+            translated,
+        )
 
         connection = wrapper.connection
         cursor = cursor_on(connection)
         try:
+            if not is_utf8(connection):
+                connection.execute(USE_UTF8)
             # Django's settings decide whether statements are prepared.
             cursor.execute(query(command.text), command.values or None, binary=True)
             return cursor.fetchall() if cursor.description is not None else []
@@ -115,9 +124,9 @@ class Sqlite:
             )
 
     def abandon(self, wrapper: Wrapper) -> bool:
-        from queuert.adapters.sqlite.connections import session
+        from queuert.adapters.sqlite.connections import abandoning
 
-        return wrapper.connection is None or session.abandon(wrapper.connection)
+        return wrapper.connection is None or abandoning.abandon(wrapper.connection)
 
     def check_settings(self, wrapper: Wrapper) -> None:
         problem = sqlite_problem(wrapper.settings_dict)

@@ -23,6 +23,7 @@ from queuert.adapters.django.connection import (
     resolve,
 )
 from queuert.adapters.django.databases import DatabaseKind, kind_of
+from queuert.adapters.django.watching import OnCommit, watch
 from queuert.contexts import context
 from queuert.errors import ClientClosed, StorageError, StorageUnavailable, TransactionMisused, TransactionNested
 from queuert.ports.beginning import SyncBegun
@@ -125,11 +126,13 @@ class DjangoProvider:
         blocks = set(wrapper.savepoint_ids)
         if wrapper.run_on_commit:
             registered, last = wrapper.run_on_commit[-1][:2]
-            if isinstance(last, _OnCommit) and last.provider is self and registered == blocks and not last.done:
+            if isinstance(last, OnCommit) and last.provider is self and registered == blocks and not last.done:
                 shared: W = last.work
                 return shared
         work = make()
-        wrapper.on_commit(_OnCommit(self, work), robust=True)
+        waiting = OnCommit(self, work)
+        wrapper.on_commit(waiting, robust=True)
+        watch(wrapper).add(waiting)
         return work
 
     @context
@@ -178,20 +181,6 @@ class DjangoProvider:
             raise ClientClosed("Django provider")
 
 
-class _OnCommit:
-    """The callback that Django calls after the commit."""
-
-    def __init__(self, provider: DjangoProvider, work: AfterCommitWork) -> None:
-        self.__qualname__ = "queuert"  # for Django's log
-        self.provider = provider
-        self.work: Any = work
-        self.done = False
-
-    def __call__(self) -> None:
-        self.done = True
-        self.work.flush()
-
-
 def _check_before_commit(kind: DatabaseKind, wrapper: Wrapper) -> None:
     if wrapper.closed_in_transaction or wrapper.connection is None:
         raise TransactionMisused("this connection was closed, or lost, inside its atomic block, which is rolled back")
@@ -210,6 +199,12 @@ def _translated(wrapper: Wrapper, error: BaseException) -> StorageError:
             found = translate(cause, str(wrapper.settings_dict["NAME"]))
             if isinstance(found, StorageError):
                 return found
+    elif wrapper.vendor == "postgresql":
+        from queuert.adapters.postgres.drivers.errors import lost_or_rejected
+
+        found = lost_or_rejected(error)
+        if not isinstance(found, StorageUnavailable):
+            return found
     return StorageUnavailable(f"the database {wrapper.alias!r} cannot be reached: {error}")
 
 

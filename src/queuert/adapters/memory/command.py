@@ -45,7 +45,13 @@ def _program(operation: Operation[S, P, T], *, writes: bool) -> ProgramOf[S, P, 
     def program(self: S, /, *args: P.args, **options: P.kwargs) -> Program[T]:
         if args and not args[0]:  # empty arguments need no command: an empty store gives the answer
             return operation(self, Tables(datetime.now(UTC)), *args, **options)
-        command: Command[T] = Command(lambda tables: operation(self, tables, *args, **options), writes=writes)
+
+        def run(tables: Tables) -> T:
+            if writes:
+                tables.counting = getattr(self, "statistics", True)
+            return operation(self, tables, *args, **options)
+
+        command: Command[T] = Command(run, writes=writes)
         result: T = yield command
         return result
 

@@ -159,6 +159,7 @@ def _notify(channels: type[PostgresChannels], source: Any, options: NotifyOption
     url, prefix = options.get("listen_url", source), options.get("channel_prefix")
     if not isinstance(url, str):
         raise InvalidArgument("listening needs a connection of its own: give listen_url=, the URL to connect to")
+    channels.check_url(url)
     if prefix is None:
         prefix = default_prefix(options.get("schema", DEFAULT_SCHEMA), options.get("table_prefix", DEFAULT_PREFIX))
 

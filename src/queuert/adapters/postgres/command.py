@@ -23,7 +23,6 @@ SEPARATOR = "\x1e"
 """Between JSON texts that are sent as one. They contain no control characters themselves."""
 
 
-_WORD = re.compile(r"[A-Za-z0-9_-]*")
 _PLACEHOLDER = re.compile(r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|\$([0-9]+)""")
 """Or quoted text, which is skipped."""
 
@@ -41,17 +40,20 @@ class PgStatement(msgspec.Struct, frozen=True):
 
     def spelled_out(self) -> str:
         """The text with its values in it, to be sent in one message with other statements, which
-        cannot have values. Only for numbers, and for words that need no quoting, like ids."""
+        cannot have values. Only for numbers, text and None."""
+        return _PLACEHOLDER.sub(lambda match: match[0] if match[1] is None else self._literal(match[1]), self.text)
 
-        def literal(match: re.Match[str]) -> str:
-            if match[1] is None:
-                return match[0]
-            value = self.values[int(match[1]) - 1]
-            if not isinstance(value, int | str) or _WORD.fullmatch(str(value)) is None:
-                raise ValueError(f"{value!r} cannot be spelled out in a statement")
-            return f"'{value}'"
-
-        return _PLACEHOLDER.sub(literal, self.text)
+    def _literal(self, number: str) -> str:
+        value = self.values[int(number) - 1]
+        if value is None:
+            return "NULL"
+        text = str(value)
+        if not isinstance(value, int | str) or "\0" in text:
+            raise ValueError(f"{value!r} cannot be spelled out in a statement")
+        if "\\" in text:
+            # With E, a backslash means the same whatever standard_conforming_strings is.
+            return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+        return "'" + text.replace("'", "''") + "'"
 
 
 class PgText(msgspec.Struct, frozen=True):

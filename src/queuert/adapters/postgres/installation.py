@@ -16,6 +16,12 @@ import msgspec
 from queuert.adapters.postgres import rows
 from queuert.adapters.postgres.command import PgText, load_pg_statements
 from queuert.errors import InvalidArgument
+from queuert.failed_attempts import KEPT
+from queuert.history import BOUNDS, HOURS_KEPT, MINUTES_KEPT, UNTIMED
+from queuert.history import KEPT as HISTORY_KEPT
+from queuert.limit_records import ALIVE_FOR, NAMED
+from queuert.model import EARLIEST, LATEST, LONGEST
+from queuert.retention import LOOK_AGAIN, LOOK_AGAIN_NEEDED, LOOK_AGAIN_OPEN, SLACK
 from queuert.sql.migrate import Migration, load_migrations
 from queuert.sql.statement import check_prefix, sql_files, strip_comments, substitute
 
@@ -106,6 +112,22 @@ class Installation(msgspec.Struct, frozen=True):
             "lock_name": _literal(f"{self.schema}/{self.prefix}/")[1:-1],
             "ready_key": _literal(self.name("ready_pkey")),
             "steady": STEADY,
+            "earliest": f"'{EARLIEST}'",
+            "latest": f"'{LATEST}'",
+            "longest": str(LONGEST),
+            "attempts_kept": str(KEPT),
+            "alive_for": str(ALIVE_FOR),
+            "named": str(NAMED),
+            "look_again_least": str(LOOK_AGAIN),
+            "look_again_needed": str(LOOK_AGAIN_NEEDED),
+            "look_again_open": str(LOOK_AGAIN_OPEN),
+            "bounds": f"ARRAY[{', '.join(map(str, BOUNDS))}]::double precision[]",
+            "untimed": str(UNTIMED),
+            "minutes_kept": str(MINUTES_KEPT),
+            "hours_kept": str(HOURS_KEPT),
+            "history_kept": str(HISTORY_KEPT),
+            "slack_part": str(SLACK[0]),
+            "slack_most": str(SLACK[1]),
             "job_columns": rows.columns(),
             "job_types": rows.column_types(),
             "chain_types": f"{rows.column_types('first_')}, {rows.column_types('current_')}",

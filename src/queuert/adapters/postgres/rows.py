@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch, StorageError
-from queuert.model import BlockerRow, ChainRow, JobRow
+from queuert.model import EARLIEST, LATEST, BlockerRow, ChainRow, JobRow
 
 Row = Sequence[Any]
 
@@ -44,6 +44,7 @@ _COLUMNS: dict[str, tuple[str, str]] = {
     "blockers_left": ("j.blockers_left", "integer"),
     "trace_context": ("j.trace_context", "text"),
     "chain_trace_context": ("j.chain_trace_context", "text"),
+    "lane": ("j.lane", "text"),
 }
 
 WIDTH = len(_COLUMNS)
@@ -52,9 +53,22 @@ _JSON = [_FIELDS.index(name) for name in ("input", "output", "last_error")]
 _TIMES = [place for place, name in enumerate(_FIELDS) if _COLUMNS[name][1] == "timestamptz"]
 
 
+def _readable(name: str) -> str:
+    """The expression of a column. A moment that Python does not have, such as infinity, is shown as
+    the nearest one that it has: a driver would refuse it, with all other rows of its answer.
+    """
+    expression, kind = _COLUMNS[name]
+    if kind != "timestamptz":
+        return expression
+    return (
+        f"CASE WHEN {expression} < '{EARLIEST}' THEN '{EARLIEST}' WHEN {expression} > '{LATEST}' THEN '{LATEST}' "
+        f"ELSE {expression} END"
+    )
+
+
 def columns(job: str = "j", running: str = "r") -> str:
     """The columns of a job for a select list."""
-    expressions = ", ".join(_COLUMNS[name][0] for name in _FIELDS)
+    expressions = ", ".join(_readable(name) for name in _FIELDS)
     if (job, running) == ("j", "r"):
         return expressions
     return expressions.replace("j.", f"{job}.").replace("r.", f"{running}.")
@@ -82,8 +96,9 @@ def job_of(row: Row) -> JobRow:
 
 def chain_of(row: Row) -> ChainRow:
     """A chain from the columns of its first job and those of its current one."""
-    first = job_of(row[:WIDTH])
-    return ChainRow(first, first if row[0] == row[WIDTH] else job_of(row[WIDTH : 2 * WIDTH]))
+    width = WIDTH if len(row) >= 2 * WIDTH else len(row) // 2  # functions of an older version return less
+    first = job_of(row[:width])
+    return ChainRow(first, first if row[0] == row[width] else job_of(row[width : 2 * width]))
 
 
 def blocker_of(row: Row) -> BlockerRow:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -20,6 +21,8 @@ from queuert.ports.notify import NotifyProvider, OnMessage
 TIMEOUT = 5.0
 """Seconds for connecting, and for each answer, of clients that we make. The URL may set another."""
 
+_SHAPE = "must look like redis://user:password@host:6379/0"
+
 READ_TIMEOUT = 3600.0
 """Seconds. Some versions of the client replace "no timeout" by the timeout of the socket."""
 
@@ -30,11 +33,15 @@ def connect(url: str) -> Any:
     """
     untyped: Any = Redis
     try:
+        _ = urlsplit(url).port
+    except ValueError:
+        raise InvalidArgument(f"the URL of Redis {_SHAPE}: in a password, write / as %2F and # as %23") from None
+    try:
         return untyped.from_url(
             url, socket_timeout=TIMEOUT, socket_connect_timeout=TIMEOUT, retry=Retry(NoBackoff(), 1)
         )
     except ValueError as error:  # the URL is not shown: it may contain a password
-        raise InvalidArgument(f"the URL of Redis must look like redis://user:password@host:6379/0 ({error})") from error
+        raise InvalidArgument(f"the URL of Redis {_SHAPE} ({error})") from None
 
 
 class RedisProvider:

@@ -19,21 +19,27 @@ class Script:
         self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
+# A key that another program has written, with something that is no budget, is overwritten. It must
+# not stop the message that follows.
 PROVIDE = Script(f"""
 for index, key in ipairs(KEYS) do
-    redis.call('INCRBY', key, ARGV[index])
+    local number = redis.pcall('INCRBY', key, ARGV[index])
+    if type(number) == 'table' then
+        redis.call('SET', key, ARGV[index])
+    end
     redis.call('EXPIRE', key, {HINT_SECONDS})
 end
 """)
 # A budget that is used up is kept, so that one job does not make every idle worker query the
-# database.
+# database. What is no budget counts as none.
 CONSUME = Script("""
-local left = redis.call('GET', KEYS[1])
-if not left then
+local left = redis.pcall('GET', KEYS[1])
+local number = type(left) == 'string' and tonumber(left)
+if not number then
     return 1
 end
-if tonumber(left) > 0 then
-    redis.call('DECR', KEYS[1])
+if number > 0 then
+    redis.pcall('DECR', KEYS[1])
     return 1
 end
 return 0

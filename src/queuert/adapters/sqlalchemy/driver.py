@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
-from sqlalchemy import Connection, Engine, NestedTransaction
+from sqlalchemy import Connection, Engine, NestedTransaction, event
 from sqlalchemy.engine import TwoPhaseTransaction
 from sqlalchemy.exc import DBAPIError, InvalidRequestError, OperationalError, PendingRollbackError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -25,7 +25,16 @@ from queuert.adapters.postgres.drivers import errors
 from queuert.adapters.postgres.drivers.driver import Driver, Status, Transaction, ended_badly
 from queuert.adapters.postgres.drivers.sources import Gate
 from queuert.adapters.sqlalchemy.dialect import Dialect
-from queuert.adapters.sqlalchemy.handles import Handle, Root, behind, check_database, problem_of, resolve, root_of
+from queuert.adapters.sqlalchemy.handles import (
+    Handle,
+    Root,
+    behind,
+    check_database,
+    is_same_database,
+    problem_of,
+    resolve,
+    root_of,
+)
 from queuert.adapters.sqlalchemy.watching import Restore, watch
 from queuert.adapters.waiting import IN_THREAD, ON_LOOP, done
 from queuert.contexts import context
@@ -64,6 +73,8 @@ class SqlAlchemyDriver(Driver[Any]):
         """The connections that they use, of the pool and of the database driver. They are known
         before anything hangs."""
         self._works: WeakKeyDictionary[Root, tuple[AfterCommitWork, Restore]] = WeakKeyDictionary()
+        self._nested: WeakKeyDictionary[SessionTransaction, Restore] = WeakKeyDictionary()
+        """Functions that drop what was registered inside of a block of a session."""
         self._begun: WeakSet[Root] = WeakSet()
         """The callers' transactions that the database is known to have begun."""
         self._busy: set[int] = set()
@@ -111,7 +122,37 @@ class SqlAlchemyDriver(Driver[Any]):
             work = make()
             # The session may have no connection yet. The work is attached at its first statement.
             known = self._works[root] = (work, work.checkpoint())
+        if operation == "transaction_of":  # there may be no statement
+            self._attach(handle, root)
         return known[0]  # type: ignore[no-any-return]
+
+    def _attach(self, handle: Handle, root: Root) -> None:
+        """Let the work of a transaction wait for its end, now or when it gets a connection."""
+        if isinstance(handle, Connection):
+            watch(handle).add(*self._works[root])
+            return
+        for known in set(getattr(root, "_connections", {}).values()):  # there is no public name for it
+            self._attach_begun(handle, root, known[0])
+        # A session sets a savepoint at the first statement in its block, and there may be none.
+        nested = handle.get_nested_transaction()
+        while nested is not None and nested.nested:
+            if nested not in self._nested:
+                self._nested[nested] = self._works[root][0].checkpoint()
+            nested = nested.parent
+        if not event.contains(handle, "after_begin", self._attach_begun):
+            event.listen(handle, "after_begin", self._attach_begun)
+            event.listen(handle, "after_soft_rollback", self._undone)
+
+    def _undone(self, _session: Session, nested: Any) -> None:
+        restore = self._nested.pop(nested, None)
+        if restore is not None:
+            restore()
+
+    def _attach_begun(self, _session: Session, root: Any, connection: Connection) -> None:
+        waiting = self._works.get(root)
+        # A session may use other databases, too.
+        if waiting is not None and is_same_database(connection.engine, self._engine):
+            watch(connection).add(*waiting)
 
     def is_lost(self, error: BaseException) -> bool:
         return isinstance(self.translated(error, inside=True), StorageUnavailable)
@@ -237,7 +278,7 @@ class SqlAlchemyDriver(Driver[Any]):
             if tx.first is not None:
                 tx.begun = handle.begin_nested()
 
-    async def commit(self, tx: Transaction[Any]) -> bool:
+    async def commit(self, tx: Transaction[Any], last: str = "") -> bool:  # noqa: ARG002
         return await self._call(tx.connection, self._commit, tx)
 
     def _commit(self, handle: Handle, tx: Transaction[Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias, cast
 
-from sqlalchemy import URL, Connection, RootTransaction
+from sqlalchemy import URL, Connection, Engine, RootTransaction
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
@@ -85,6 +85,16 @@ def check_database(theirs: URL, ours: URL) -> None:
     errors.check_database(theirs.get_backend_name(), ours.get_backend_name())
     if ours.get_backend_name() == "postgresql" and _place(ours) != _place(theirs):
         raise errors.other_database(theirs.database, ours.database)
+
+
+def is_same_database(theirs: Engine, ours: Engine) -> bool:
+    if theirs.pool is ours.pool:
+        return True
+    try:
+        check_database(theirs.url, ours.url)
+    except TransactionMisused:
+        return False
+    return theirs.url.database == ours.url.database
 
 
 def _place(url: URL) -> tuple[Any, ...]:

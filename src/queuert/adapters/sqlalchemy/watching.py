@@ -2,19 +2,19 @@
 
 SQLAlchemy's own events are not enough. A session's `after_commit` is also called for savepoints,
 and too early if the session has joined the transaction of an outer connection. An engine's `commit`
-is called before the COMMIT, which may fail. So we wrap the method of the connection that every
-commit goes through, and the one that names a savepoint. Both are private. They are the same in 2.0
-and 2.1, and the tests run with both versions.
+is called before the COMMIT, which may fail, and `rollback` before the ROLLBACK. So we wrap the
+methods of the connection that every commit and rollback goes through, and the one that names a
+savepoint. They are private. They are the same in 2.0 and 2.1, and the tests run with both versions.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import ref
 
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection
 
 from queuert.ports.provider import AfterCommitWork
 
@@ -35,41 +35,59 @@ class Watch:
         watched: Any = connection
         watched._commit_impl = self._commit
         watched._savepoint_impl = self._set_savepoint
-        event.listen(connection, "rollback", self._rolled_back)
-        event.listen(connection, "rollback_savepoint", self._rolled_back_to)
+        watched._rollback_impl = self._roll_back
+        watched._rollback_to_savepoint_impl = self._roll_back_to
 
     def add(self, work: AfterCommitWork, nothing: Restore) -> None:
         self._works.setdefault(work, nothing)
 
     def _commit(self) -> None:
-        works = list(self._works)
-        self._forget()  # whether it succeeds or not, the transaction is over
-        connection_class: Any = Connection
-        connection_class._commit_impl(self._connection())
-        for work in works:
-            try:
-                work.flush()
-            except Exception:
-                logger.exception("after-commit work failed to start; the transaction is committed, nothing is lost")
+        works = self._forget()  # whether it succeeds or not, the transaction is over
+        connection = self._connection()
+        try:
+            _original._commit_impl(connection)
+        except Exception:
+            # If the connection is lost, the transaction may be committed.
+            if connection is not None and not connection.invalidated:
+                _call_each([work.rolled_back for work in works])
+            raise
+        _call_each([work.flush for work in works])
 
     def _set_savepoint(self, name: str | None = None) -> str:
-        connection_class: Any = Connection
-        named: str = connection_class._savepoint_impl(self._connection(), name)
+        named: str = _original._savepoint_impl(self._connection(), name)
         self._savepoints[named] = {work: work.checkpoint() for work in self._works}
         return named
 
-    def _rolled_back_to(self, _connection: Connection, name: str, _context: None) -> None:
+    def _roll_back_to(self, name: str) -> None:
         """Work that was added after the savepoint was set is emptied."""
-        saved = self._savepoints.get(name, {})
-        for work, nothing in self._works.items():
-            saved.get(work, nothing)()
+        try:
+            _original._rollback_to_savepoint_impl(self._connection(), name)
+        finally:
+            saved = self._savepoints.get(name, {})
+            _call_each([saved.get(work, nothing) for work, nothing in self._works.items()])
 
-    def _rolled_back(self, _connection: Connection) -> None:
-        self._forget()
+    def _roll_back(self) -> None:
+        try:
+            _original._rollback_impl(self._connection())
+        finally:
+            _call_each([work.rolled_back for work in self._forget()])
 
-    def _forget(self) -> None:
+    def _forget(self) -> list[AfterCommitWork]:
+        works = list(self._works)
         self._works.clear()
         self._savepoints.clear()
+        return works
+
+
+_original: Any = Connection
+
+
+def _call_each(calls: Sequence[Callable[[], object]]) -> None:
+    for call in calls:
+        try:
+            call()
+        except Exception:
+            logger.exception("work after the end of a transaction failed to start; the transaction has ended")
 
 
 def watch(connection: Connection) -> Watch:

@@ -30,7 +30,7 @@ class Topic:
 
 
 def topics(adapter: NotifyAdapter) -> list[Topic]:
-    """The three topics of an adapter."""
+    """The topics of an adapter."""
     return [Topic(name, partial(adapter.publish, name), partial(adapter.listen, name)) for name in TOPICS]
 
 
@@ -72,7 +72,7 @@ class Channel:
 
     @property
     def topics(self) -> list[Topic]:
-        """The three topics. Skips the case if the adapter does not deliver."""
+        """The topics. Skips the case if the adapter does not deliver."""
         if not self._harness.delivers:
             skip("the adapter delivers nothing")
         return topics(self.adapter)

@@ -10,7 +10,7 @@ from queuert.ports.notify import TOPICS
 
 @case
 async def listeners_hear_a_sync_publisher(channel: Channel) -> None:
-    """Async listeners receive what a sync adapter publishes, for each of the three topics."""
+    """Async listeners receive what a sync adapter publishes, for each topic."""
     pairs = channel.topics
     adapter = await channel.sync_adapter()
     for topic, name in zip(pairs, TOPICS, strict=True):

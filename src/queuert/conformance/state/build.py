@@ -21,6 +21,7 @@ from queuert.model import (
     Status,
     TypeLimit,
     When,
+    new_token,
 )
 
 TASK = "task"
@@ -117,9 +118,12 @@ def request(
     cluster_cap: int | None = None,
     at_once: int | None = None,
     first_ordinal: int = 1,
+    first_token: int | None = None,
+    slots: int | None = None,
 ) -> ClaimRequest:
     """A claim of these queues. Without queues, a claim of the plain task type."""
-    return ClaimRequest(worker, limit, queues or (queue(TASK),), cluster_cap, at_once, first_ordinal)
+    token = new_token() if first_token is None else first_token
+    return ClaimRequest(worker, limit, queues or (queue(TASK),), cluster_cap, at_once, first_ordinal, token, slots)
 
 
 def _settlement(claim: Claimed | str, status: Status, **fields: Any) -> Settlement:
@@ -157,8 +161,8 @@ def rescheduled(claim: Claimed, schedule: When | None = None) -> Settlement:
     return _settlement(claim, "pending", uncounted=True, schedule=schedule or When())
 
 
-def given_back(claim: Claimed) -> Settlement:
-    return _settlement(claim, "pending", give_back=True)
+def given_back(claim: Claimed, **fields: Any) -> Settlement:
+    return _settlement(claim, "pending", give_back=True, **fields)
 
 
 def end_as(status: Status, claim: Claimed | str) -> Settlement:

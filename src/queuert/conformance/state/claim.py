@@ -40,7 +40,9 @@ def nothing(result: ClaimResult, what: str) -> None:
 @case
 async def a_claimed_job_runs(store: Store) -> None:
     """A claimed job is running: one more attempt, the lease of its type, a token."""
-    job = await store.start(schedule=When(at=PAST), trace_context="00-a")
+    job = await store.start(trace_context="00-a")
+    before = await store.job(job)
+    await store.elapse(0.002)
     result = await store.claim(request(queue("task", lease=600), worker="me"))
     claimed = only(result.jobs, "claimed jobs")
     row = claimed.job
@@ -50,7 +52,7 @@ async def a_claimed_job_runs(store: Store) -> None:
     check(abs(began - row.created_at) < SLACK, "last_attempt_at must be now")
     lease = present(row.leased_until, "leased_until") - began
     check(abs(lease - timedelta(seconds=600)) < SLACK, f"the lease must be 600 s long, is {lease}")
-    equal((row.scheduled_at, row.trace_context), (PAST, "00-a"), "what stays")
+    equal((row.scheduled_at, row.trace_context), (before.scheduled_at, "00-a"), "what stays")
     equal((claimed.expired, claimed.blockers, result.more), (False, (), False), "the rest of the result")
 
 
@@ -139,7 +141,7 @@ async def attempts_count_every_claim(store: Store) -> None:
         equal(claimed.job.attempt, number, "attempt")
         tokens.append(present(claimed.job.token, "token"))
         await store.settle(put_back(claimed))
-    equal(sorted(set(tokens)), tokens, "tokens, which increase")
+    equal(len(set(tokens)), len(tokens), "different tokens")
 
 
 @case
@@ -152,11 +154,11 @@ async def tokens_are_unique_across_jobs(store: Store) -> None:
 
 @case
 async def tokens_survive_deletion(store: Store) -> None:
-    """Tokens always increase, even if the jobs that had them are deleted."""
+    """No token comes again, even if the jobs that had them are deleted."""
     before = await store.running()
     await store.delete(before.job.chain_id)
     after = await store.running()
-    check(present(after.job.token, "token") > present(before.job.token, "token"), "tokens must increase")
+    check(present(after.job.token, "token") != present(before.job.token, "token"), "tokens must differ")
 
 
 @case

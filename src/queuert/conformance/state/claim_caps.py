@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queuert.conformance.checks import equal
-from queuert.conformance.state.build import completed, given_back, new_job, put_back, queue, request
+from queuert.conformance.state.build import LEASE, completed, given_back, new_job, put_back, queue, request
 from queuert.conformance.state.claim import ids
 from queuert.conformance.state.claim_order import taken
 from queuert.conformance.state.store import Store, case, driver_case
@@ -38,38 +38,70 @@ async def settled_jobs_make_room(store: Store) -> None:
     equal(len((await store.claim(claim)).jobs), 1, "claimed after one was put back")
 
 
-@case
-async def all_members_count(store: Store) -> None:
-    """Running jobs of every member type count, even of types that this claim does not request."""
+@driver_case
+async def a_cap_counts_the_queue(store: Store) -> None:
+    """All that was claimed through the queue counts, also types that are no members here."""
     await ready(store, "a", 3)
-    await store.claim(request(queue("a"), limit=2, worker="another"))
+    await store.claim(request(queue("a", name="x"), limit=2, worker="another"))
     jobs = await ready(store, "b", 3)
-    claim = request(queue("b", members=("a", "b"), max_concurrency=3))
+    claim = request(queue("b", name="x", members=("b",), max_concurrency=3))
     equal(await taken(store, claim), (jobs[:1], False), "claimed jobs")
 
 
 @case
-async def other_types_do_not_count(store: Store) -> None:
-    """Running jobs of types that are not members do not count."""
-    await ready(store, "other", 4)
-    await store.claim(request(queue("other")))
-    jobs = await ready(store, "task", 3)
-    equal((await taken(store, request(queue("task", max_concurrency=2))))[0], jobs[:2], "claimed jobs")
+async def disjoint_claims_share_a_cap(store: Store) -> None:
+    """Two callers that know none of each other's types never exceed the cap of their queue."""
+    for name in ("a", "b"):
+        await ready(store, name, 5)
+    claims = {name: request(queue(name, name="x", max_concurrency=3), worker=name, limit=2) for name in ("a", "b")}
+    first, second = await store.claim(claims["a"]), await store.claim(claims["b"])
+    equal((len(first.jobs), len(second.jobs), second.more), (2, 1, False), "claimed by each")
+    equal(await taken(store, claims["a"]), ([], False), "while the queue is full")
+    await store.settle(completed(second.jobs[0]), put_back(first.jobs[0]))
+    equal(len((await store.claim(claims["b"])).jobs), 2, "with room for two")
 
 
 @case
-async def a_job_counts_in_every_queue_it_is_a_member_of(store: Store) -> None:
-    """A job taken through one queue uses the room of every queue that has its type as a member."""
-    (urgent,) = await ready(store, "a", 1, priority=1)
-    await ready(store, "b", 1, priority=2)
+async def other_queues_do_not_count(store: Store) -> None:
+    """A job counts in the queue it was claimed through, even if its type is a member of others."""
+    await ready(store, "task", 7)
+    await store.claim(request(queue("task", name="one"), limit=4))
+    wanted = queue("task", name="two", max_concurrency=2)
+    equal(len((await store.claim(request(wanted))).jobs), 2, "claimed through the other")
+
+
+@case
+async def a_job_uses_the_room_of_its_queue_alone(store: Store) -> None:
+    """Within one claim, too, a job uses the room of the queue that it is claimed through alone."""
+    urgent = await ready(store, "a", 2, priority=1)
+    others = await ready(store, "b", 2, priority=2)
     for second_priority in (0, 1):
         queues = [
             queue("a", name="one", members=("a", "b"), max_concurrency=1),
             queue("b", name="two", priority=second_priority, members=("a", "b"), max_concurrency=1),
         ]
         result = await store.claim(request(*queues))
-        equal((ids(result), result.more), ([urgent], False), "claimed jobs")
-        await store.settle(given_back(result.jobs[0]))
+        equal((ids(result), result.more), ([urgent[0], others[0]], False), "claimed jobs")
+        await store.settle(*(given_back(each) for each in result.jobs))
+
+
+@case
+async def a_job_that_is_claimed_again_counts_anew(store: Store) -> None:
+    """However a claim ends, the job counts in the queue of its next claim, and no longer before."""
+    await ready(store, "task", 1)
+    for way, lease in (("put back", LEASE), ("given back", LEASE), ("reaped", 0), ("released", LEASE)):
+        for name in ("one", "two"):
+            wanted = queue("task", name=name, lease=lease, max_concurrency=1)
+            (claimed,) = (await store.claim(request(wanted, worker=name))).jobs
+            if way == "reaped":
+                await store.reap("task")
+            elif way == "released":
+                await store.release(name, [])
+            else:
+                await store.settle(put_back(claimed) if way == "put back" else given_back(claimed))
+    (job,) = await ready(store, "next", 1)
+    wanted = queue("next", name="one", max_concurrency=1)
+    equal(await taken(store, request(wanted)), ([job], False), "claimed when none is running")
 
 
 @case
@@ -85,7 +117,7 @@ async def a_cap_of_zero_pauses(store: Store) -> None:
 async def an_overfull_queue_has_no_room(store: Store) -> None:
     """If more jobs run than the cap allows, the room is 0. Other queues keep their room."""
     await ready(store, "a", 6)
-    await store.claim(request(queue("a"), limit=5))
+    await store.claim(request(queue("a", name="a"), limit=5))
     others = await ready(store, "b", 2)
     queues = [queue("a", name="a", max_concurrency=2), queue("b", name="b", max_concurrency=2)]
     equal(await taken(store, request(*queues)), (others, False), "claimed jobs")

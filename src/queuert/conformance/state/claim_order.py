@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from queuert.conformance.checks import check, equal
-from queuert.conformance.state.build import PAST, new_ids, new_job, queue, request
+from queuert.conformance.state.build import new_ids, new_job, queue, request
 from queuert.conformance.state.claim import ids
 from queuert.conformance.state.store import Store, case
-from queuert.model import ClaimRequest, TypeLimit, When
+from queuert.model import ClaimRequest, NewJob, TypeLimit, When
 
 
 async def taken(store: Store, claim: ClaimRequest) -> tuple[list[str], bool]:
@@ -16,15 +14,23 @@ async def taken(store: Store, claim: ClaimRequest) -> tuple[list[str], bool]:
     return ids(result), result.more
 
 
-def at(minutes: int) -> When:
-    return When(at=PAST + timedelta(minutes=minutes))
+def at(place: int) -> When:
+    """Jobs of one call are due in the order of their places, each at a time of its own."""
+    return When(after=0.1 + place / 100)
+
+
+async def create_due(store: Store, *jobs: NewJob) -> None:
+    """Store jobs, and wait until all of them are due."""
+    await store.create(*jobs)
+    await store.elapse(0.25)
 
 
 @case
 async def lower_priorities_first(store: Store) -> None:
     """Jobs are claimed by priority, lower first, whatever the order of their creation."""
     first, second, third, fourth = new_ids(4)
-    await store.create(
+    await create_due(
+        store,
         new_job(id=first, priority=50, schedule=at(0)),
         new_job(id=second, priority=-50, schedule=at(9)),
         new_job(id=third, priority=0, schedule=at(5)),
@@ -37,8 +43,8 @@ async def lower_priorities_first(store: Store) -> None:
 async def then_earlier_times(store: Store) -> None:
     """Among equal priorities, the job scheduled earlier comes first."""
     first, second, third = new_ids(3)
-    await store.create(
-        new_job(id=first, schedule=at(3)), new_job(id=second, schedule=at(1)), new_job(id=third, schedule=at(2))
+    await create_due(
+        store, new_job(id=first, schedule=at(3)), new_job(id=second, schedule=at(1)), new_job(id=third, schedule=at(2))
     )
     equal(await taken(store, request()), ([second, third, first], False), "claimed jobs")
 
@@ -47,7 +53,7 @@ async def then_earlier_times(store: Store) -> None:
 async def then_lower_ids(store: Store) -> None:
     """Among equal priorities and times, the lower id comes first."""
     wanted = new_ids(6)
-    await store.create(*(new_job(id=each, schedule=at(0)) for each in reversed(wanted)))
+    await create_due(store, *(new_job(id=each, schedule=at(0)) for each in reversed(wanted)))
     equal(await taken(store, request(limit=4)), (wanted[:4], True), "first claim")
     equal(await taken(store, request(limit=4)), (wanted[4:], False), "second claim")
 
@@ -56,7 +62,8 @@ async def then_lower_ids(store: Store) -> None:
 async def priority_decides_across_types(store: Store) -> None:
     """Within a queue there is one order for all its types."""
     first, second, third, fourth = new_ids(4)
-    await store.create(
+    await create_due(
+        store,
         new_job("a", id=first, priority=4, schedule=at(0)),
         new_job("b", id=second, priority=1, schedule=at(0)),
         new_job("a", id=third, priority=1, schedule=at(-1)),
@@ -70,7 +77,8 @@ async def priority_decides_across_types(store: Store) -> None:
 async def queue_priority_comes_before_all(store: Store) -> None:
     """A queue with a lower priority number is served first, whatever its jobs' priorities."""
     urgent, slow, negative = new_ids(3)
-    await store.create(
+    await create_due(
+        store,
         new_job("slow", id=slow, priority=-9, schedule=at(0)),
         new_job("urgent", id=urgent, priority=900, schedule=at(5)),
         new_job("negative", id=negative, priority=901, schedule=at(9)),

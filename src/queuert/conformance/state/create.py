@@ -31,8 +31,8 @@ async def every_field_is_stored(store: Store) -> None:
     job = new_job(
         "full",
         priority=-3,
-        schedule=When(at=PAST),
-        deadline=When(at=FUTURE),
+        schedule=When(at=FUTURE),
+        deadline=When(at=PAST),
         dedup=key("k"),
         trace_context="00-a",
         chain_trace_context="00-b",
@@ -42,7 +42,7 @@ async def every_field_is_stored(store: Store) -> None:
     given = (row.id, row.type_name, row.chain_id, row.chain_type, row.chain_index, row.priority)
     equal(given, (job.id, "full", job.id, "full", 0, -3), "identity and priority")
     same_json(row.input, INPUT, "input")
-    equal((row.scheduled_at, row.deadline, row.dedup_key), (PAST, FUTURE, "k"), "schedule, deadline and key")
+    equal((row.scheduled_at, row.deadline, row.dedup_key), (FUTURE, PAST, "k"), "schedule, deadline and key")
     equal((row.trace_context, row.chain_trace_context), ("00-a", "00-b"), "trace contexts")
     equal((row.status, row.attempt, row.blockers_left), ("pending", 0, 0), "state")
     untouched = (row.output, row.completed_at, row.completed_by, row.continued_to, row.last_attempt_at)
@@ -91,10 +91,15 @@ async def delays_count_from_the_database_clock(store: Store) -> None:
 
 @case
 async def moments_in_the_past_are_ready(store: Store) -> None:
-    """A schedule in the past is kept, and the job is ready."""
-    (made,) = await store.create(new_job(schedule=When(at=PAST)))
+    """A schedule in the past is now: the job is ready, behind those that were ready before."""
+    first, second = new_ids(2)
+    await store.start(id=second)
+    await store.elapse(0.002)
+    (made,) = await store.create(new_job(id=first, schedule=When(at=PAST)))
     equal((made.status, made.ready), ("pending", True), "status and readiness")
-    equal(len((await store.claim()).jobs), 1, "claimed jobs")
+    row = await store.job(first)
+    equal(row.scheduled_at, row.created_at, "scheduled_at")
+    equal([claimed.job.id for claimed in (await store.claim()).jobs], [second, first], "claimed jobs")
 
 
 @case
@@ -155,6 +160,25 @@ async def a_refused_call_leaves_its_transaction_usable(store: Store) -> None:
         await store.create(after, tx=tx)
     equal(await store.statuses(before, after.id), ["pending", "pending"], "jobs of the accepted calls")
     equal(await store.statuses(refused[0].id, unknown[0].id), [None, None], "jobs of the rejected calls")
+
+
+@case
+async def many_jobs_with_an_id_that_is_refused(store: Store) -> None:
+    """The same for many jobs, which an adapter may store in another way."""
+    taken = await store.start()
+    many = [new_job() for _ in range(50)]
+    async with store.transaction() as tx:
+        with raises(JobIdExists, "a stored id among many") as caught:
+            await store.create(*many, new_job(id=taken), tx=tx)
+        equal(caught.error.job_id, taken, "job_id of the error")
+        with raises(JobIdExists, "an id twice among many"):
+            await store.create(*many, many[7], tx=tx)
+        after = await store.start(tx=tx)
+    equal(await store.statuses(after, many[0].id, many[-1].id), ["pending", None, None], "after the rejected calls")
+    await store.create(*many)
+    equal(set(await store.statuses(*[job.id for job in many])), {"pending"}, "the same jobs, accepted")
+    claimed = await store.claim()
+    equal(len(claimed.jobs), 52, "claimed jobs")
 
 
 @case

@@ -16,6 +16,9 @@ from queuert.conformance.state.build import (
     new_job,
     next_job,
     put_back,
+    queue,
+    request,
+    rescheduled,
 )
 from queuert.conformance.state.settle import ENDINGS
 from queuert.conformance.state.store import Store, case, driver_case
@@ -156,6 +159,38 @@ async def after_someone_ended_it_without_a_token(store: Store) -> None:
     equal((await store.settle(continued(claimed.job.id, following))).applied, [True], "taken over")
     await refused(store, claimed, "after it was taken over")
     equal(await store.statuses(following.id), ["pending"], "the continuation")
+
+
+@case
+async def tokens_are_the_caller_s(store: Store) -> None:
+    """The jobs of a claim have its token and the numbers after it, in their order, up to 2^62."""
+    await store.create(*(new_job(name, priority=priority) for name in ("a", "b") for priority in (2, 1)))
+    for first in (2**62 - 1, 1):
+        for claim in (queue("a", "b"), queue("a", "b", max_concurrency=9), queue("a"), queue("b", limit=3)):
+            wanted = request(claim, first_token=first)
+            claimed = (await store.driver.run(store.operations.claim(wanted))).jobs
+            equal([each.job.token for each in claimed], [first + place for place in range(len(claimed))], "tokens")
+            equal(await store.jobs(*(each.job.id for each in claimed)), [each.job for each in claimed], "stored")
+            for each in claimed:
+                token = present(each.job.token, "token")
+                equal(await store.renew(Lease(each.job.id, token, 600)), [], "lost leases")
+                async with store.transaction() as tx:
+                    check(await store.hold(each, tx=tx), "the claim is held")
+            settled = await store.settle(*(given_back(each) for each in claimed))
+            equal(settled.applied, [True] * len(claimed), "settled")
+
+
+@case
+async def a_later_claim_with_a_lower_token(store: Store) -> None:
+    """Tokens have no order: a claim with a lower token than an earlier one is as valid."""
+    job = await store.start()
+    for first in (1000, 10):
+        (early,) = (await store.driver.run(store.operations.claim(request(first_token=first)))).jobs
+        await store.settle(put_back(early))
+        (late,) = (await store.driver.run(store.operations.claim(request(first_token=first - 5)))).jobs
+        await refused(store, early, "after a claim with a lower token")
+        equal((await store.settle(rescheduled(late))).applied, [True], "held by the later claim")
+    equal(await store.statuses(job), ["pending"], "the job")
 
 
 @case

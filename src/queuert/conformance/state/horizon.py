@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from queuert.conformance.checks import check, equal, only, same_json
-from queuert.conformance.state.build import ERROR, PAST, WORKER, completed, new_job, put_back, queue, request
+from queuert.conformance.state.build import ERROR, WORKER, completed, new_job, put_back, queue, request
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import Claimed, JobRow, When
+from queuert.model import Claimed, JobRow
 
 GONE = b'{"code":"GONE"}'
 
@@ -99,8 +99,8 @@ async def above_the_horizon_nothing_began(store: Store) -> None:
 async def untouched_means_as_before(store: Store) -> None:
     """A job put back untouched has its earlier schedule, attempts, error and last attempt."""
     await store.register(WORKER)
-    claimed = await store.running(schedule=When(at=PAST))
-    await store.settle(put_back(claimed, schedule=When(at=PAST)))
+    claimed = await store.running()
+    await store.settle(put_back(claimed))
     before = await store.job(claimed.job.id)
     equal((before.attempt, before.last_attempt_at), (1, claimed.job.last_attempt_at), "the first attempt")
     same_json(before.last_error, ERROR, "last_error")

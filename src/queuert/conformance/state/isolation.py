@@ -33,7 +33,7 @@ async def everything(store: Store, *chains: str) -> dict[str, object]:
         "get_chains": await store.chains(*chains),
         "list_jobs": await store.list_jobs(),
         "list_chains": await store.list_chains(),
-        "list_chains by status": [await store.list_chains(status=status) for status in STATUSES],
+        "list_chains by status": [await store.list_chains(statuses=(status,)) for status in STATUSES],
         "list_chains of roots": await store.list_chains(root_only=True),
         "list_chain_jobs": [await store.chain_jobs(chain) for chain in chains],
         "list_blocked_jobs": [await store.blocked_jobs(chain) for chain in chains],

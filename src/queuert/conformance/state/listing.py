@@ -78,9 +78,9 @@ async def by_type(store: Store) -> None:
     claimed = await store.claim_one("one")
     following = next_job(claimed.job, "two")
     await store.settle(continued(claimed, following))
-    equal(await listed(store, type_name="one"), one, "type one")
-    equal(await listed(store, type_name="two"), [*two, following.id], "type two")
-    equal(await listed(store, type_name="three"), [], "a type without jobs")
+    equal(await listed(store, types=("one",)), one, "type one")
+    equal(await listed(store, types=("two",)), [*two, following.id], "type two")
+    equal(await listed(store, types=("three",)), [], "a type without jobs")
 
 
 @driver_case
@@ -91,20 +91,20 @@ async def by_status(store: Store) -> None:
     running = (await store.running("run")).job.id
     ended: dict[Status, str] = {status: await store.start("end") for status in ENDINGS}
     await store.settle(*(end_as(status, job) for status, job in ended.items()))
-    equal(await listed(store, status="pending"), [source], "pending")
-    equal(await listed(store, status="blocked"), [blocked], "blocked")
-    equal(await listed(store, status="running"), [running], "running")
+    equal(await listed(store, statuses=("pending",)), [source], "pending")
+    equal(await listed(store, statuses=("blocked",)), [blocked], "blocked")
+    equal(await listed(store, statuses=("running",)), [running], "running")
     for status, job in ended.items():
-        equal(await listed(store, status=status), [job], status)
+        equal(await listed(store, statuses=(status,)), [job], status)
 
 
 @driver_case
 async def by_ids(store: Store) -> None:
     """An id filter lists the jobs that exist, in id order. An empty one lists nothing."""
     ids = await filled(store, 5)
-    equal(await listed(store, ids=(ids[3], new_id(), ids[1], ids[3])), [ids[1], ids[3]], "some ids")
-    equal(await listed(store, ids=(new_id(),)), [], "an unknown id")
-    equal(await listed(store, ids=()), [], "no ids")
+    equal(await listed(store, job_ids=(ids[3], new_id(), ids[1], ids[3])), [ids[1], ids[3]], "some ids")
+    equal(await listed(store, job_ids=(new_id(),)), [], "an unknown id")
+    equal(await listed(store, job_ids=()), [], "no ids")
 
 
 @driver_case
@@ -117,12 +117,12 @@ async def by_creation_time(store: Store) -> None:
     new = await filled(store, 2)
     moments = [(await store.job(each)).created_at for each in (old[0], middle, new[0])]
     before, at, after = moments[0], moments[1], moments[2]
-    equal(await listed(store, created_after=at + (after - at) / 2), new, "after the middle")
+    equal(await listed(store, created_from=at + (after - at) / 2), new, "after the middle")
     equal(await listed(store, created_before=before + (at - before) / 2), old, "before the middle")
-    both = await listed(store, created_after=before + (at - before) / 2, created_before=at + (after - at) / 2)
+    both = await listed(store, created_from=before + (at - before) / 2, created_before=at + (after - at) / 2)
     equal(both, [middle], "in between")
-    equal(await listed(store, created_after=PAST, created_before=FUTURE), [*old, middle, *new], "wide limits")
-    equal(await listed(store, created_after=FUTURE), [], "after everything")
+    equal(await listed(store, created_from=PAST, created_before=FUTURE), [*old, middle, *new], "wide limits")
+    equal(await listed(store, created_from=FUTURE), [], "after everything")
     equal(await listed(store, created_before=PAST), [], "before everything")
 
 
@@ -132,10 +132,10 @@ async def filters_combine(store: Store) -> None:
     one = await filled(store, 6, "one")
     two = await filled(store, 2, "two")
     await store.settle(*(completed(job) for job in (one[0], one[2], one[3], two[0])))
-    equal(await listed(store, type_name="one", status="completed"), [one[0], one[2], one[3]], "type and status")
+    equal(await listed(store, types=("one",), statuses=("completed",)), [one[0], one[2], one[3]], "type and status")
     page = PageRequest(2, one[3], "desc")
-    equal(await listed(store, page, type_name="one", status="completed"), [one[2], one[0]], "a page of it")
-    both = await listed(store, status="pending", ids=(one[0], one[1], two[1]), created_after=PAST)
+    equal(await listed(store, page, types=("one",), statuses=("completed",)), [one[2], one[0]], "a page of it")
+    both = await listed(store, statuses=("pending",), job_ids=(one[0], one[1], two[1]), created_from=PAST)
     equal(both, [one[1], two[1]], "status, ids and time")
 
 

@@ -69,8 +69,8 @@ async def the_type_is_the_first_jobs(store: Store) -> None:
     """A type filter looks at the first job, not at the current one."""
     one, two = await filled(store, 2, "one"), await filled(store, 1, "two")
     await moved_on(store, one[0], "two")
-    equal(await listed(store, type_name="one"), one, "type one")
-    equal(await listed(store, type_name="two"), two, "type two")
+    equal(await listed(store, chain_types=("one",)), one, "type one")
+    equal(await listed(store, chain_types=("two",)), two, "type two")
 
 
 @case
@@ -78,11 +78,11 @@ async def the_status_is_the_current_jobs(store: Store) -> None:
     """A status filter looks at the current job: a chain that has moved on is not completed."""
     first, second = await filled(store, 2)
     await moved_on(store, first, "next")
-    equal(await listed(store, status="completed"), [], "completed")
-    equal(sorted(await listed(store, status="pending")), sorted([first, second]), "pending")
+    equal(await listed(store, statuses=("completed",)), [], "completed")
+    equal(sorted(await listed(store, statuses=("pending",))), sorted([first, second]), "pending")
     await store.settle(completed(await store.claim_one("next")))
-    equal(await listed(store, status="completed"), [first], "completed at the end")
-    equal(await listed(store, status="pending"), [second], "still pending")
+    equal(await listed(store, statuses=("completed",)), [first], "completed at the end")
+    equal(await listed(store, statuses=("pending",)), [second], "still pending")
 
 
 @case
@@ -92,10 +92,10 @@ async def every_status_can_be_listed(store: Store) -> None:
     blocked, running = await store.start(**behind(source)), (await store.running("run")).job.id
     ended: dict[Status, str] = {status: await store.start("end") for status in ENDINGS}
     await store.settle(*(end_as(status, job) for status, job in ended.items()))
-    equal(await listed(store, status="blocked"), [blocked], "blocked")
-    equal(await listed(store, status="running"), [running], "running")
+    equal(await listed(store, statuses=("blocked",)), [blocked], "blocked")
+    equal(await listed(store, statuses=("running",)), [running], "running")
     for status, job in ended.items():
-        equal(await listed(store, status=status), [job], status)
+        equal(await listed(store, statuses=(status,)), [job], status)
 
 
 @driver_case
@@ -104,18 +104,18 @@ async def by_status_the_current_job_is_the_key(store: Store) -> None:
     ids = await filled(store, 5)
     moved = [await moved_on(store, ids[position], "next") for position in (3, 0)]
     wanted = [ids[1], ids[2], ids[4], ids[3], ids[0]]
-    equal(await listed(store, status="pending"), wanted, "ascending")
-    equal(await listed(store, PageRequest(100, order="desc"), status="pending"), wanted[::-1], "descending")
+    equal(await listed(store, statuses=("pending",)), wanted, "ascending")
+    equal(await listed(store, PageRequest(100, order="desc"), statuses=("pending",)), wanted[::-1], "descending")
     orders: tuple[tuple[Order, list[str]], ...] = (("asc", wanted), ("desc", wanted[::-1]))
     for order, expected in orders:
         found: list[str] = []
         after: str | None = None
         for _ in range(3):
-            page = await store.list_chains(PageRequest(2, after, order), status="pending")
+            page = await store.list_chains(PageRequest(2, after, order), statuses=("pending",))
             found += [row.first.id for row in page]
             after = page[-1].current.id if page else after
         equal(found, expected, f"page by page, {order}")
-    equal(await listed(store, PageRequest(9, moved[0]), status="pending"), [ids[0]], "after the fourth")
+    equal(await listed(store, PageRequest(9, moved[0]), statuses=("pending",)), [ids[0]], "after the fourth")
 
 
 @driver_case
@@ -125,9 +125,9 @@ async def by_type_and_status(store: Store) -> None:
     await moved_on(store, one[1], "two")
     await store.finish(one[2])
     await store.finish(two[0])
-    equal(await listed(store, type_name="one", status="pending"), [one[0], one[1]], "pending")
-    equal(await listed(store, type_name="one", status="completed"), [one[2]], "completed")
-    equal(await listed(store, type_name="two", status="pending"), [two[1]], "pending, the other type")
+    equal(await listed(store, chain_types=("one",), statuses=("pending",)), [one[0], one[1]], "pending")
+    equal(await listed(store, chain_types=("one",), statuses=("completed",)), [one[2]], "completed")
+    equal(await listed(store, chain_types=("two",), statuses=("pending",)), [two[1]], "pending, the other type")
 
 
 @case
@@ -135,9 +135,9 @@ async def by_ids(store: Store) -> None:
     """An id filter takes chain ids. The id of a later job lists nothing."""
     ids = await filled(store, 4)
     later_id = await moved_on(store, ids[0], "next")
-    equal(await listed(store, ids=(ids[2], ids[0], new_id())), [ids[0], ids[2]], "chains")
-    equal(await listed(store, ids=(later_id,)), [], "the id of a later job")
-    equal(await listed(store, ids=()), [], "no ids")
+    equal(await listed(store, chain_ids=(ids[2], ids[0], new_id())), [ids[0], ids[2]], "chains")
+    equal(await listed(store, chain_ids=(later_id,)), [], "the id of a later job")
+    equal(await listed(store, chain_ids=()), [], "no ids")
 
 
 @driver_case
@@ -150,8 +150,8 @@ async def by_creation_time(store: Store) -> None:
     before, after = [(await store.job(each)).created_at for each in (old, new)]
     between = before + (after - before) / 2
     equal(await listed(store, created_before=between), [old], "before")
-    equal(await listed(store, created_after=between), [new], "after")
-    equal(await listed(store, created_after=PAST, created_before=FUTURE), [old, new], "wide limits")
+    equal(await listed(store, created_from=between), [new], "after")
+    equal(await listed(store, created_from=PAST, created_before=FUTURE), [old, new], "wide limits")
 
 
 @driver_case
@@ -166,7 +166,7 @@ async def only_roots(store: Store) -> None:
     equal(await listed(store, PageRequest(1, order="desc"), root_only=True), [alone], "a page of roots")
     await store.settle(completed(source), completed(middle), completed(last))
     equal(await listed(store, root_only=True), [last, alone], "roots, when the blockers are completed")
-    equal(await listed(store, root_only=True, status="completed"), [last], "completed roots")
+    equal(await listed(store, root_only=True, statuses=("completed",)), [last], "completed roots")
     await store.delete(last)
     equal(await listed(store, root_only=True), [middle, alone], "roots after a deletion")
 

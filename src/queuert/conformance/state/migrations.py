@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from queuert.conformance.checks import equal
+from queuert.conformance.checks import check, equal
 from queuert.conformance.state.build import key, new_job
 from queuert.conformance.state.store import Store, driver_case
 from queuert.conformance.state.unblock import behind, sources
@@ -40,9 +40,10 @@ async def several_migrate_at_once(store: Store) -> None:
 async def vacuum_keeps_everything(store: Store) -> None:
     """vacuum changes no data."""
     await store.create(*(new_job("filler", input=b'"' + b"x" * 1000 + b'"') for _ in range(200)))
-    await store.delete(*(row.id for row in await store.list_jobs(type_name="filler")))
+    await store.delete(*(row.id for row in await store.list_jobs(types=("filler",))))
     jobs = await some_data(store)
     before = await store.jobs(*jobs)
-    await store.vacuum()
+    vacuumed = await store.vacuum()
+    check(min(vacuumed.before, vacuumed.after, vacuumed.gained) >= 0, f"what it gained: {vacuumed}")
     equal(await store.jobs(*jobs), before, "the jobs")
     equal([each.job_id for each in (await store.finish(jobs[0])).unblocked], [jobs[1]], "freed afterwards")

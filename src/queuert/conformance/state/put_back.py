@@ -40,16 +40,18 @@ async def putting_back(store: Store) -> None:
 
 @driver_case
 async def putting_back_to_a_moment(store: Store) -> None:
-    """A job put back has exactly the given moment, past or future. By default it is due now."""
-    claimed = await store.running(schedule=When(at=PAST))
+    """A job put back has exactly the given moment. Without one, or with a past one, it is now."""
+    claimed = await store.running()
     await store.settle(put_back(claimed, schedule=When(at=FUTURE)))
     equal((await store.job(claimed.job.id)).scheduled_at, FUTURE, "a future moment")
     await store.trigger(claimed.job.id)
-    await store.settle(put_back(await store.claim_one(), schedule=When(at=PAST)))
-    equal((await store.job(claimed.job.id)).scheduled_at, PAST, "a past moment")
-    await store.settle(put_back(await store.claim_one()))
-    row = await store.job(claimed.job.id)
-    check(abs(row.scheduled_at - row.created_at) < SLACK, "without a schedule it must be due now")
+    for schedule in (When(at=PAST), When()):
+        again = await store.claim_one()
+        await store.elapse(0.002)
+        await store.settle(put_back(again, schedule=schedule))
+        row = await store.job(claimed.job.id)
+        check(row.scheduled_at > present(again.job.last_attempt_at, "start"), "it must be due when it is put back")
+        check(row.scheduled_at - row.created_at < SLACK, "it must be due now")
     equal((await store.claim_one()).job.attempt, 4, "attempt of the next claim")
 
 
@@ -75,11 +77,13 @@ async def the_latest_error_stays(store: Store) -> None:
 async def giving_back(store: Store) -> None:
     """A job given back has one attempt less, the same schedule and error, and no claim."""
     first = await store.running()
-    await store.settle(put_back(first, schedule=When(at=PAST)))
+    await store.settle(put_back(first))
+    due = (await store.job(first.job.id)).scheduled_at
+    await store.elapse(0.002)
     settled = await store.settle(given_back(await store.claim_one()))
     equal(settled.applied, [True], "applied")
     row = await store.job(first.job.id)
-    equal((row.status, row.attempt, row.scheduled_at), ("pending", 1, PAST), "the job")
+    equal((row.status, row.attempt, row.scheduled_at), ("pending", 1, due), "the job")
     equal(row.last_attempt_at, first.job.last_attempt_at, "last_attempt_at")
     same_json(row.last_error, ERROR, "last_error")
     no_claim(row)
@@ -89,7 +93,7 @@ async def giving_back(store: Store) -> None:
 @driver_case
 async def putting_back_a_run_that_is_no_attempt(store: Store) -> None:
     """An uncounted run hands its attempt number back, and has the new schedule and its own time."""
-    claimed = await store.running(schedule=When(at=PAST))
+    claimed = await store.running()
     settled = await store.settle(rescheduled(claimed, When(at=FUTURE)))
     equal(settled.applied, [True], "applied")
     row = await store.job(claimed.job.id)

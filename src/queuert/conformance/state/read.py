@@ -6,7 +6,7 @@ from queuert.conformance.checks import equal, raises, same_json
 from queuert.conformance.state.build import completed, continued, new_id, new_ids, new_job, next_job, waiting_for
 from queuert.conformance.state.store import Store, case, driver_case
 from queuert.errors import BlockerNotFound
-from queuert.model import BlockerRef, ChainFilter, ChainRow, JobFilter, PageRequest
+from queuert.model import BlockerRef, ChainFilter, ChainRow, JobFilter, Listed, PageRequest
 
 
 @case
@@ -135,8 +135,12 @@ async def ids_that_no_job_can_have(store: Store) -> None:
             equal(await run(operations.retry([wrong]), tx), [None], "retried")
             equal((await run(operations.delete_chains([wrong], cascade=True), tx)).chains, [], "deleted")
             page = PageRequest(10)
-            equal(await run(operations.list_jobs(JobFilter(ids=(wrong,)), page), tx), [], "listed jobs")
-            equal(await run(operations.list_chains(ChainFilter(ids=(wrong,)), page), tx), [], "listed chains")
+            equal(await run(operations.list_jobs(JobFilter(job_ids=(wrong,)), page), tx), Listed([]), "listed jobs")
+            equal(
+                await run(operations.list_chains(ChainFilter(chain_ids=(wrong,)), page), tx),
+                Listed([]),
+                "listed chains",
+            )
             equal(await run(operations.list_chain_jobs(wrong, page), tx), [], "jobs of the chain")
             equal(await run(operations.list_blocked_jobs(wrong, page), tx), [], "blocked jobs")
             with raises(BlockerNotFound, "a blocker with that id"):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from queuert.conformance.checks import equal, only, same_json
-from queuert.conformance.state.build import ERROR, PAST, completed, new_job, put_back, queue, request
+from queuert.conformance.state.build import ERROR, completed, new_job, put_back, queue, request
 from queuert.conformance.state.settle import no_claim
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import ClaimRequest, When
+from queuert.model import ClaimRequest
 
 
 def by(worker: str) -> ClaimRequest:
@@ -16,11 +16,13 @@ def by(worker: str) -> ClaimRequest:
 @driver_case
 async def unknown_jobs_are_put_back(store: Store) -> None:
     """A job that the worker does not name is pending again, as if it had not been claimed."""
-    first = await store.running(schedule=When(at=PAST))
-    await store.settle(put_back(first, schedule=When(at=PAST)))
+    first = await store.running()
+    await store.settle(put_back(first))
+    due = (await store.job(first.job.id)).scheduled_at
+    await store.elapse(0.002)
     claimed = only((await store.claim(by("one"))).jobs, "claimed")
     row = only(await store.release("one", []), "released")
-    equal((row.id, row.status, row.attempt, row.scheduled_at), (claimed.job.id, "pending", 1, PAST), "the job")
+    equal((row.id, row.status, row.attempt, row.scheduled_at), (claimed.job.id, "pending", 1, due), "the job")
     equal(row.last_attempt_at, first.job.last_attempt_at, "last_attempt_at, as after giving back")
     same_json(row.last_error, ERROR, "last_error")
     no_claim(row)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any, cast
 
-from queuert.conformance.checks import check, equal, present, same_json
+from queuert.conformance.checks import check, equal, present, same_json, skip
 from queuert.conformance.state.build import (
     ERROR,
     WORKER,
@@ -24,7 +25,9 @@ from queuert.conformance.state.build import (
     waiting_for,
 )
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import JobRow, Settled, Status
+from queuert.model import Claimed, JobRow, Settled, Settlement, Status
+from queuert.ports.program import Program
+from queuert.ports.state import SettlingLast
 
 SLACK = timedelta(seconds=20)
 ENDINGS: tuple[Status, ...] = ("completed", "failed", "cancelled", "expired")
@@ -74,15 +77,55 @@ async def cancelling(store: Store) -> None:
     same_json(row.last_error, ERROR, "last_error")
 
 
-@case
-async def completing_keeps_the_last_error(store: Store) -> None:
-    """A completed job keeps the error of an earlier attempt."""
-    claimed = await store.running()
-    await store.settle(put_back(claimed))
-    await store.settle(completed(await store.claim_one()))
-    row = await store.job(claimed.job.id)
-    equal((row.status, row.attempt), ("completed", 2), "the job")
-    same_json(row.last_error, ERROR, "last_error")
+@driver_case
+async def completing_clears_the_last_error(store: Store) -> None:
+    """A completed job has no error, whichever way it ends: with an output, a next job, by hand."""
+    for number, ending in enumerate(("output", "next", "by hand", "in a mixed group")):
+        name = f"job {number}"
+        first = await store.running(name)
+        other = await store.running("other")
+        await store.settle(put_back(first))
+        again = await store.claim_one(name)
+        same_json(again.job.last_error, ERROR, "last_error of the second attempt")
+        if ending == "output":
+            await store.settle(completed(again, b"1"))
+        elif ending == "next":
+            await store.settle(continued(again, next_job(again.job, "next")))
+        elif ending == "by hand":
+            await store.finish(again.job.id)
+        else:
+            await store.settle(completed(again, b"1"), failed(other))
+        row = await store.job(again.job.id)
+        equal((row.status, row.attempt, row.last_error), ("completed", 2, None), f"the job, {ending}")
+
+
+async def _settle_last(store: Store, claimed: Claimed, settlement: Settlement) -> None:
+    def program() -> Program[Any]:
+        yield present(cast("SettlingLast", store.operations).settle_last(settlement), "the command")
+
+    async with store.holding(claimed) as (tx, held):
+        check(held, "the claim must be held")
+        await store.driver.run(program(), tx)
+
+
+@driver_case
+async def as_the_last_command(store: Store) -> None:
+    """The last command of a transaction stores what settle would have stored."""
+    if not hasattr(store.operations, "settle_last"):
+        skip("the operations have no settle_last()")
+    first = await store.running()
+    following = next_job(first.job)
+    await _settle_last(store, first, continued(first, following))
+    row = await store.job(first.job.id)
+    equal((row.status, row.completed_by, row.continued_to), ("completed", WORKER, following.id), "the first job")
+    no_claim(row)
+    second = await store.claim_one(following.type_name)
+    equal(second.job.id, following.id, "the next job")
+    await _settle_last(store, second, completed(second, b'{"total":3}'))
+    row = await store.job(following.id)
+    equal((row.status, row.completed_by, row.continued_to), ("completed", WORKER, None), "the second job")
+    same_json(row.output, b'{"total":3}', "output")
+    no_claim(row)
 
 
 @case

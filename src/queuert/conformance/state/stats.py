@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from queuert.conformance.checks import check, equal, present
-from queuert.conformance.state.build import completed, failed, later, new_job, waiting_for
+from queuert.conformance.state.build import PAST, completed, failed, later, new_job, waiting_for
 from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import TypeStats, When
 
 
-async def counts(store: Store) -> dict[str, tuple[int, int, int, int]]:
+async def counts(store: Store, limit: int | None = None) -> dict[str, tuple[int, int, int, int]]:
     """Blocked, pending, running and failed jobs by type, without types that have none."""
-    found = {each.job_type: (each.blocked, each.pending, each.running, each.failed) for each in await store.stats()}
+    stats = await store.stats(limit)
+    found = {each.job_type: (each.blocked, each.pending, each.running, each.failed) for each in stats}
     return {name: numbers for name, numbers in found.items() if any(numbers)}
 
 
@@ -61,11 +62,13 @@ async def the_oldest_ready_job(store: Store) -> None:
     await store.start()
     age = present((await of_task(store)).oldest_ready_age, "age")
     check(0 <= age < 20, f"a new job must have waited only for a moment, not {age:g} s")
-    row = (await store.list_jobs())[0]
-    await store.start(schedule=When(at=row.created_at.replace(year=row.created_at.year - 1, day=1)))
+    await store.elapse(0.05)
+    await store.start()
+    older = present((await of_task(store)).oldest_ready_age, "age")
+    check(older >= age + 0.04, f"the first job must decide: it has waited for more than {age:g} s, not {older:g} s")
+    await store.start(schedule=When(at=PAST))
     age = present((await of_task(store)).oldest_ready_age, "age")
-    year = 365 * 86400
-    check(0.9 * year < age < 1.2 * year, f"the oldest must have waited for about a year, not {age:g} s")
+    check(age < 20, f"a time in the past counts as now, not as {age:g} s of waiting")
 
 
 @driver_case
@@ -82,6 +85,41 @@ async def it_follows_a_job(store: Store) -> None:
     equal(await counts(store), {"task": (0, 1, 0, 0)}, "retried")
     await store.delete(job)
     equal(await counts(store), {}, "deleted")
+
+
+@driver_case
+async def counts_up_to_a_limit(store: Store) -> None:
+    """With a limit, at most so many jobs of each type and status are counted."""
+    source = await store.start("source")
+    await store.create(
+        *(new_job("a", blockers=waiting_for(source, chain_type="source")) for _ in range(3)),
+        *(new_job("a", schedule=later()) for _ in range(2)),
+        *(new_job("a") for _ in range(2)),
+        new_job("b", schedule=later()),
+    )
+    for _ in range(3):
+        await store.settle(failed(await store.start("b", priority=1)))
+        await store.running("run")
+    wanted = {"a": (3, 4, 0, 0), "b": (0, 1, 0, 3), "run": (0, 0, 3, 0), "source": (0, 1, 0, 0)}
+    for limit in (None, 10, 4):
+        equal(await counts(store, limit), wanted, f"counts up to {limit}")
+    for limit in (3, 2, 1):
+        cut = {name: tuple(min(limit, number) for number in numbers) for name, numbers in wanted.items()}
+        equal(await counts(store, limit), cut, f"counts up to {limit}")
+
+
+@case
+async def the_oldest_of_all_priorities(store: Store) -> None:
+    """The oldest ready job is found behind many of another priority, also with a limit."""
+    await store.start(priority=500)
+    await store.elapse(0.05)
+    for _ in range(4):
+        await store.start(priority=1)
+    await store.start("other")
+    for limit in (None, 3):
+        (other, task) = await store.stats(limit)
+        older, newer = present(task.oldest_ready_age, "age"), present(other.oldest_ready_age, "age")
+        check(older >= newer + 0.04, f"the first job must decide: {older:g} s is not 0.05 s more than {newer:g} s")
 
 
 @case

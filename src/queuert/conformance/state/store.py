@@ -6,15 +6,26 @@ import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from contextvars import Context
+from datetime import datetime
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
+from queuert.audit import KEPT, AuditRecord, NewAudit
+from queuert.circumstances import Circumstances
 from queuert.conformance.case import Suite
 from queuert.conformance.checks import only, present, raises
 from queuert.conformance.state.build import LEASE, TASK, completed, new_job, queue, request
 from queuert.conformance.state.driver import AnyStateAdapter, drive
 from queuert.conformance.state.harness import StateHarness
+from queuert.examination import Damage, Look, RepairOutcome, Surroundings
+from queuert.failed_attempts import FailedAttempt
+from queuert.history import HistoryLook
+from queuert.limit_records import ALIVE_FOR, Change, DeclaredLimit, KnownLimit, LimitRow
 from queuert.model import (
+    Available,
     BlockerRow,
+    Cancelled,
     ChainFilter,
     ChainRow,
     Claimed,
@@ -28,12 +39,19 @@ from queuert.model import (
     Lease,
     NewJob,
     PageRequest,
+    Pause,
+    PauseTarget,
     Settled,
     Settlement,
     Status,
     TypeStats,
+    When,
     WorkerRow,
+    new_token,
 )
+from queuert.retention import KeepPolicy, Pruned, PruneRequest, Retention, Vacuumed
+from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
+from queuert.worker_records import LastHandled
 
 T = TypeVar("T")
 
@@ -91,6 +109,9 @@ class Store:
     async def create(self, *jobs: NewJob, tx: Any = None) -> list[Created]:
         return await self.driver.run(self.operations.create_jobs(jobs), tx)
 
+    async def replace_waiting(self, *jobs: NewJob, tx: Any = None) -> list[ChainRow]:
+        return await self.driver.run(self.operations.replace_waiting(jobs), tx)
+
     async def jobs(self, *ids: str, tx: Any = None) -> list[JobRow | None]:
         return await self.driver.run(self.operations.get_jobs(ids), tx)
 
@@ -98,7 +119,9 @@ class Store:
         return await self.driver.run(self.operations.get_chains(ids, lock=lock), tx)
 
     async def claim(self, claim: ClaimRequest | None = None, *, tx: Any = None) -> ClaimResult:
-        return await self.driver.run(self.operations.claim(claim or request()), tx)
+        """Each call is a claim of its own, also if a case makes several from one request."""
+        wanted = replace(claim or request(), first_token=new_token())
+        return await self.driver.run(self.operations.claim(wanted), tx)
 
     async def renew(self, *leases: Lease, tx: Any = None) -> list[str]:
         return await self.driver.run(self.operations.renew(leases), tx)
@@ -121,7 +144,7 @@ class Store:
     ) -> list[JobRow]:
         return await self.driver.run(self.operations.reap(types, ignored, limit, error, dead), tx)
 
-    async def register(self, worker_id: str, *, tx: Any = None, **fields: int) -> WorkerRow:
+    async def register(self, worker_id: str, *, tx: Any = None, **fields: Any) -> WorkerRow:
         return await self.driver.run(self.operations.register_worker(worker_id, **fields), tx)
 
     async def move_horizon(self, worker_id: str, horizon: int) -> bool:
@@ -139,11 +162,77 @@ class Store:
     async def workers(self) -> list[WorkerRow]:
         return await self.driver.run(self.operations.list_workers())
 
+    async def handled_types(self, *types: str) -> list[str]:
+        return await self.driver.run(self.operations.handled_types(types))
+
+    async def last_handled(self, *types: str) -> list[LastHandled | None]:
+        return await self.driver.run(self.operations.last_handled(types))
+
     async def release(self, worker: str, held: Sequence[str], *, tx: Any = None) -> list[JobRow]:
         return await self.driver.run(self.operations.release(worker, held), tx)
 
     async def next_available_in(self, *types: str, tx: Any = None) -> float | None:
         return (await self.driver.run(self.operations.next_available_in(types), tx)).next_in
+
+    async def available(self, types: Sequence[str], queues: Sequence[str] = (), *, tx: Any = None) -> Available:
+        return await self.driver.run(self.operations.next_available_in(types, queues), tx)
+
+    async def pause(self, target: PauseTarget, *, tx: Any = None, **values: Any) -> Pause:
+        return await self.driver.run(self.operations.pause(target, **values), tx)
+
+    async def resume(self, target: PauseTarget, *, tx: Any = None) -> Pause | None:
+        return await self.driver.run(self.operations.resume(target), tx)
+
+    async def pauses(self, *, tx: Any = None) -> list[Pause]:
+        return await self.driver.run(self.operations.list_pauses(), tx)
+
+    async def declare_limits(
+        self, types: Sequence[str], *declared: DeclaredLimit, alive_for: float = ALIVE_FOR, tx: Any = None
+    ) -> list[KnownLimit]:
+        return await self.driver.run(self.operations.declare_limits(types, declared, alive_for=alive_for), tx)
+
+    async def set_limit(self, name: str, key: str | None, change: Change, *, tx: Any = None) -> LimitRow:
+        return await self.driver.run(self.operations.set_limit(name, key, change), tx)
+
+    async def clear_limit(self, name: str, key: str | None, *, tx: Any = None) -> bool:
+        return await self.driver.run(self.operations.clear_limit(name, key), tx)
+
+    async def get_limit(self, name: str, key: str | None) -> LimitRow:
+        return await self.driver.run(self.operations.get_limit(name, key))
+
+    async def limits(self, limit: int = 1000, after: tuple[str, str | None] | None = None) -> list[LimitRow]:
+        return await self.driver.run(self.operations.list_limits(limit, after))
+
+    async def get_schedules(self, *names: str, lock: bool = False, tx: Any = None) -> list[ScheduleRow | None]:
+        return (await self.driver.run(self.operations.get_schedules(names, lock=lock), tx)).rows
+
+    async def find_schedule(self, incarnation: int, *, tx: Any = None) -> ScheduleRow | None:
+        return await self.driver.run(self.operations.find_schedule(incarnation), tx)
+
+    async def list_schedules(self, limit: int, after: str | None = None, *, tx: Any = None) -> ScheduleLook:
+        return await self.driver.run(self.operations.list_schedules(limit, after), tx)
+
+    async def due_schedules(
+        self, limit: int = 100, *, functions: Sequence[str] = (), lock: bool = False, tx: Any = None
+    ) -> DueSchedules:
+        return await self.driver.run(self.operations.due_schedules(limit, functions, lock=lock), tx)
+
+    async def save_schedules(self, *rows: ScheduleRow, tx: Any = None) -> list[bool]:
+        return await self.driver.run(self.operations.save_schedules(rows), tx)
+
+    async def delete_schedules(self, *names: str, tx: Any = None) -> list[ScheduleRow]:
+        return await self.driver.run(self.operations.delete_schedules(names), tx)
+
+    async def see_releases(
+        self, *declared: tuple[str, str], alive_for: float, forget_after: float = 3600, tx: Any = None
+    ) -> list[SeenRelease]:
+        program = self.operations.see_releases(declared, alive_for=alive_for, forget_after=forget_after)
+        return await self.driver.run(program, tx)
+
+    async def undeclared(
+        self, limit: int = 100, *, alive_for: float, after: str | None = None, tx: Any = None
+    ) -> ScheduleLook:
+        return await self.driver.run(self.operations.undeclared_schedules(limit, alive_for=alive_for, after=after), tx)
 
     async def continue_unblocking(self, limit: int, *, tx: Any = None) -> Freed:
         return await self.driver.run(self.operations.continue_unblocking(limit), tx)
@@ -158,14 +247,31 @@ class Store:
     async def retry(self, *ids: str, tx: Any = None) -> list[JobRow | None]:
         return await self.driver.run(self.operations.retry(ids), tx)
 
+    async def set_priority(self, *ids: str, priority: int, tx: Any = None) -> list[JobRow | None]:
+        return await self.driver.run(self.operations.set_priority(ids, priority), tx)
+
+    async def record(self, *entries: NewAudit, kept: float = KEPT, tx: Any = None) -> None:
+        await self.driver.run(self.operations.record_audit(entries, kept), tx)
+
+    async def audit(
+        self, limit: int, after: int | None = None, chain_id: str | None = None, *, tx: Any = None
+    ) -> list[AuditRecord]:
+        return await self.driver.run(self.operations.list_audit(limit, after, chain_id), tx)
+
+    async def cancel(self, *ids: str, cascade: bool = False, tx: Any = None) -> Cancelled:
+        return await self.driver.run(self.operations.cancel_chains(ids, cascade=cascade), tx)
+
     async def delete(self, *ids: str, cascade: bool = False, tx: Any = None) -> Deleted:
         return await self.driver.run(self.operations.delete_chains(ids, cascade=cascade), tx)
 
+    async def repair(self, job_id: str, input: bytes, deadline: When | None = None, *, tx: Any = None) -> JobRow | None:
+        return await self.driver.run(self.operations.repair(job_id, input, deadline), tx)
+
     async def list_jobs(self, page: PageRequest = _ALL, *, tx: Any = None, **where: Any) -> list[JobRow]:
-        return await self.driver.run(self.operations.list_jobs(JobFilter(**where), page), tx)
+        return (await self.driver.run(self.operations.list_jobs(JobFilter(**where), page), tx)).rows
 
     async def list_chains(self, page: PageRequest = _ALL, *, tx: Any = None, **where: Any) -> list[ChainRow]:
-        return await self.driver.run(self.operations.list_chains(ChainFilter(**where), page), tx)
+        return (await self.driver.run(self.operations.list_chains(ChainFilter(**where), page), tx)).rows
 
     async def chain_jobs(self, chain_id: str, page: PageRequest = _ALL) -> list[JobRow]:
         return await self.driver.run(self.operations.list_chain_jobs(chain_id, page))
@@ -176,14 +282,47 @@ class Store:
     async def blockers(self, *job_ids: str) -> list[list[BlockerRow]]:
         return await self.driver.run(self.operations.job_blockers(job_ids))
 
-    async def stats(self) -> list[TypeStats]:
-        return await self.driver.run(self.operations.stats())
+    async def attempts(self, job_id: str, *, tx: Any = None) -> list[FailedAttempt]:
+        return await self.driver.run(self.operations.failed_attempts(job_id), tx)
+
+    async def circumstances(self, chain_id: str, *, tx: Any = None) -> Circumstances | None:
+        return await self.driver.run(self.operations.circumstances(chain_id), tx)
+
+    async def examine(self, part: str, after: tuple[str, ...] | None, limit: int, seconds: float) -> Look:
+        return await self.driver.run(self.operations.examine(part, after, limit, seconds))
+
+    async def repair_damage(self, damage: Damage) -> RepairOutcome:
+        return await self.driver.run(self.operations.repair_damage(damage))
+
+    async def surroundings(self, *, full: bool) -> Surroundings:
+        return await self.driver.run(self.operations.surroundings(full=full))
+
+    async def stats(self, limit: int | None = None) -> list[TypeStats]:
+        return await self.driver.run(self.operations.stats(limit=limit))
+
+    async def keep(self, *policies: KeepPolicy) -> list[str]:
+        return await self.driver.run(self.operations.store_policies(policies))
+
+    async def prune(self, limit: int = 1000, **options: Any) -> Pruned:
+        """One step. It does not wait for chains to get older than they must be."""
+        return await self.driver.run(self.operations.prune(PruneRequest(limit, exact=True, **options)))
+
+    async def retention(self) -> Retention:
+        return await self.driver.run(self.operations.retention())
+
+    async def history(
+        self, step: int, since: datetime | float, type_name: str | None = None, *, tx: Any = None
+    ) -> HistoryLook:
+        return await self.driver.run(self.operations.history(step, since, type_name), tx)
+
+    async def roll_up(self, limit: int) -> bool:
+        return await self.driver.run(self.operations.roll_up(limit))
 
     async def migrate(self) -> list[int]:
         return await self.driver.run(self.operations.migrate())
 
-    async def vacuum(self) -> None:
-        await self.driver.run(self.operations.vacuum())
+    async def vacuum(self) -> Vacuumed:
+        return await self.driver.run(self.operations.vacuum())
 
     # Common first and last steps of cases.
 
@@ -228,6 +367,11 @@ class Store:
     async def poison(self, tx: Any) -> None:
         """Make a statement fail in the transaction."""
         await self.driver.call(lambda: self._harness.poison(tx))
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether the harness can move the database's clock, so that days need not pass."""
+        return type(self._harness).advance is not StateHarness.advance
 
     async def elapse(self, seconds: float) -> None:
         """Let time pass for the database."""

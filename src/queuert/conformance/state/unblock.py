@@ -16,7 +16,7 @@ from queuert.conformance.state.build import (
     new_job,
     waiting_for,
 )
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.model import Settled, Unblocked, When
 
 SOURCE = "source"
@@ -41,15 +41,41 @@ async def sources(store: Store, number: int) -> list[str]:
 
 @case
 async def completion_frees_the_dependent(store: Store) -> None:
-    """When its blocker completes, a blocked job becomes pending. Its schedule and attempts stay."""
+    """When its blocker completes, a blocked job becomes pending and due now. Its attempts stay."""
     (source,) = await sources(store, 1)
     job = await store.start(schedule=When(at=PAST), **behind(source))
     claimed = await store.claim_one(SOURCE)
+    await store.elapse(0.002)
     settled = await store.settle(completed(claimed))
     equal(settled.unblocked, [Unblocked(job, "task", ready=True)], "unblocked")
     row = await store.job(job)
-    equal((row.status, row.blockers_left, row.scheduled_at, row.attempt), ("pending", 0, PAST, 0), "the job")
+    equal((row.status, row.blockers_left, row.attempt), ("pending", 0, 0), "the job")
+    equal(row.scheduled_at, (await store.job(source)).completed_at, "scheduled_at")
     equal([c.job.id for c in (await store.claim()).jobs], [job], "claimed jobs")
+
+
+@driver_case
+async def a_freed_job_does_not_overtake(store: Store) -> None:
+    """A job that is unblocked is claimed after the jobs of its priority that were ready before."""
+    (source,) = await sources(store, 1)
+    job, other = new_ids(2)
+    await store.start(id=job, schedule=When(at=PAST), **behind(source))
+    await store.elapse(0.002)
+    await store.start(id=other)
+    await store.elapse(0.002)
+    await store.settle(completed(await store.claim_one(SOURCE)))
+    equal([claimed.job.id for claimed in (await store.claim()).jobs], [other, job], "claimed jobs")
+
+
+@case
+async def a_job_that_still_waits_keeps_its_time(store: Store) -> None:
+    """While a job waits for another blocker, its scheduled time stays."""
+    first, second = await sources(store, 2)
+    job = await store.start(**behind(first, second))
+    before = await store.job(job)
+    await store.elapse(0.002)
+    await store.finish(first)
+    equal((await store.job(job)).scheduled_at, before.scheduled_at, "scheduled_at")
 
 
 @case

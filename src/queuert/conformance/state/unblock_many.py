@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.conformance.checks import equal
+from queuert.conformance.checks import check, equal, present
 from queuert.conformance.state.build import (
     FUTURE,
     cancelled,
@@ -221,6 +221,18 @@ async def a_freed_job_may_have_to_wait_for_its_time(store: Store) -> None:
     job = await store.start(schedule=When(at=FUTURE), **behind(source))
     await complete(store, at_once=1)
     equal((await store.continue_unblocking(1)).unblocked, [Unblocked(job, "task", ready=False)], "freed")
+
+
+@driver_case
+async def a_step_frees_jobs_as_of_its_own_time(store: Store) -> None:
+    """A job that a step frees is due at the time of the step, not of the completion."""
+    (source,) = await sources(store, 1)
+    _, job = await waiting(store, 2, source)
+    await complete(store, at_once=1)
+    ended = present((await store.job(source)).completed_at, "completed_at")
+    await store.elapse(0.002)
+    equal(ids_of(await store.continue_unblocking(1)), [job], "freed")
+    check((await store.job(job)).scheduled_at > ended, "it must be due when it is freed")
 
 
 @case

@@ -11,6 +11,7 @@ ERROR_TYPE = "error.type"
 
 CHAIN_TYPE = "queuert.chain.type"
 CHAIN_STATUS = "queuert.chain.status"
+CHAIN_DEDUPLICATED = "queuert.chain.deduplicated"
 JOB_TYPE = "queuert.job.type"
 JOB_STATUS = "queuert.job.status"
 JOB_INDEX = "queuert.job.index"

@@ -21,11 +21,13 @@ CHAIN_DURATION = "queuert.chain.duration"
 JOB_DURATION = "queuert.job.duration"
 ATTEMPT_DURATION = "queuert.attempt.duration"
 JOB_WAIT = "queuert.job.wait"
+SCHEDULE_LAG = "queuert.schedule.lag"
 HISTOGRAMS: dict[str, str] = {
     CHAIN_DURATION: "from the start of a chain to its end",
     JOB_DURATION: "from the creation of a job to its end",
     ATTEMPT_DURATION: "from the start of a handler to its end",
     JOB_WAIT: "from the moment a job was due to the claim of an attempt",
+    SCHEDULE_LAG: "from the moment a tick of a schedule was due to its firing",
 }
 
 SLOTS_IDLE = "queuert.slots.idle"
@@ -70,6 +72,7 @@ class Metrics(Observer):
             "worker_stopped": [self._worker_stopped],
             "attempt_started": [self._attempt_started],
             "attempt_ended": [self._attempt_ended],
+            "schedule_fired": [self._schedule_fired],
         }
         for status in ("completed", "failed", "expired", "cancelled"):
             listeners[f"chain_{status}"] = [self._timing(CHAIN_DURATION, names.CHAIN_STATUS, status)]
@@ -87,6 +90,12 @@ class Metrics(Observer):
                 histogram.record(facts["duration"], {_ATTRIBUTES[what]: facts[what], attribute: status})
 
         return record
+
+    def _schedule_fired(self, *, lag: float, triggered: bool, **_: Any) -> None:
+        # What is fired by hand is for a moment of the past: it is not late. Names of schedules are
+        # left out, as ids are: each user may have some.
+        if not triggered:
+            self._histograms[SCHEDULE_LAG].record(lag, {})
 
     # Slots
 

@@ -88,6 +88,16 @@ class OpenTelemetryTracer:
         for span in reversed(creation.spans):
             span.end()
 
+    def end_deduplicated(
+        self, creation: Creation, *, chain_id: str, chain_type: str, trace_context: str | None
+    ) -> None:
+        # The spans of the job and of its blockers are dropped: nothing of that was stored.
+        span: Span = creation.spans[0]
+        span.set_attributes({**_facts("create", chain_type, chain_id, chain_id), names.CHAIN_DEDUPLICATED: True})
+        for link in links_to(trace_context):
+            span.add_link(link.context)
+        span.end()
+
     def _producer(self, name: str, parent: Context | None, attributes: Attributes, links: Sequence[Link] = ()) -> Span:
         return self._tracer.start_span(name, parent, SpanKind.PRODUCER, attributes, links)
 

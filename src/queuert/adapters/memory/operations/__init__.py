@@ -10,18 +10,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queuert.adapters.memory.command import read
+from queuert.adapters.memory.operations.auditing import Auditing
+from queuert.adapters.memory.operations.cancelling import Cancelling
 from queuert.adapters.memory.operations.claiming import Claiming
+from queuert.adapters.memory.operations.counting import Counting
 from queuert.adapters.memory.operations.creating import Creating
 from queuert.adapters.memory.operations.deleting import Deleting
+from queuert.adapters.memory.operations.examining import Examining
+from queuert.adapters.memory.operations.explaining import Explaining
+from queuert.adapters.memory.operations.limiting import Limiting
+from queuert.adapters.memory.operations.pausing import Pausing
+from queuert.adapters.memory.operations.pruning import Pruning
 from queuert.adapters.memory.operations.reading import Reading
 from queuert.adapters.memory.operations.releasing import Releasing
+from queuert.adapters.memory.operations.scheduling import Scheduling
 from queuert.adapters.memory.operations.settling import Settling
 from queuert.adapters.memory.operations.workers import Workers
 from queuert.adapters.memory.tables import Tables
 from queuert.ports.state import StateOperations
+from queuert.retention import Vacuumed
 
 
-class MemoryOperations(Creating, Claiming, Releasing, Settling, Deleting, Reading, Workers):
+class MemoryOperations(
+    Creating,
+    Claiming,
+    Releasing,
+    Settling,
+    Cancelling,
+    Deleting,
+    Reading,
+    Explaining,
+    Examining,
+    Workers,
+    Pausing,
+    Limiting,
+    Auditing,
+    Scheduling,
+    Pruning,
+    Counting,
+):
     """The reference for all other state adapters."""
 
     def stores_id(self, job_id: str) -> bool:  # noqa: ARG002
@@ -33,8 +60,9 @@ class MemoryOperations(Creating, Claiming, Releasing, Settling, Deleting, Readin
         return []
 
     @read
-    def vacuum(self, tables: Tables) -> None:
+    def vacuum(self, tables: Tables) -> Vacuumed:  # noqa: ARG002
         """Python frees the memory by itself."""
+        return Vacuumed(0, 0)
 
 
 if TYPE_CHECKING:

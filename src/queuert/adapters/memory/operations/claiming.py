@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
 
 from msgspec.structs import replace
 
 from queuert.adapters.memory.command import read, write
+from queuert.adapters.memory.lanes import Choice, choose
 from queuert.adapters.memory.tables import Held, Tables
-from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
+from queuert.model import (
+    Claimed,
+    ClaimRequest,
+    ClaimResult,
+    JobRow,
+    Lease,
+    Pause,
+    QueueLimit,
+    in_the_way,
+    is_paused,
+    sooner,
+)
 from queuert.ports.program import Program
 
 
@@ -22,34 +37,25 @@ class Claiming:
 
     @write
     def _claim(self, tables: Tables, request: ClaimRequest) -> ClaimResult:
-        queues = [_queue(tables, each) for each in request.queues]
+        lanes = [(limit.name, queue.name) for queue in request.queues for limit in queue.types]
+        paused = in_the_way(tables.pauses_now(), lanes)
+        queues = [_queue(tables, each, paused) for each in request.queues]
         cap = request.cluster_cap
-        cluster_room = sys.maxsize if cap is None else cap - _count_running(tables)
+        cluster_room = sys.maxsize if cap is None else cap - len(tables.held)
+        pairs = [(limit.name, name) for queue in request.queues for limit in queue.types for name in limit.limits]
         taken: list[str] = []
+        limited = _Limited(tables, request, queues, taken)
+        chosen = limited.choose(pairs, cluster_room) if pairs else Choice([], more=False, opens_at=None)
         for row, queue in _claimable(tables, queues):
             if len(taken) >= cluster_room:
                 break
             if len(taken) >= request.limit:
-                return ClaimResult(_claimed(tables, taken), more=True)
-            tables.held[row.id] = Held(_ordinal(request, len(taken)), row.last_attempt_at)
-            taken.append(row.id)
-            tables.put(
-                replace(
-                    row,
-                    status="running",
-                    attempt=row.attempt + 1,
-                    last_attempt_at=tables.now,
-                    leased_by=request.worker,
-                    leased_until=tables.after(queue.leases[row.type_name]),
-                    token=next(tables.tokens),
-                )
-            )
-            queue.left[row.type_name] -= 1
-            for each in queues:
-                # A job counts in its own queue, and in every other queue that its type belongs to.
-                if each is queue or row.type_name in each.members:
-                    each.room -= 1
-        return ClaimResult(_claimed(tables, taken), more=False, next_in=_next_in(tables, request))
+                return ClaimResult(_claimed(tables, taken), more=True, paused=paused)
+            _take(tables, request, row, queue, taken)
+        if chosen.more:
+            return ClaimResult(_claimed(tables, taken), more=True, paused=paused)
+        next_in = _next_in(tables, queues, paused, chosen.opens_at)
+        return ClaimResult(_claimed(tables, taken), more=False, next_in=next_in, paused=paused)
 
     @write
     def renew(self, tables: Tables, leases: Sequence[Lease]) -> list[str]:
@@ -91,15 +97,78 @@ class Claiming:
         reaped: list[JobRow] = []
         for _, job_id in ended[:limit]:
             row = tables.jobs[job_id]
-            row = replace(row, last_error=error) if _may_have_begun(tables, row) else untouched(tables, row)
+            if _may_have_begun(tables, row):
+                tables.note_attempt(row, "lost", error)
+                tables.happened(row, "retried", row.last_attempt_at)
+                row = replace(row, last_error=error)
+            else:
+                row = untouched(tables, row)
             row = replace(row, status="pending", leased_by=None, leased_until=None, token=None)
             tables.put(row)
             reaped.append(row)
         return reaped
 
 
+def _take(tables: Tables, request: ClaimRequest, row: JobRow, queue: _Queue, taken: list[str]) -> None:
+    """Make a job running, claimed through this queue."""
+    place = len(taken)
+    tables.held[row.id] = Held(_ordinal(request, place), row.last_attempt_at, queue.name)
+    taken.append(row.id)
+    tables.happened(row, "begun", row.scheduled_at)
+    tables.put(
+        replace(
+            row,
+            status="running",
+            attempt=row.attempt + 1,
+            last_attempt_at=tables.now,
+            leased_by=request.worker,
+            leased_until=tables.after(queue.leases[row.type_name]),
+            token=request.first_token + place,
+        )
+    )
+    queue.left[row.type_name] -= 1
+    queue.room -= 1
+
+
+class _Limited:
+    """The part of a claim that takes jobs with a limit. They come first."""
+
+    def __init__(self, tables: Tables, request: ClaimRequest, queues: Sequence[_Queue], taken: list[str]) -> None:
+        self._tables = tables
+        self._request = request
+        self._queues = sorted(queues, key=lambda queue: queue.priority)
+        self._taken = taken
+
+    def choose(self, pairs: Sequence[tuple[str, str]], cluster_room: int) -> Choice:
+        request = self._request
+        number = min(request.limit, cluster_room, sys.maxsize if request.slots is None else request.slots)
+        plain = [
+            _place(row, queue) for row, queue in islice(_claimable(self._tables, self._queues), max(0, request.limit))
+        ]
+        return choose(self._tables, pairs, max(0, number), plain, self._place_of, self._take)
+
+    def _queue_of(self, row: JobRow) -> _Queue | None:
+        return next((queue for queue in self._queues if queue.room > 0 and queue.left.get(row.type_name, 0) > 0), None)
+
+    def _place_of(self, row: JobRow) -> tuple[Any, ...] | None:
+        queue = self._queue_of(row)
+        return None if queue is None else _place(row, queue)
+
+    def _take(self, row: JobRow) -> bool:
+        queue = self._queue_of(row)
+        if queue is not None:
+            _take(self._tables, self._request, row, queue, self._taken)
+        return queue is not None
+
+
+def _place(row: JobRow, queue: _Queue) -> tuple[Any, ...]:
+    """The place of a job in the order of claims."""
+    return queue.priority, row.priority, row.scheduled_at, row.id
+
+
 def untouched(tables: Tables, row: JobRow) -> JobRow:
     """A running job as if it had not been claimed: its handler did not begin."""
+    tables.happened(row, "begun", row.scheduled_at, row.last_attempt_at, taken_back=True)
     return replace(row, attempt=row.attempt - 1, last_attempt_at=tables.held[row.id].last_attempt_at)
 
 
@@ -119,8 +188,8 @@ def _ordinal(request: ClaimRequest, position: int) -> int | None:
 class _Queue:
     """A queue during one claim."""
 
+    name: str
     priority: int
-    members: tuple[str, ...]
     room: int
     """How many more of its jobs may run."""
     left: dict[str, int]
@@ -129,16 +198,14 @@ class _Queue:
     """Type → seconds."""
 
 
-def _queue(tables: Tables, limit: QueueLimit) -> _Queue:
-    """A queue as it is before the claim. Its cap counts the running jobs of all workers."""
+def _queue(tables: Tables, limit: QueueLimit, paused: Sequence[Pause]) -> _Queue:
+    """A queue as it is before the claim, without the types that are paused. Its cap counts the
+    running jobs of all workers.
+    """
     cap = limit.max_concurrency
-    room = sys.maxsize if cap is None else cap - _count_running(tables, limit.members)
-    left = {each.name: each.limit for each in limit.types}
-    return _Queue(limit.priority, limit.members, room, left, {each.name: each.lease for each in limit.types})
-
-
-def _count_running(tables: Tables, types: Collection[str] | None = None) -> int:
-    return sum(row.status == "running" and (types is None or row.type_name in types) for row in tables.jobs.values())
+    room = sys.maxsize if cap is None else cap - sum(held.queue == limit.name for held in tables.held.values())
+    left = {each.name: each.limit for each in limit.types if not is_paused(paused, each.name, limit.name)}
+    return _Queue(limit.name, limit.priority, room, left, {each.name: each.lease for each in limit.types})
 
 
 def _claimable(tables: Tables, queues: Sequence[_Queue]) -> Iterator[tuple[JobRow, _Queue]]:
@@ -152,7 +219,7 @@ def _claimable(tables: Tables, queues: Sequence[_Queue]) -> Iterator[tuple[JobRo
         served = [queue for queue in queues if queue.priority == priority]
         for _, scheduled_at, job_id in tables.pending.copy():  # a job that is taken leaves the index
             row = tables.jobs[job_id]
-            if scheduled_at <= tables.now:
+            if scheduled_at <= tables.now and row.lane is None:
                 for queue in served:
                     if queue.room > 0 and queue.left.get(row.type_name, 0) > 0:
                         yield row, queue
@@ -172,8 +239,14 @@ def _claimed(tables: Tables, ids: Sequence[str]) -> list[Claimed]:
     return claimed
 
 
-def _next_in(tables: Tables, request: ClaimRequest) -> float | None:
-    """Seconds until the first job of the requested types that is not due yet."""
-    types = {limit.name for queue in request.queues for limit in queue.types}
+def _next_in(
+    tables: Tables, queues: Sequence[_Queue], paused: Sequence[Pause], opens_at: datetime | None
+) -> float | None:
+    """Seconds until the first job of the requested types that is not due yet, or until the end of a
+    pause, or until a limit lets another job begin.
+    """
+    types = {name for queue in queues for name in queue.left}
     later = [at for _, at, job_id in tables.pending if at > tables.now and tables.jobs[job_id].type_name in types]
-    return (min(later) - tables.now).total_seconds() if later else None
+    if opens_at is not None:
+        later.append(opens_at)
+    return sooner((min(later) - tables.now).total_seconds() if later else None, paused, tables.now)

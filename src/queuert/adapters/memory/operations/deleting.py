@@ -16,12 +16,12 @@ class Deleting:
         chosen = [chain_id for chain_id in dict.fromkeys(ids) if tables.chain(chain_id) is not None]
         if cascade:
             chosen += sorted(_blockers_below(tables, chosen))
-        waiting = _needed_by_others(tables, chosen)
+        waiting = needed_by_others(tables, chosen)
         if waiting:
             return Deleted([], waiting)
         chains = [chain for chain_id in chosen if (chain := tables.chain(chain_id)) is not None]
         for chain in chains:
-            _delete(tables, chain.first.id)
+            delete_chain(tables, chain.first.id)
         return Deleted(chains, {})
 
 
@@ -36,7 +36,7 @@ def _blockers_below(tables: Tables, chain_ids: Sequence[str]) -> set[str]:
     return seen - set(chain_ids)
 
 
-def _needed_by_others(tables: Tables, chain_ids: Sequence[str]) -> dict[str, list[str]]:
+def needed_by_others(tables: Tables, chain_ids: Sequence[str]) -> dict[str, list[str]]:
     """Chain → the jobs of other chains that it blocks and that may run: a failed job may be
     retried.
     """
@@ -49,17 +49,21 @@ def _needed_by_others(tables: Tables, chain_ids: Sequence[str]) -> dict[str, lis
     return waiting
 
 
-def _delete(tables: Tables, chain_id: str) -> None:
+def delete_chain(tables: Tables, chain_id: str) -> None:
     """The chain's jobs, its entries as a blocker, and its key unless a later chain has it."""
     first = tables.jobs[chain_id]
     if first.dedup_key is not None and tables.keys.get((first.chain_type, first.dedup_key)) == chain_id:
         del tables.keys[first.chain_type, first.dedup_key]
+        tables.windows.pop((first.chain_type, first.dedup_key), None)
     for job_id in tables.dependents(chain_id):
         left = tuple(each for each in tables.blockers.pop(job_id) if each.chain_id != chain_id)
         if left:
             tables.blockers[job_id] = left
     tables.unblocking.pop(chain_id, None)
     jobs = {row.id for row in tables.chain_jobs(chain_id)}
+    for row in tables.chain_jobs(chain_id):
+        if row.status == "running":
+            tables.happened(row, "deleted", row.last_attempt_at)
     for freeing, to_free in tables.unblocking.items():
         tables.unblocking[freeing] = tuple(job_id for job_id in to_free if job_id not in jobs)
     for job_id in jobs:

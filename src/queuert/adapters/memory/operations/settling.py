@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
 from queuert.adapters.memory.command import write
+from queuert.adapters.memory.lanes import close
 from queuert.adapters.memory.operations.claiming import untouched
 from queuert.adapters.memory.operations.creating import create_job
+from queuert.adapters.memory.operations.deleting import delete_chain
 from queuert.adapters.memory.tables import Tables
 from queuert.errors import InvalidArgument
-from queuert.model import TERMINAL, UNBLOCKED_AT_ONCE, Freed, JobRow, Settled, Settlement, Unblocked
+from queuert.history import settled_as
+from queuert.model import (
+    REPAIRABLE,
+    TERMINAL,
+    UNBLOCKED_AT_ONCE,
+    Freed,
+    JobRow,
+    Settled,
+    Settlement,
+    Unblocked,
+    When,
+)
 
 
 class Settling:
@@ -25,7 +39,7 @@ class Settling:
 
         So a continuation does not wait for a chain that completes in the same batch.
         """
-        applied = [_settle(tables, each) for each in settlements]
+        applied = [settle_job(tables, each) for each in settlements]
         settled = [each if took_effect else None for each, took_effect in zip(settlements, applied, strict=True)]
         completed = {
             tables.jobs[each.job_id].chain_id: each.token
@@ -38,7 +52,11 @@ class Settling:
             None if each is None or each.continuation is None else create_job(tables, each.continuation)
             for each in settled
         ]
-        return Settled(applied, created, unblocked, more=not tables.unblocking.keys().isdisjoint(completed))
+        more = not tables.unblocking.keys().isdisjoint(completed)
+        for each in settled:
+            if each is not None and each.discard and each.status == "completed" and each.continuation is None:
+                _discard(tables, tables.jobs[each.job_id].chain_id)
+        return Settled(applied, created, unblocked, more=more)
 
     @write
     def continue_unblocking(self, tables: Tables, limit: int) -> Freed:
@@ -74,10 +92,51 @@ class Settling:
                     row, status="pending", attempt=0, scheduled_at=tables.now, completed_at=None, completed_by=None
                 )
                 tables.put(retried[job_id])
+                tables.happened(row, "retried", None)
         return [retried.get(job_id) for job_id in job_ids]
 
+    @write
+    def set_priority(self, tables: Tables, job_ids: Sequence[str], priority: int) -> list[JobRow | None]:
+        changed: dict[str, JobRow] = {}
+        for job_id in job_ids:
+            row = tables.jobs.get(job_id)
+            if row is not None and row.status in ("blocked", "pending"):
+                changed[job_id] = replace(row, priority=priority)
+                tables.put(changed[job_id])
+        return [changed.get(job_id) for job_id in job_ids]
 
-def _settle(tables: Tables, settlement: Settlement) -> bool:
+    @write
+    def repair(self, tables: Tables, job_id: str, input: bytes, deadline: When | None) -> JobRow | None:
+        row = tables.jobs.get(job_id)
+        if row is None or row.status not in REPAIRABLE:
+            return None
+        tables.happened(row, "retried", None)
+        tables.put(
+            replace(
+                row,
+                input=input,
+                status="pending",
+                attempt=0,
+                scheduled_at=tables.now,
+                completed_at=None,
+                completed_by=None,
+                deadline=_still_ahead(tables, row.deadline) if deadline is None else tables.moment(deadline),
+            )
+        )
+        return tables.jobs[job_id]
+
+
+def _discard(tables: Tables, chain_id: str) -> None:
+    """Delete a chain that has just been completed, unless a job or a key may still ask for it."""
+    if tables.jobs[chain_id].dedup_key is None and not tables.dependents(chain_id):
+        delete_chain(tables, chain_id)
+
+
+def _still_ahead(tables: Tables, deadline: datetime | None) -> datetime | None:
+    return None if deadline is None or deadline <= tables.now else deadline
+
+
+def settle_job(tables: Tables, settlement: Settlement) -> bool:
     """Whether it takes effect: its token is the job's, or it has none and the job has not ended."""
     row = tables.jobs.get(settlement.job_id)
     if settlement.token is None:
@@ -87,8 +146,15 @@ def _settle(tables: Tables, settlement: Settlement) -> bool:
             return False
     elif row is None or row.token != settlement.token:
         return False
+    if not settlement.give_back:
+        since = row.last_attempt_at if row.status == "running" else None
+        tables.happened(row, settled_as(settlement.status), since)
     if settlement.give_back:
+        if settlement.closes is not None and row.lane is not None:
+            close(tables, row.lane, tables.after(settlement.closes))
         row = untouched(tables, row)
+    elif settlement.fails_attempt and settlement.error is not None and row.status == "running":
+        tables.note_attempt(row, "failed", settlement.error)
     row = replace(row, status=settlement.status, leased_by=None, leased_until=None, token=None)
     tables.put(_put_back(tables, row, settlement) if settlement.status == "pending" else _end(tables, row, settlement))
     return True
@@ -100,14 +166,15 @@ def _put_back(tables: Tables, row: JobRow, settlement: Settlement) -> JobRow:
         return row
     error = row.last_error if settlement.error is None else settlement.error
     attempt = row.attempt - settlement.uncounted
-    return replace(row, attempt=attempt, scheduled_at=tables.moment(settlement.schedule), last_error=error)
+    return replace(row, attempt=attempt, scheduled_at=tables.due(settlement.schedule), last_error=error)
 
 
 def _end(tables: Tables, row: JobRow, settlement: Settlement) -> JobRow:
     row = replace(row, completed_at=tables.now, completed_by=settlement.worker)
     if settlement.status == "completed":
         following = settlement.continuation
-        return replace(row, output=settlement.output, continued_to=None if following is None else following.id)
+        continued_to = None if following is None else following.id
+        return replace(row, output=settlement.output, continued_to=continued_to, last_error=None)
     return row if settlement.error is None else replace(row, last_error=settlement.error)
 
 
@@ -135,13 +202,15 @@ def _edges_to_free(tables: Tables, completed: Mapping[str, int | None], limit: i
 
 
 def count_down(tables: Tables, edges: Iterable[str]) -> list[Unblocked]:
-    """Count down these jobs, in id order. At zero they are pending."""
+    """Count down these jobs, in id order. At zero they are pending, and due now at the earliest."""
     unblocked: list[Unblocked] = []
     for job_id, ended in sorted(Counter(edges).items()):
         row = tables.jobs[job_id]
         if row.status == "blocked":
             left = row.blockers_left - ended
-            row = replace(row, blockers_left=left, status="blocked" if left else "pending")
+            row = replace(row, blockers_left=left)
+            if not left:
+                row = replace(row, status="pending", scheduled_at=max(tables.now, row.scheduled_at))
             tables.put(row)
             if not left:
                 unblocked.append(Unblocked(row.id, row.type_name, tables.is_due(row)))

@@ -1,7 +1,7 @@
 """asyncpg.
 
 A transaction that begins with a command needs one message for BEGIN, guard and command, and one for
-RELEASE and COMMIT.
+RELEASE and COMMIT, with a last command perhaps.
 """
 
 from __future__ import annotations
@@ -13,16 +13,23 @@ from typing import Any
 import asyncpg
 from asyncpg.transaction import TransactionState
 
-from queuert.adapters.finishing import CANCEL_PATIENCE, finish
+from queuert.adapters.finishing import CANCEL_PATIENCE, finish, finish_here
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers import errors
-from queuert.adapters.postgres.drivers.asyncpg_pools import Connection, GivenAsyncpgPool, OwnPool, database_of, own
-from queuert.adapters.postgres.drivers.driver import GUARD, PooledDriver, Status, Transaction
+from queuert.adapters.postgres.drivers.asyncpg_pools import (
+    Connection,
+    GivenAsyncpgPool,
+    OwnPool,
+    check_encoding,
+    database_of,
+    own,
+)
+from queuert.adapters.postgres.drivers.driver import GUARD, LAST, Declined, PooledDriver, Status, Transaction
 from queuert.adapters.postgres.drivers.errors import reraise, unavailable
 from queuert.adapters.postgres.drivers.one_connection import OneConnection
 from queuert.adapters.postgres.drivers.session import AsyncSqlProvider
 from queuert.adapters.postgres.drivers.sources import PoolOptions, Source
-from queuert.adapters.waiting import ON_LOOP
+from queuert.adapters.waiting import ON_LOOP, ON_LOOP_PLAINLY
 from queuert.errors import TransactionMisused
 from queuert.ports.provider import Limit
 
@@ -68,6 +75,8 @@ def is_lost(error: BaseException) -> bool:
 
 
 def translated(error: BaseException, *, inside: bool) -> BaseException:
+    if isinstance(error, asyncpg.DataError):  # of asyncpg itself, which cannot send the value
+        return errors.refused(error)
     lost = is_lost(error)
     if type(error) is asyncpg.InterfaceError and not lost:  # in use by another task, or released
         return TransactionMisused(f"the connection cannot be used: {error}")
@@ -75,8 +84,9 @@ def translated(error: BaseException, *, inside: bool) -> BaseException:
 
 
 class AsyncpgDriver(PooledDriver[Connection]):
-    waiting = ON_LOOP
+    waiting = ON_LOOP_PLAINLY
     error_types = DriverError
+    _encoding_checked = False
 
     def __init__(self, source: object, options: PoolOptions) -> None:
         self._source: Source[Connection]
@@ -115,9 +125,13 @@ class AsyncpgDriver(PooledDriver[Connection]):
         try:
             connection = await self._source.take(limit)
             if (ours := own(connection)) is not None:
+                to_user = command is None or command.indifferent
                 try:
-                    async with asyncio.timeout(None if limit is None else limit.seconds):
-                        await ours.hand_out(to_user=command is None or command.indifferent)
+                    if limit is None:
+                        await ours.hand_out(to_user=to_user)
+                    else:
+                        async with asyncio.timeout(limit.seconds):
+                            await ours.hand_out(to_user=to_user)
                 except BaseException as error:
                     if isinstance(error, TimeoutError):
                         self.abandon(connection)
@@ -131,7 +145,8 @@ class AsyncpgDriver(PooledDriver[Connection]):
         return connection
 
     async def give_back(self, connection: Connection) -> None:
-        await finish(self._give_back(connection))
+        if not self._source.give_back_now(connection):
+            await finish(self._give_back(connection))
 
     async def _give_back(self, connection: Connection) -> None:
         try:
@@ -141,7 +156,10 @@ class AsyncpgDriver(PooledDriver[Connection]):
 
     async def begin(self, tx: Transaction[Connection]) -> None:
         # `first` may have to wait for a lock. Then a cancellation cancels it on the server.
-        await (finish(self._begin(tx), lambda: self.abandon(tx.connection)) if tx.first is None else self._begin(tx))
+        if tx.first is None:
+            await finish_here(self._begin(tx), lambda: self.abandon(tx.connection))
+        else:
+            await self._begin(tx)
 
     async def _begin(self, tx: Transaction[Connection]) -> None:
         connection, words = tx.connection, BEGIN
@@ -179,20 +197,25 @@ class AsyncpgDriver(PooledDriver[Connection]):
             await finish(connection.execute("ROLLBACK"))
         alarm.cancel()
 
-    async def commit(self, tx: Transaction[Connection]) -> bool:
+    sends_last = True
+
+    async def commit(self, tx: Transaction[Connection], last: str = "") -> bool:
         """Not through asyncpg's object: it drops the answer, and only that tells of a rollback."""
         words = "COMMIT" if tx.first is None else f"RELEASE {GUARD}; COMMIT"
         try:
-            answer = await tx.connection.execute(words)
+            answer = await tx.connection.execute(f"{last}; {words}" if last else words)
         except DriverError as error:
             if is_lost(error) or not self.is_open(tx.connection):
                 raise
+            if last and await self.undo(tx.connection, LAST):
+                raise Declined from error
             # COMMIT was not reached: the guard is gone, or the connection is in use.
             if errors.sqlstate(error) == errors.IN_FAILED_TRANSACTION:
                 return False
             raise translated(error, inside=False) from error
         finally:
-            _forget(tx.begun)
+            if not self.is_open(tx.connection):  # otherwise `roll_back` does it
+                _forget(tx.begun)
         return answer == "COMMIT"
 
     async def roll_back(self, tx: Transaction[Connection]) -> None:
@@ -204,6 +227,9 @@ class AsyncpgDriver(PooledDriver[Connection]):
             _forget(tx.begun)
 
     async def run(self, connection: Connection, command: PgStatement) -> Rows:
+        if not self._encoding_checked:  # all connections are to one database
+            check_encoding(connection)
+            self._encoding_checked = True
         try:
             rows = await connection.fetch(command.text, *command.values, record_class=asyncpg.Record)
         except DriverError as error:

@@ -10,10 +10,14 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 
 from queuert.adapters.finishing import CANCEL_PATIENCE
+from queuert.adapters.postgres.drivers import errors
 from queuert.adapters.postgres.drivers import pool as connections
 from queuert.adapters.postgres.drivers.errors import unavailable
 from queuert.adapters.postgres.drivers.sources import Gate, GivenPool, PoolOptions, Source
+from queuert.adapters.postgres.urls import check_url
 from queuert.adapters.waiting import ON_LOOP
+from queuert.blocking import run_blocking
+from queuert.errors import StorageError
 from queuert.ports.provider import Limit
 
 if TYPE_CHECKING:
@@ -73,6 +77,13 @@ def database_of(connection: Connection) -> str | None:
     return getattr(getattr(connection, "_params", None), "database", None)
 
 
+def check_encoding(connection: Connection) -> None:
+    """Raise if the database cannot hold every text. asyncpg itself always sends UTF-8."""
+    encoding = getattr(connection.get_settings(), "server_encoding", None)
+    if encoding != "UTF8":
+        errors.check_server_encoding(encoding)
+
+
 class GivenAsyncpgPool(GivenPool[Connection]):
     """The user's pool. The user opens and closes it."""
 
@@ -106,6 +117,12 @@ class OwnPool(Source[Connection]):
         own_connection: OwnConnection = connection._detach()
         await self._pool.give_back(own_connection)
 
+    def give_back_now(self, connection: Any) -> bool:
+        if not self._pool.give_back_now(connection._con):
+            return False
+        connection._detach()
+        return True
+
     async def close(self) -> None:
         await self._pool.close()
         for left in self._pool.in_use:
@@ -125,6 +142,7 @@ class AsyncpgOpener(connections.Opener[OwnConnection]):
     waiting = ON_LOOP
 
     def __init__(self, url: str, *, prepare: bool) -> None:
+        check_url(url)
         self._url = url
         self._prepare = prepare
 
@@ -141,6 +159,13 @@ class AsyncpgOpener(connections.Opener[OwnConnection]):
             )
         except TimeoutError as error:
             raise unavailable(f"it did not accept a connection within {seconds:g} s") from error
+        except asyncpg.ClientConfigurationError as error:
+            raise StorageError(f"asyncpg cannot use the settings of this connection: {error}") from None
+        except asyncpg.PostgresError as error:
+            if errors.is_unavailable(error.sqlstate):
+                raise
+            # An unknown option of the URL, for example: to asyncpg, it is a setting of the server.
+            raise StorageError(f"PostgreSQL rejected the connection: {error}") from error
         if self._prepare:  # otherwise PgBouncer may have its own names
             self.database = database_of(connection)
         own_connection: OwnConnection = connection
@@ -149,6 +174,16 @@ class AsyncpgOpener(connections.Opener[OwnConnection]):
     def is_usable(self, connection: OwnConnection) -> bool:
         return not connection.is_closed()
 
+    def clean_now(self, connection: OwnConnection) -> bool:
+        any_connection: Any = connection
+        if connection.is_closed() or connection.failed or connection.is_in_transaction():
+            return False
+        if any_connection._top_xact is not None or any_connection._protocol._is_cancelling():
+            return False
+        any_connection._on_release()
+        run_blocking(connection.reset())  # there is nothing to send
+        return True
+
     async def clean(self, connection: OwnConnection) -> bool:
         """What asyncpg's pool does. First, the server must have answered a cancellation."""
         any_connection: Any = connection
@@ -156,8 +191,13 @@ class AsyncpgOpener(connections.Opener[OwnConnection]):
             if connection.is_closed():
                 return False
             any_connection._on_release()  # prepared statements and cursors of the user's end here
+            is_cancelling = any_connection._protocol._is_cancelling()
+            is_open = connection.is_in_transaction() or any_connection._top_xact is not None
+            if not (connection.failed or is_cancelling or is_open):
+                await connection.reset()  # nothing is sent, so it does not wait
+                return True
             async with asyncio.timeout(CANCEL_PATIENCE):
-                if any_connection._protocol._is_cancelling():
+                if is_cancelling:
                     await any_connection._protocol._wait_for_cancellation(None)
                 await connection.reset()
         except (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError):

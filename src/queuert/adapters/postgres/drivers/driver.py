@@ -24,6 +24,9 @@ GUARD = "queuert_guard"
 """A savepoint that lasts as long as its transaction. If it is gone, code inside has ended that
 transaction, even if another one is open now."""
 
+LAST = "queuert_last"
+"""A savepoint before the command that is sent in one message with COMMIT."""
+
 _names = (f"queuert_{number}" for number in itertools.count(1))
 
 
@@ -65,6 +68,11 @@ def ended_badly(status: Status) -> QueuertError:
     return TransactionMisused(errors.SWALLOWED if failed else errors.ENDED_INSIDE)
 
 
+class Declined(Exception):
+    """The command that was sent with COMMIT has failed. It is undone, and the transaction is open
+    as before."""
+
+
 class Transaction(Generic[C]):
     """A transaction of our own, as a driver sees it."""
 
@@ -76,6 +84,8 @@ class Transaction(Generic[C]):
         """The answer to `first`, set by the driver."""
         self.begun: Any = None
         """The driver's own transaction object, set by the driver as soon as BEGIN has succeeded."""
+        self.ended = False
+        """It is committed, or rolled back because that failed."""
 
 
 class Driver(ABC, Generic[C]):
@@ -155,11 +165,16 @@ class Driver(ABC, Generic[C]):
         BEGIN alone runs to its end even if it is cancelled; `first` is cancelled on the server.
         After an error `session` rolls back, if `tx.begun` is set."""
 
+    sends_last = False
+    """Whether `commit` can send a command in the same message."""
+
     @abstractmethod
-    async def commit(self, tx: Transaction[C]) -> bool:
+    async def commit(self, tx: Transaction[C], last: str = "") -> bool:
         """Release the guard, and commit. False: a statement had failed, so nothing is committed.
 
-        Raises a `QueuertError` if COMMIT could not be sent, and the driver's error if it failed."""
+        Raises a `QueuertError` if COMMIT could not be sent, and the driver's error if it failed.
+        `last` is SQL to send before it in the same message. Raises `Declined` if that fails, or
+        anything else before COMMIT, and if what it did could be undone."""
 
     @abstractmethod
     async def roll_back(self, tx: Transaction[C]) -> None:

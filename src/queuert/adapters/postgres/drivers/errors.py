@@ -5,6 +5,8 @@ PostgreSQL's five-letter SQLSTATE decides. It is the same with every driver.
 
 from __future__ import annotations
 
+import re
+
 from queuert.errors import (
     InvalidArgument,
     QueuertError,
@@ -12,6 +14,7 @@ from queuert.errors import (
     StorageBusy,
     StorageError,
     StorageReadOnly,
+    StorageRejected,
     StorageUnavailable,
     TransactionMisused,
 )
@@ -47,9 +50,11 @@ _CONFLICT = (StorageBusy, "other transactions were in the way, several times in 
 _MISSING = (SchemaMissing, "{}")
 _UNPREPARED = (StorageError, "prepared statements do not work here ({}): behind PgBouncer, use prepare=False")
 _REJECTED = (StorageError, "PostgreSQL rejected the connection: {}")
+_REFUSED = (StorageRejected, "PostgreSQL refused a value: {}")
 _PRIVILEGE = (
     "the role lacks a privilege ({}): run migrate() once as a role that may create tables in the schema, and grant "
-    "this one USAGE on the schema, SELECT, INSERT, UPDATE, DELETE on its tables and USAGE on its sequence"
+    "this one USAGE on the schema, SELECT, INSERT, UPDATE, DELETE on its tables, USAGE on its sequence and EXECUTE on "
+    "its functions"
 )
 
 _MEANINGS: dict[str, tuple[type[QueuertError], str]] = {
@@ -63,8 +68,17 @@ _MEANINGS: dict[str, tuple[type[QueuertError], str]] = {
     "42501": (StorageError, _PRIVILEGE),
     **dict.fromkeys(("26000", "42P05"), _UNPREPARED),
     **dict.fromkeys(("28", "3D"), _REJECTED),
+    **dict.fromkeys(("22", "54"), _REFUSED),
 }
 """What a SQLSTATE means, or its first two letters. `{}` is the server's message."""
+
+_NOT_UNAVAILABLE = re.compile(
+    r'(?:database|role) ".*" does not exist|authentication failed|pg_hba\.conf|not permitted to log in|'
+    r"no password supplied|permission denied for database|not currently accepting connections|"
+    r"(?:unrecognized|invalid) .*\bparameter\b|invalid [\w ]*\bvalue\b|invalid port number"
+)
+"""What a server that can be reached answers, and what libpq says of settings. It tells no SQLSTATE
+when a connection fails, only the text. In another language this is not recognised."""
 
 
 def sqlstate(error: BaseException | None) -> str | None:
@@ -91,6 +105,32 @@ def silent(seconds: float) -> StorageUnavailable:
         f"the database did not answer within {seconds:g} s, so the connection was closed; "
         "the statement may have taken effect"
     )
+
+
+def lost_or_rejected(error: BaseException) -> StorageError:
+    """For an error of libpq about a connection, or about one that it cannot open: trying again may
+    help, or not."""
+    kind, message = _REJECTED
+    return kind(message.format(_line(error))) if _NOT_UNAVAILABLE.search(_line(error)) else unavailable(error)
+
+
+def refused(error: BaseException) -> StorageRejected:
+    """For a value that the driver cannot send."""
+    kind, message = _REFUSED
+    return kind(message.format(_line(error)))
+
+
+def check_server_encoding(encoding: str | None) -> None:
+    """Raise if the database cannot hold every text. None: a pooler does not tell.
+
+    SQL_ASCII stores the bytes as they are, and checks that they are UTF-8, because that is what our
+    connections use.
+    """
+    if encoding not in ("UTF8", "SQL_ASCII", None):
+        raise StorageError(
+            f"the encoding of this database is {encoding}, which cannot hold every text: create one with "
+            "ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 def translated(error: BaseException, *, inside: bool, lost: bool) -> BaseException:

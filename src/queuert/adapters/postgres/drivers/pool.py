@@ -49,6 +49,10 @@ class Opener(ABC, Generic[C]):
     async def clean(self, connection: C) -> bool:
         """Make it ready for its next user. False: it cannot be used again. Takes limited time."""
 
+    def clean_now(self, connection: C) -> bool:  # noqa: ARG002
+        """`clean`, if that takes no time. False: it does, or it cannot be used again."""
+        return False
+
     @abstractmethod
     async def close(self, connection: C) -> None:
         """Takes limited time, and raises nothing."""
@@ -108,6 +112,18 @@ class Pool(Source[C]):
             raise
         self._used[connection] = _Facts(lane)
         return connection
+
+    def give_back_now(self, connection: C) -> bool:
+        facts, now = self._used.get(connection), monotonic()
+        if facts is None or self._is_over(facts, now) or self._has_old(now):
+            return False
+        if not self._opener.clean_now(connection):
+            return False
+        facts.idle_since = now
+        del self._used[connection]
+        self._idle[connection] = facts
+        self._lanes.leave(facts.lane)
+        return True
 
     async def give_back(self, connection: C) -> None:
         """Takes limited time, and raises nothing."""
@@ -171,7 +187,13 @@ class Pool(Source[C]):
         return None
 
     async def _close_old(self, now: float) -> None:
-        await self._close_idle(lambda facts: now - facts.idle_since > LONGEST_IDLE)
+        if self._has_old(now):
+            await self._close_idle(lambda facts: now - facts.idle_since > LONGEST_IDLE)
+
+    def _has_old(self, now: float) -> bool:
+        for facts in list(self._idle.values()):
+            return now - facts.idle_since > LONGEST_IDLE  # the first one has been idle for longest
+        return False
 
     async def _close_idle(self, which: Callable[[_Facts], bool]) -> None:
         for connection, facts in list(self._idle.items()):

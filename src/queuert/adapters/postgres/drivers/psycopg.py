@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg import AsyncConnection, AsyncTransaction, Connection, IsolationLevel
 from psycopg import Transaction as SyncTransaction
+from psycopg.transaction import BaseTransaction
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers import errors, psycopg_connection
-from queuert.adapters.postgres.drivers.driver import GUARD, PooledDriver, Status, Transaction
+from queuert.adapters.postgres.drivers.driver import GUARD, LAST, Declined, PooledDriver, Status, Transaction
 from queuert.adapters.postgres.drivers.one_connection import OneConnection
 from queuert.adapters.postgres.drivers.pool import Pool
 from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, Rows
@@ -27,6 +29,7 @@ from queuert.adapters.postgres.drivers.psycopg_pools import (
 from queuert.adapters.postgres.drivers.session import AsyncSqlProvider, SyncSqlProvider
 from queuert.adapters.postgres.drivers.sources import PoolOptions, Source
 from queuert.adapters.waiting import done
+from queuert.errors import QueuertError
 from queuert.ports.provider import Limit
 
 C = TypeVar("C", bound=AnyConnection)
@@ -54,6 +57,28 @@ class PsycopgSyncProvider(SyncSqlProvider[Connection[Any]]):
 
     def __init__(self, source: SyncSource, *, prepare: bool = True, max_size: int = 10, timeout: float = 30.0) -> None:
         super().__init__(PsycopgDriver(SYNC, source, PoolOptions(prepare, max_size, timeout)))
+
+
+class _Guarded(BaseTransaction[Any]):
+    """psycopg's transaction, which begins and ends with messages of ours: it sends only one command
+    in each."""
+
+    def _get_enter_commands(self) -> Iterator[bytes]:
+        return iter(())
+
+    def _get_commit_commands(self) -> Iterator[bytes]:
+        return iter(())
+
+    def _get_rollback_commands(self) -> Iterator[bytes]:
+        yield b"ROLLBACK"
+
+
+class _AsyncGuarded(_Guarded, AsyncTransaction):
+    pass
+
+
+class _SyncGuarded(_Guarded, SyncTransaction):
+    pass
 
 
 class PsycopgDriver(PooledDriver[C]):
@@ -112,6 +137,8 @@ class PsycopgDriver(PooledDriver[C]):
         return connection
 
     async def give_back(self, connection: C) -> None:
+        if self._borrowed is None and self._source.give_back_now(connection):
+            return
         await self.waiting.finish(self._give_back(connection), lambda: self.abandon(connection))
 
     async def _give_back(self, connection: C) -> None:
@@ -125,14 +152,11 @@ class PsycopgDriver(PooledDriver[C]):
             await self._source.give_back(connection)
 
     async def begin(self, tx: Transaction[C]) -> None:
-        await self.waiting.finish(self._begin(tx), lambda: self.abandon(tx.connection))
-        if tx.first is not None:
-            # The guard first: PostgreSQL keeps two owners for a row that is locked before a
-            # savepoint and written after it.
-            words = f"SAVEPOINT {GUARD}; {tx.first.spelled_out()}"
-            cursor = await self._cancel_and_finish(tx.connection, self.send(tx.connection, words))
-            cursor.nextset()
-            tx.answer = [()] * cursor.rowcount
+        if tx.first is None:
+            await self.waiting.finish(self._begin(tx), lambda: self.abandon(tx.connection))
+        else:
+            # `first` may have to wait for a lock. Then a cancellation cancels it on the server.
+            await self._cancel_and_finish(tx.connection, self._begin_with_first(tx))
 
     async def _begin(self, tx: Transaction[C]) -> None:
         """Through psycopg's own object: then commit() inside is refused, and the user's transaction
@@ -146,11 +170,56 @@ class PsycopgDriver(PooledDriver[C]):
         except psycopg.Error as error:
             raise self.translated(error, inside=False) from error
 
-    async def commit(self, tx: Transaction[C]) -> bool:
+    async def _begin_with_first(self, tx: Transaction[C]) -> None:
+        connection: Any = tx.connection
+        begin = connection._get_tx_start_command().decode()
+        # The guard first: PostgreSQL keeps two owners for a row that is locked before a savepoint
+        # and written after it.
+        words = f"{begin}; SAVEPOINT {GUARD}; {tx.first.spelled_out()}"
+        try:
+            cursor = await self.send(tx.connection, words)
+        except BaseException:
+            if self.is_open(tx.connection):
+                await self.waiting.finish(self._give_up(tx.connection), lambda: self.abandon(tx.connection))
+            raise
+        for _ in range(2):  # of BEGIN and SAVEPOINT
+            cursor.nextset()
+        tx.answer = [()] * cursor.rowcount
+        if isinstance(connection, Connection):
+            tx.begun = _SyncGuarded(connection).__enter__()
+        else:
+            tx.begun = await _AsyncGuarded(connection).__aenter__()
+
+    async def _give_up(self, connection: C) -> None:
+        """BEGIN has succeeded, and what was sent with it has failed or was cancelled."""
+        with suppress(psycopg.Error, QueuertError):
+            await self.send(connection, "ROLLBACK")
+
+    sends_last = True
+
+    async def commit(self, tx: Transaction[C], last: str = "") -> bool:
         if tx.first is not None:
-            await self.send(tx.connection, f"RELEASE {GUARD}")
+            try:
+                await self._commit_guarded(tx.connection, last)
+            except psycopg.Error:  # COMMIT itself has failed
+                await _exit(tx.begun, None)
+                raise
         await _exit(tx.begun, None)
         return True
+
+    async def _commit_guarded(self, connection: C, last: str) -> None:
+        if last and not psycopg_connection.is_utf8(connection):
+            raise Declined
+        words = f"{last}; RELEASE {GUARD}; COMMIT" if last else f"RELEASE {GUARD}; COMMIT"
+        try:
+            await psycopg_connection.send_plainly(connection, words)
+        except psycopg.Error as error:
+            if not self.is_open(connection):
+                raise
+            # COMMIT was not reached.
+            if last and await self.undo(connection, LAST):
+                raise Declined from error
+            raise self.translated(error, inside=False) from error
 
     async def roll_back(self, tx: Transaction[C]) -> None:
         await _exit(tx.begun, psycopg.Rollback(tx.begun))

@@ -33,6 +33,9 @@ postgres.register_default_adapters(_adapters)
 register_all_arrays(_adapters)
 _adapters.register_dumper(int, Int8Dumper)  # else each size of number would make another prepared statement
 
+_UTF8 = (b"UTF8", b"utf8", b"UTF-8", b"utf-8", b"UNICODE", None)
+USE_UTF8 = "SET client_encoding TO 'UTF8'"
+
 _STATUS = {
     TransactionStatus.ACTIVE: Status.OPEN,
     TransactionStatus.INTRANS: Status.OPEN,
@@ -70,10 +73,22 @@ def query(text: Any) -> LiteralString:
     return literal
 
 
+def is_utf8(connection: AnyConnection) -> bool:
+    """Whether text is sent as UTF-8, so that all of it can be sent. A setting of the role, the
+    database or the connection may say otherwise. Raises if the database cannot hold it."""
+    known = connection.pgconn.parameter_status
+    server = known(b"server_encoding")
+    if server != b"UTF8":
+        errors.check_server_encoding(None if server is None else server.decode())
+    return known(b"client_encoding") in _UTF8
+
+
 async def run(connection: AnyConnection, command: PgStatement, *, prepare: bool | None) -> Rows:
     """Run a statement. `prepare` is psycopg's: None leaves it to the settings of the connection."""
     cursor = cursor_on(connection)
     try:
+        if not is_utf8(connection):
+            await done(connection.execute(USE_UTF8))
         await done(cursor.execute(query(command.text), command.values or None, prepare=prepare, binary=True))
         return await done(cursor.fetchall()) if cursor.description is not None else []
     except psycopg.Error as error:
@@ -82,11 +97,16 @@ async def run(connection: AnyConnection, command: PgStatement, *, prepare: bool 
 
 async def send(connection: AnyConnection, words: str) -> OwnAsyncCursor | OwnCursor:
     """Send SQL without values, several statements perhaps, as one message."""
-    cursor = cursor_on(connection)
     try:
-        await done(cursor.execute(query(words), prepare=False))
+        return await send_plainly(connection, words)
     except psycopg.Error as error:
         raise reraise(translated(error, inside=True)) from error
+
+
+async def send_plainly(connection: AnyConnection, words: str) -> OwnAsyncCursor | OwnCursor:
+    """`send`, with psycopg's own errors."""
+    cursor = cursor_on(connection)
+    await done(cursor.execute(query(words), prepare=False))
     return cursor
 
 
@@ -122,4 +142,8 @@ def is_lost(error: BaseException) -> bool:
 
 
 def translated(error: psycopg.Error, *, inside: bool) -> BaseException:
+    if isinstance(error, psycopg.DataError) and error.sqlstate is None:  # psycopg cannot send the value
+        return errors.refused(error)
+    if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+        return errors.lost_or_rejected(error)
     return errors.translated(error, inside=inside, lost=is_lost(error))

@@ -17,6 +17,7 @@ from queuert.adapters.postgres.drivers.driver import Status
 from queuert.adapters.postgres.drivers.errors import unavailable
 from queuert.adapters.postgres.drivers.pool import Opener
 from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, status_of, translated
+from queuert.adapters.postgres.drivers.psycopg_conninfo import check_conninfo
 from queuert.adapters.postgres.drivers.sources import Gate, GivenPool
 from queuert.adapters.waiting import IN_THREAD, ON_LOOP, Waiting, done
 from queuert.ports.provider import Limit
@@ -66,7 +67,7 @@ class PsycopgOpener(Opener[Any]):
     def __init__(self, kind: Kind, conninfo: str, *, prepare: bool) -> None:
         self.waiting = kind.waiting
         self._connect = kind.connection.connect
-        self._conninfo = conninfo
+        self._conninfo = check_conninfo(conninfo)
         self._prepare = prepare
 
     async def connect(self, seconds: float, statement_timeout: float | None) -> Any:
@@ -79,7 +80,9 @@ class PsycopgOpener(Opener[Any]):
             raise translated(error, inside=False) from error
 
     async def _open(self, seconds: float, statement_timeout: float | None) -> Any:
-        settings: dict[str, Any] = {} if self._prepare else {"prepare_threshold": None}
+        settings: dict[str, Any] = {"client_encoding": "utf8"}  # whatever the role or the URL has
+        if not self._prepare:
+            settings["prepare_threshold"] = None
         given = conninfo_to_dict(self._conninfo)
         if "connect_timeout" not in given:  # of each host, in whole seconds
             settings["connect_timeout"] = max(2, min(CONNECT_TIMEOUT, round(seconds)))
@@ -103,6 +106,9 @@ class PsycopgOpener(Opener[Any]):
 
     def is_usable(self, connection: Any) -> bool:
         return not is_dead(connection)
+
+    def clean_now(self, connection: Any) -> bool:
+        return status_of(connection) is Status.IDLE
 
     async def clean(self, connection: Any) -> bool:
         """What is not idle was lost, or left in the middle of something."""

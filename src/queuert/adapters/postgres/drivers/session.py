@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers import errors
-from queuert.adapters.postgres.drivers.driver import Driver, Status, Transaction, ended_badly
+from queuert.adapters.postgres.drivers.driver import LAST, Declined, Driver, Status, Transaction, ended_badly
 from queuert.blocking import Block, run_blocking
-from queuert.errors import ClientClosed, QueuertError, TransactionMisused
+from queuert.errors import ClientClosed, QueuertError, StorageUnavailable, TransactionMisused
 from queuert.ports.provider import Limit
 
 if TYPE_CHECKING:
-    from queuert.ports.provider import Abandoning, AsyncProvider, SyncProvider, Upkeep
+    from queuert.ports.provider import Abandoning, AsyncProvider, CommittingWith, SyncProvider, Upkeep
 
 C = TypeVar("C")
 
@@ -75,7 +75,7 @@ class SqlProvider(Generic[C]):
         driver = self.driver
         for attempt in range(1, ATTEMPTS + 1):
             self.check_open()
-            connection = await driver.take(command, limit)
+            connection = await self._take(command, limit)
             try:
                 if limit is None:
                     return await self._run_committed(connection, command)
@@ -92,6 +92,13 @@ class SqlProvider(Generic[C]):
                 await driver.give_back(connection)
             await driver.waiting.sleep(random.uniform(0, 0.02 * 2**attempt))
         raise AssertionError("unreachable")
+
+    async def _take(self, command: Any, limit: Limit | None) -> C:
+        try:
+            return await self.driver.take(command, limit)
+        except StorageUnavailable as error:
+            error.sent = False
+            raise
 
     async def _run_within(self, seconds: float, connection: C, command: Any) -> Any:
         """At the limit, close the socket: then the driver raises an error, at once."""
@@ -192,19 +199,25 @@ async def begin(driver: Driver[C], tx: Transaction[C]) -> None:
 
 
 async def end(driver: Driver[C], tx: Transaction[C], error: BaseException | None) -> None:
-    """Commit, or roll back because of an error."""
+    """Commit, or roll back because of an error. One that is committed stays so."""
+    if tx.ended:
+        return
     if error is None:
-        await driver.waiting.finish(_commit(driver, tx))
+        await driver.waiting.finish_plain(_commit(driver, tx))
     elif not await driver.waiting.finish(_roll_back(driver, tx)):
         _note(driver, tx.connection, error)
 
 
-async def _commit(driver: Driver[C], tx: Transaction[C]) -> None:
+async def _commit(driver: Driver[C], tx: Transaction[C], last: str = "") -> None:
     status = driver.status(tx.connection)
+    tx.ended = True
     try:
         # COMMIT of a failed transaction would roll back without an error.
-        if status is Status.OPEN and await driver.commit(tx):
+        if status is Status.OPEN and await driver.commit(tx, last):
             return
+    except Declined:
+        tx.ended = False
+        raise
     except driver.error_types as error:
         if driver.is_open(tx.connection):
             await _roll_back(driver, tx)
@@ -262,6 +275,21 @@ class TransactionBlock(Block[C]):
             raise
         return self._tx.connection
 
+    async def commit_with(self, command: Any) -> bool:
+        """See `queuert.ports.provider.CommittingWith`."""
+        driver = self._provider.driver
+        if not driver.sends_last or self._first is None:
+            return False
+        try:
+            last = f"SAVEPOINT {LAST}; {command.spelled_out()}"
+        except ValueError:
+            return False
+        try:
+            await driver.waiting.finish_plain(_commit(driver, self._tx, last))
+        except Declined:
+            return False
+        return True
+
     async def __aexit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         driver = self._provider.driver
         try:
@@ -302,3 +330,4 @@ if TYPE_CHECKING:
     __: type[SyncProvider[Any]] = SyncSqlProvider
     ___: type[Upkeep] = AsyncSqlProvider
     ____: type[Abandoning[Any]] = SqlProvider
+    _____: type[CommittingWith] = TransactionBlock

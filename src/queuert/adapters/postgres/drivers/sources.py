@@ -32,6 +32,10 @@ class Source(ABC, Generic[C]):
     @abstractmethod
     async def give_back(self, connection: C) -> None: ...
 
+    def give_back_now(self, connection: C) -> bool:  # noqa: ARG002
+        """`give_back`, if nothing has to be sent or awaited for that. False: it has."""
+        return False
+
     @abstractmethod
     async def close(self) -> None:
         """Close what we have opened ourselves."""

@@ -10,7 +10,7 @@ ones before, and processes of an older version go on with theirs. `installation.
 - Names have at most 14 characters: with the longest prefix and the digest that makes 63 bytes, and
   PostgreSQL cuts off the rest without an error.
 - Functions are volatile: each of their statements sees what was committed before it, also in the
-  middle of a call (under READ COMMITTED).
+  middle of a call (under READ COMMITTED). Those that only read and need one snapshot are stable.
 - Sessions keep the plans of these statements, and the small tables grow from empty to a million
   rows and back within minutes. A plan made for an empty table would scan or hash all of it, and be
   kept until the next ANALYZE. So every function that is called from outside has `{steady}`: one

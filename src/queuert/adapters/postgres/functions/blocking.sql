@@ -91,7 +91,8 @@ BEGIN
 END $body$;
 
 -- Count down jobs, each by the number of its blockers that have completed. They are locked by id and
--- counted down by UPDATE, so two blockers that end at the same time both count.
+-- counted down by UPDATE, so two blockers that end at the same time both count. A job that is freed is
+-- due now at the earliest: it does not overtake those that are ready.
 CREATE OR REPLACE FUNCTION {count_down}(p_jobs uuid[], p_edges integer[], p_now timestamptz)
 RETURNS TABLE (job_id uuid, type_name text, ready boolean) LANGUAGE plpgsql AS $body$
 DECLARE
@@ -102,7 +103,8 @@ BEGIN
         UPDATE {job} AS j SET
             blockers_left = j.blockers_left - waiting.edges,
             status = CASE WHEN j.blockers_left <= waiting.edges THEN 'pending' ELSE 'blocked' END,
-            resting = CASE WHEN j.blockers_left <= waiting.edges THEN NULL ELSE 'blocked' END
+            resting = CASE WHEN j.blockers_left <= waiting.edges THEN NULL ELSE 'blocked' END,
+            scheduled_at = CASE WHEN j.blockers_left <= waiting.edges THEN greatest(j.scheduled_at, p_now) ELSE j.scheduled_at END
         FROM unnest(p_jobs, p_edges) AS waiting (id, edges)
         WHERE j.id = waiting.id AND j.status = 'blocked'
         RETURNING j.id, j.status
@@ -206,7 +208,8 @@ BEGIN
         UPDATE {job} AS j SET
             blockers_left = waiting.edges,
             status = CASE WHEN waiting.edges = 0 THEN 'pending' ELSE 'blocked' END,
-            resting = CASE WHEN waiting.edges > 0 THEN 'blocked' END
+            resting = CASE WHEN waiting.edges > 0 THEN 'blocked' END,
+            scheduled_at = CASE WHEN waiting.edges = 0 THEN greatest(j.scheduled_at, v_now) ELSE j.scheduled_at END
         FROM unnest(v_jobs) AS asked (id)
         CROSS JOIN LATERAL (
             SELECT count(*)::integer AS edges FROM {blocker} AS b

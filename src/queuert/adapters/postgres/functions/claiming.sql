@@ -1,17 +1,5 @@
 -- Claiming jobs, renewing and holding claims, reaping expired leases.
 
--- Change the room left in every queue that counts this type. NULL: the queue has no cap.
-CREATE OR REPLACE FUNCTION {change_room}(p_room integer[], p_by integer, p_member_queues integer[], p_member_types text[], p_type text)
-RETURNS integer[] LANGUAGE plpgsql IMMUTABLE AS $body$
-BEGIN
-    FOR v_member IN 1..cardinality(p_member_types) LOOP
-        IF p_member_types[v_member] = p_type THEN
-            p_room[p_member_queues[v_member]] := p_room[p_member_queues[v_member]] + p_by;
-        END IF;
-    END LOOP;
-    RETURN p_room;
-END $body$;
-
 -- Scan positions. As long as another session keeps an old snapshot, the index entries of claimed
 -- jobs stay at the head of the primary key of `ready`, and every claim has to step over them. A
 -- claim that met many of them returns how far it came in each type, and the next claims start
@@ -47,20 +35,29 @@ BEGIN
     );
 END $body$;
 
--- Claim ready jobs. The first row has `more`, `next_in`, `claimed_at` and, in the column
--- `blockers`, the scan positions if there are any. The other rows are the jobs in their order, with
--- the columns that differ from job to job; the caller knows the rest. `chain_id` is null for the
--- first job of a chain, `ran_before` for a job that no run has begun of. Times that every job has
--- are numbers: drivers take ten times as long to read a timestamp. `p_queues[i]` is the position of the queue of the type `p_types[i]`. Members
--- are pairs of queue and type. Jobs after the first `p_at_once` get ordinals: the first job of the
--- claim would have `p_ordinal`.
+-- Claim ready jobs. The first row has `more`, `next_in`, `claimed_at`, in the column `blockers` the
+-- scan positions if there are any, and in `last_error` the pauses that were in the way. The other
+-- rows are the jobs in their order, with the columns that differ from job to job; the caller knows
+-- the rest. `chain_id` is null for the first job of a chain, `ran_before` for a job that no run has
+-- begun of. Times that every job has are numbers: drivers take ten times as long to read a
+-- timestamp. `p_queues[i]` is the position of the queue of the type `p_types[i]`. The first job gets
+-- `p_token`, the next ones the numbers after it. Jobs after the first `p_at_once` get ordinals: the
+-- first job of the claim would have `p_ordinal`.
+--
+-- A cap counts the running jobs that were claimed through a queue of this name, by anybody. Rows of
+-- older versions name no queue: they count if their type is a member (pairs of queue and type). All
+-- caps together read `running` once; without a cap, it is not read.
+--
+-- Types that are paused are left out, also of `more` and `next_in`; `next_in` includes the end of
+-- their pauses.
 --
 -- Locks: an advisory lock for each cap, which is waited for; then rows of `later` and `ready`,
 -- where locked ones are skipped. Rows are found along the primary keys of these two tables.
 CREATE OR REPLACE FUNCTION {claim}(
     p_worker text, p_limit integer, p_types text[], p_queues integer[], p_limits integer[], p_leases double precision[],
     p_queue_names text[], p_queue_priorities integer[], p_queue_caps integer[], p_member_queues integer[],
-    p_member_types text[], p_cluster_cap integer, p_positions text, p_at_once integer, p_ordinal bigint
+    p_member_types text[], p_cluster_cap integer, p_positions text, p_at_once integer, p_ordinal bigint, p_token bigint,
+    p_statistics boolean
 ) RETURNS TABLE (
     id text, type_name text, chain_id text, chain_type text, chain_index integer, input text, priority integer,
     created_at double precision, scheduled_at double precision, attempt integer, token bigint, ordinal bigint, last_error text, deadline timestamptz,
@@ -79,6 +76,9 @@ DECLARE
     v_next timestamptz;
     v_number integer := cardinality(p_types);
     v_left integer[] := p_limits;
+    v_shut integer[] := '{}';
+    v_resume timestamptz;
+    v_paused text;
     -- How far each type has been scanned: every row up to there is ours, or locked by another
     -- session.
     v_from_priority integer[] := array_fill(-2147483648, ARRAY[v_number]);
@@ -110,7 +110,6 @@ DECLARE
     v_taken tid[] := '{}';
     v_found uuid[] := '{}';
     v_types integer[] := '{}';
-    v_tokens bigint[];
 BEGIN
     -- Claims under one cap wait here for each other. The locks are taken in the order of their
     -- numbers (two names may have one number). Running jobs are counted in a later statement, with
@@ -125,18 +124,32 @@ BEGIN
         PERFORM pg_advisory_xact_lock({lock_space}, v_lock);
     END LOOP;
     v_now := {clock};
-    IF p_cluster_cap IS NOT NULL THEN
-        SELECT greatest(0, p_cluster_cap - count(*)) INTO v_total FROM {running};
+    -- What is paused is as if its limit were used up. Seen here is every pause that was committed
+    -- before this statement. Mostly, this is one look at an empty table.
+    IF EXISTS (SELECT FROM {pause}) THEN
+        SELECT coalesce(found.shut, '{}'), found.until, found.paused INTO v_shut, v_resume, v_paused FROM {pauses_of}(
+            p_types, ARRAY(SELECT p_queue_names[q.n] FROM unnest(p_queues) WITH ORDINALITY AS q (n, place) ORDER BY q.place), v_now
+        ) AS found;
+        FOREACH v_type IN ARRAY v_shut LOOP
+            v_left[v_type] := 0;
+        END LOOP;
     END IF;
-    IF v_capped THEN
-        SELECT array_agg(
-            CASE WHEN q.cap IS NOT NULL THEN greatest(0, q.cap - (
-                SELECT count(*) FROM {running} AS r
-                WHERE r.type_name IN (
-                    SELECT m.type_name FROM unnest(p_member_queues, p_member_types) AS m (queue, type_name) WHERE m.queue = q.n
-                )
-            ))::integer END ORDER BY q.n
-        ) INTO v_room FROM unnest(p_queue_caps) WITH ORDINALITY AS q (cap, n);
+    IF v_capped OR p_cluster_cap IS NOT NULL THEN
+        WITH counted AS MATERIALIZED (
+            SELECT r.queue, r.type_name, count(*) AS number FROM {running} AS r GROUP BY r.queue, r.type_name
+        )
+        SELECT
+            CASE WHEN p_cluster_cap IS NULL THEN p_limit ELSE greatest(0, p_cluster_cap - coalesce((SELECT sum(number) FROM counted), 0)) END,
+            (SELECT array_agg(
+                CASE WHEN q.cap IS NOT NULL THEN greatest(0, q.cap - coalesce((
+                    SELECT sum(c.number) FROM counted AS c
+                    WHERE c.queue = q.name OR c.queue IS NULL AND EXISTS (
+                        SELECT FROM unnest(p_member_queues, p_member_types) AS m (queue, type_name)
+                        WHERE m.queue = q.n AND m.type_name = c.type_name
+                    )
+                ), 0))::integer END ORDER BY q.n
+            ) FROM unnest(p_queue_names, p_queue_caps) WITH ORDINALITY AS q (name, cap, n))
+        INTO v_total, v_room;
     END IF;
     v_wanted := least(v_total, p_limit);
     IF v_positions IS NOT NULL THEN
@@ -154,7 +167,7 @@ BEGIN
     END IF;
     v_moved_all := {promote}(p_types, v_since, greatest(1000, p_limit), v_now) < greatest(1000, p_limit);
     v_pages := pg_stat_get_xact_blocks_fetched({ready_key}::regclass);
-    IF NOT v_capped AND v_number = 1 AND p_limits[1] >= p_limit THEN
+    IF NOT v_capped AND v_number = 1 AND v_left[1] >= p_limit THEN
         -- One type and no cap: take the head of the index.
         SELECT coalesce(array_agg(head.place), '{}'), coalesce(array_agg(head.id), '{}'), coalesce(array_agg(1), '{}'),
             array_agg(head.priority), array_agg(head.scheduled_at)
@@ -171,7 +184,7 @@ BEGIN
             v_from_time[1] := v_times[v_row];
             v_from_id[1] := v_found[v_row];
         END IF;
-    ELSIF NOT v_capped AND v_wanted <= ALL (p_limits) THEN
+    ELSIF NOT v_capped AND v_wanted <= ALL (v_left) THEN
         -- Several types, and no limit that could matter: the first candidates of all types, if none
         -- is locked.
         SELECT array_agg(c.place), array_agg(c.id), array_agg(c.kind), array_agg(c.priority), array_agg(c.scheduled_at)
@@ -259,9 +272,7 @@ BEGIN
                     v_chosen_ids := v_chosen_ids || v_ids[v_row];
                 END IF;
                 v_left[v_type] := v_left[v_type] - 1;
-                IF v_capped THEN
-                    v_room := {change_room}(v_room, -1, p_member_queues, p_member_types, p_types[v_type]);
-                END IF;
+                v_room[p_queues[v_type]] := v_room[p_queues[v_type]] - 1;
                 EXIT WHEN cardinality(v_found) + cardinality(v_chosen) >= v_wanted;
             END LOOP;
             IF v_first THEN
@@ -279,9 +290,7 @@ BEGIN
                         v_types := v_types || v_type;
                     ELSE
                         v_left[v_type] := v_left[v_type] + 1;
-                        IF v_capped THEN
-                            v_room := {change_room}(v_room, 1, p_member_queues, p_member_types, p_types[v_type]);
-                        END IF;
+                        v_room[p_queues[v_type]] := v_room[p_queues[v_type]] + 1;
                     END IF;
                 END LOOP;
                 v_first := NOT v_missed;
@@ -305,32 +314,42 @@ BEGIN
     IF cardinality(v_found) > 0 THEN
         -- Rows of `ready` are never updated, and these are locked by us: their ctids are still
         -- right.
-        DELETE FROM {ready} WHERE ctid = ANY (v_taken);
-        v_tokens := ARRAY(SELECT nextval({token_text}) FROM unnest(v_found));
-        INSERT INTO {running} (job_id, token, type_name, worker, leased_until, started_at, ordinal)
-        SELECT f.id, f.token, p_types[f.kind], p_worker, v_now + make_interval(secs => p_leases[f.kind]), v_now,
-            CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END
-        FROM unnest(v_found, v_types, v_tokens) WITH ORDINALITY AS f (id, kind, token, n);
+        IF p_statistics AND (v_number > 1 OR v_in_turn) THEN
+            WITH taken AS (DELETE FROM {ready} AS e WHERE e.ctid = ANY (v_taken) RETURNING e.type_name, e.scheduled_at)
+            INSERT INTO {tally} (at, type_name, what, number, since)
+            SELECT v_now, t.type_name, 'begun', count(*), array_agg(t.scheduled_at) FROM taken AS t GROUP BY t.type_name;
+        ELSE
+            DELETE FROM {ready} WHERE ctid = ANY (v_taken);
+            IF p_statistics THEN
+                INSERT INTO {tally} (at, type_name, what, number, since)
+                VALUES (v_now, p_types[1], 'begun', cardinality(v_found), v_times);
+            END IF;
+        END IF;
+        INSERT INTO {running} (job_id, token, type_name, queue, worker, leased_until, started_at, ordinal)
+        SELECT f.id, p_token + f.n - 1, p_types[f.kind], p_queue_names[p_queues[f.kind]], p_worker,
+            v_now + make_interval(secs => p_leases[f.kind]), v_now, CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END
+        FROM unnest(v_found, v_types) WITH ORDINALITY AS f (id, kind, n);
     END IF;
     IF v_resumed AND NOT v_more THEN
         -- Claim the rest from the beginning; if nothing is left to claim, only for its first row.
         RETURN QUERY SELECT * FROM {claim}(
             p_worker, p_limit - cardinality(v_found), p_types, p_queues, v_left, p_leases, p_queue_names, p_queue_priorities,
             p_queue_caps, p_member_queues, p_member_types, p_cluster_cap, NULL, p_at_once - cardinality(v_found),
-            p_ordinal + cardinality(v_found)
+            p_ordinal + cardinality(v_found), p_token + cardinality(v_found), p_statistics
         );
     ELSE
         IF NOT v_more THEN
-            SELECT min(due.scheduled_at) INTO v_next FROM unnest(p_types) AS asked (type_name)
+            SELECT least(min(due.scheduled_at), v_resume) INTO v_next FROM unnest(p_types) WITH ORDINALITY AS asked (type_name, n)
             CROSS JOIN LATERAL (
-                SELECT l.scheduled_at FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at > v_now
+                SELECT l.scheduled_at FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at > v_now AND l.scheduled_at < 'infinity'
                 ORDER BY l.scheduled_at LIMIT 1
-            ) AS due;
+            ) AS due
+            WHERE asked.n <> ALL (v_shut);
         END IF;
         -- Many pages were read for few entries, so most entries are dead. Live entries need far
         -- fewer pages than this limit.
         RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
-            NULL::double precision, NULL::integer, NULL::bigint, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
+            NULL::double precision, NULL::integer, NULL::bigint, NULL::bigint, v_paused, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
             NULL::boolean,
             CASE WHEN v_resumed OR v_pages > v_number * (20 + p_limit / 20)
                 THEN {scan_positions}(p_types, v_from_priority, v_from_time, v_from_id, v_since, v_until, v_moved_all, v_now) END,
@@ -341,8 +360,10 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT j.id::text, j.type_name, CASE WHEN j.chain_index > 0 THEN j.chain_id::text END, j.chain_type, j.chain_index, j.input::text,
-        j.priority, date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), j.attempt + 1, f.token,
-        CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END, j.last_error::text, j.deadline, j.dedup_key,
+        j.priority, date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), j.attempt + 1, p_token + f.n - 1,
+        CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END, j.last_error::text,
+        -- One that Python does not have is left out: `expired` says what it means.
+        CASE WHEN j.deadline BETWEEN {earliest} AND {latest} THEN j.deadline END, j.dedup_key,
         nullif(j.blockers_left, 0), j.trace_context, j.chain_trace_context, j.deadline IS NOT NULL AND j.deadline <= v_now,
         CASE WHEN j.last_attempt_at IS NOT NULL THEN true END,
         CASE WHEN j.blocker_count > 0 THEN (
@@ -350,7 +371,7 @@ BEGIN
             FROM {blockers_of}(j.id) AS b
         ) END,
         NULL::boolean, NULL::double precision, NULL::timestamptz
-    FROM unnest(v_found, v_types, v_tokens) WITH ORDINALITY AS f (id, kind, token, n) JOIN {job} AS j ON j.id = f.id
+    FROM unnest(v_found, v_types) WITH ORDINALITY AS f (id, kind, n) JOIN {job} AS j ON j.id = f.id
     -- Sorted again: a job that was left out at first, because of a locked one, was found after
     -- others.
     ORDER BY p_queue_priorities[p_queues[f.kind]], j.priority, j.scheduled_at, j.id;
@@ -396,12 +417,15 @@ END $body$;
 -- has been restarted and may have lost where the horizon was. Scans `running`. Locked
 -- rows are skipped, also locked rows of `job`: a transaction that adds a dependent to one job must
 -- not block the reaping of all others.
-CREATE OR REPLACE FUNCTION {reap}(p_types text[], p_ignored text[], p_limit integer, p_error text, p_dead text[]) RETURNS SETOF text
-LANGUAGE plpgsql {steady} AS $body$
+CREATE OR REPLACE FUNCTION {reap}(
+    p_types text[], p_ignored text[], p_limit integer, p_error text, p_dead text[], p_code text, p_message text, p_statistics boolean
+)
+RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz := {clock};
     v_id uuid;
     v_ids uuid[] := '{}';
+    v_lost uuid[];
 BEGIN
     FOR v_id IN
         SELECT r.job_id FROM {running} AS r
@@ -416,12 +440,28 @@ BEGIN
     IF cardinality(v_ids) = 0 THEN
         RETURN;
     END IF;
-    UPDATE {job} AS j SET attempt = j.attempt + 1, last_attempt_at = r.started_at, last_error = p_error::json
-    FROM {running} AS r WHERE r.job_id = ANY (v_ids) AND j.id = ANY (v_ids) AND j.id = r.job_id
-        AND NOT EXISTS (
-            SELECT FROM {worker} AS w
-            WHERE w.id = r.worker AND w.horizon < r.ordinal AND w.server_started = {server_run}
-        );
+    WITH lost AS (
+        UPDATE {job} AS j SET attempt = j.attempt + 1, last_attempt_at = r.started_at, last_error = p_error::json
+        FROM {running} AS r WHERE r.job_id = ANY (v_ids) AND j.id = ANY (v_ids) AND j.id = r.job_id
+            AND NOT EXISTS (
+                SELECT FROM {worker} AS w
+                WHERE w.id = r.worker AND w.horizon < r.ordinal AND w.server_started = {server_run}
+            )
+        RETURNING j.id, j.type_name, j.attempt, r.started_at, r.worker
+    ), noted AS (
+        INSERT INTO {attempt} (job_id, ended_at, number, begun_at, worker, outcome, code, message)
+        SELECT l.id, v_now, l.attempt, l.started_at, l.worker, 'lost', p_code, p_message
+        FROM lost AS l ON CONFLICT DO NOTHING
+    ), counted AS (
+        INSERT INTO {tally} (at, type_name, what, number, since)
+        SELECT v_now, l.type_name, 'retried', count(*), array_agg(l.started_at)
+        FROM lost AS l WHERE p_statistics GROUP BY l.type_name
+    )
+    SELECT array_agg(l.id) INTO v_lost FROM lost AS l;
+    IF p_statistics AND cardinality(v_ids) > coalesce(cardinality(v_lost), 0) THEN
+        PERFORM {uncount}(array(SELECT unnest(v_ids) EXCEPT SELECT unnest(v_lost)));
+    END IF;
+    PERFORM {trim_attempts}(v_ids);
     DELETE FROM {running} WHERE job_id = ANY (v_ids);
     PERFORM {enqueue}(v_ids, v_now);
     RETURN QUERY SELECT id::text FROM unnest(v_ids) AS id;

@@ -28,18 +28,34 @@ BEGIN
     LEFT JOIN {running} AS current_run ON current_run.job_id = current.id;
 END $body$;
 
--- Seconds until the next pending job of these types is due; 0: one is ready. For each type, one
--- lookup in the primary keys of `ready` and `later`.
-CREATE OR REPLACE FUNCTION {next_available}(p_types text[]) RETURNS double precision LANGUAGE plpgsql {steady} AS $body$
+-- Seconds until the next pending job of these types is due (0: one is ready), or until a pause of
+-- them ends; and the pauses. For each type that is not paused, one lookup in the primary keys of
+-- `ready` and `later`, and in line_type, whether its lane is open or not; one look at `pause`, which is almost always empty.
+CREATE OR REPLACE FUNCTION {next_available}(p_types text[], p_queues text[], OUT next_in double precision, OUT paused text)
+LANGUAGE plpgsql {steady} AS $body$
+#variable_conflict use_column
+DECLARE
+    v_shut integer[];
+    v_until timestamptz;
 BEGIN
-    RETURN (
-        SELECT min(greatest(0, extract(epoch FROM due.scheduled_at - {clock})))::double precision
-        FROM unnest(p_types) AS asked (type_name)
+    IF EXISTS (SELECT FROM {pause}) THEN
+        SELECT found.shut, found.until, found.paused INTO v_shut, v_until, paused FROM {pauses_of}(p_types, p_queues, {clock}) AS found;
+    END IF;
+    next_in := (
+        SELECT min(greatest(0, extract(epoch FROM greatest(due.scheduled_at, {clock}) - {clock})))::double precision
+        FROM unnest(p_types) WITH ORDINALITY AS asked (type_name, n)
         CROSS JOIN LATERAL (
             (SELECT r.scheduled_at FROM {ready} AS r WHERE r.type_name = asked.type_name
                 ORDER BY r.priority, r.scheduled_at, r.id LIMIT 1)
             UNION ALL
-            (SELECT l.scheduled_at FROM {later} AS l WHERE l.type_name = asked.type_name ORDER BY l.scheduled_at, l.id LIMIT 1)
+            (SELECT e.scheduled_at FROM {line} AS e WHERE e.type_name = asked.type_name ORDER BY e.scheduled_at LIMIT 1)
+            UNION ALL
+            (SELECT l.scheduled_at FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at < 'infinity'
+                ORDER BY l.scheduled_at, l.id LIMIT 1)
         ) AS due
+        WHERE asked.n <> ALL (coalesce(v_shut, '{}'))
     );
+    IF v_until IS NOT NULL THEN
+        next_in := least(next_in, greatest(0, extract(epoch FROM v_until - {clock})));
+    END IF;
 END $body$;

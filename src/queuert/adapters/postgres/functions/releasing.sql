@@ -3,7 +3,7 @@
 -- Put back the jobs that a worker has claimed, except those that it names; returns their ids. The
 -- claim is undone: no attempt is counted. Scans `running`. Locked rows are skipped, also locked
 -- rows of `job`, as in `reap`.
-CREATE OR REPLACE FUNCTION {release}(p_worker text, p_held text[]) RETURNS SETOF text
+CREATE OR REPLACE FUNCTION {release}(p_worker text, p_held text[], p_statistics boolean) RETURNS SETOF text
 LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_id uuid;
@@ -20,6 +20,9 @@ BEGIN
     END LOOP;
     IF cardinality(v_ids) = 0 THEN
         RETURN;
+    END IF;
+    IF p_statistics THEN
+        PERFORM {uncount}(v_ids);
     END IF;
     DELETE FROM {running} WHERE job_id = ANY (v_ids);
     PERFORM {enqueue}(v_ids, {clock});

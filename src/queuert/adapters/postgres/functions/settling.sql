@@ -1,8 +1,53 @@
 -- Ending jobs, putting them back, storing their continuations, releasing dependents.
 
+-- Delete all but the last attempts of jobs that are stored. Primary key.
+CREATE OR REPLACE FUNCTION {trim_attempts}(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+    DELETE FROM {attempt} AS a USING unnest(p_ids) AS asked (id)
+    WHERE a.job_id = asked.id AND a.ended_at < (
+        SELECT k.ended_at FROM {attempt} AS k WHERE k.job_id = asked.id ORDER BY k.ended_at DESC OFFSET {attempts_kept} - 1 LIMIT 1
+    );
+END $body$;
+
+-- Delete the chains that these jobs have just ended, or are about to end, unless jobs have them as a
+-- blocker, or they were started with a key. Returns the jobs of them that are gone. The caller has
+-- locked the claims. Primary keys, index job_chain.
+CREATE OR REPLACE FUNCTION {discard}(p_ids uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $body$
+DECLARE
+    v_gone uuid[];
+    v_longer uuid[];
+    v_waited uuid[];
+    v_tried uuid[];
+    v_before uuid[];
+    v_before_waited uuid[];
+BEGIN
+    WITH gone AS (
+        DELETE FROM {job} AS j USING unnest(p_ids) AS asked (id)
+        WHERE j.id = asked.id AND j.dependents = 0 AND CASE WHEN j.chain_index = 0 THEN j.dedup_key IS NULL
+            ELSE NOT EXISTS (SELECT FROM {job} AS f WHERE f.id = j.chain_id AND f.dedup_key IS NOT NULL OFFSET 0) END
+        RETURNING j.id, j.chain_id, j.chain_index, j.blocker_count, j.attempt > 0 OR j.last_error IS NOT NULL AS tried
+    )
+    SELECT array_agg(gone.id), array_agg(gone.chain_id) FILTER (WHERE gone.chain_index > 0),
+        array_agg(gone.id) FILTER (WHERE gone.blocker_count > 0), array_agg(gone.id) FILTER (WHERE gone.tried)
+    INTO v_gone, v_longer, v_waited, v_tried FROM gone;
+    IF v_longer IS NOT NULL THEN
+        WITH gone AS (DELETE FROM {job} AS j WHERE j.chain_id = ANY (v_longer) RETURNING j.id, j.blocker_count)
+        SELECT array_agg(gone.id), array_agg(gone.id) FILTER (WHERE gone.blocker_count > 0)
+        INTO v_before, v_before_waited FROM gone;
+    END IF;
+    IF v_waited IS NOT NULL OR v_before_waited IS NOT NULL THEN
+        DELETE FROM {blocker} AS b WHERE b.job_id = ANY (v_waited || v_before_waited);
+    END IF;
+    IF v_tried IS NOT NULL OR v_before IS NOT NULL THEN
+        DELETE FROM {attempt} AS a WHERE a.job_id = ANY (v_tried || v_before);
+    END IF;
+    RETURN coalesce(v_gone, '{}');
+END $body$;
+
 -- The common settlement, made cheap: claims of one worker that end their chains, or continue them
 -- with a job that is due now and has no blockers. `p_texts` has the outputs or, where there is a
 -- next job, its input. `p_most`: how many edges of completed chains are counted down at most.
+-- `p_discard`: which of the chains are deleted, rather than completed (see `discard`); null: none.
 -- Returns rows of kind 'lost' (positions of claims that are over), 'unblocked' and 'more' (edges are
 -- left for `unblock_more`); or one row of kind 'exists', and then nothing is written: one of the
 -- next ids is stored already. All next ids must be different. Locks: rows of `running`, then of
@@ -10,7 +55,7 @@
 CREATE OR REPLACE FUNCTION {complete}(
     p_ids uuid[], p_tokens bigint[], p_texts text[], p_worker text,
     p_next uuid[], p_next_types text[], p_next_priorities integer[], p_next_traces text[], p_next_chain_traces text[],
-    p_most integer
+    p_most integer, p_discard boolean[], p_statistics boolean, p_next_lanes text[]
 ) RETURNS TABLE (kind text, place integer, id text, type_name text, ready boolean) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
@@ -18,21 +63,26 @@ DECLARE
     v_places integer[];
     v_ids uuid[];
     v_started timestamptz[];
+    v_kinds text[];
     v_texts text[] := p_texts;
     v_next uuid[] := p_next;
     v_types text[] := p_next_types;
     v_priorities integer[] := p_next_priorities;
     v_traces text[] := p_next_traces;
     v_chain_traces text[] := p_next_chain_traces;
+    v_lanes text[] := p_next_lanes;
     v_completed uuid[];
     v_edges bigint;
+    v_wanted uuid[];
+    v_gone uuid[];
 BEGIN
     -- Row by row in the order of the ids, whatever the plan: each is looked up and locked in its
     -- own subquery.
-    SELECT array_agg(asked.n::integer), array_agg(r.job_id), array_agg(r.started_at) INTO v_places, v_ids, v_started
+    SELECT array_agg(asked.n::integer), array_agg(r.job_id), array_agg(r.started_at), array_agg(r.type_name)
+    INTO v_places, v_ids, v_started, v_kinds
     FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS asked (id, token, n)
     CROSS JOIN LATERAL (
-        SELECT e.job_id, e.started_at FROM {running} AS e WHERE e.job_id = asked.id AND e.token = asked.token FOR UPDATE
+        SELECT e.job_id, e.started_at, e.type_name FROM {running} AS e WHERE e.job_id = asked.id AND e.token = asked.token FOR UPDATE
     ) AS r;
     IF v_ids IS NULL OR cardinality(v_ids) < cardinality(p_ids) THEN
         RETURN QUERY SELECT 'lost', n, NULL, NULL, NULL::boolean FROM generate_series(1, cardinality(p_ids)) AS n
@@ -41,12 +91,48 @@ BEGIN
             RETURN;
         END IF;
         SELECT array_agg(p_texts[n]), array_agg(p_next[n]), array_agg(p_next_types[n]), array_agg(p_next_priorities[n]),
-            array_agg(p_next_traces[n]), array_agg(p_next_chain_traces[n])
-        INTO v_texts, v_next, v_types, v_priorities, v_traces, v_chain_traces FROM unnest(v_places) AS n;
+            array_agg(p_next_traces[n]), array_agg(p_next_chain_traces[n]), array_agg(p_next_lanes[n])
+        INTO v_texts, v_next, v_types, v_priorities, v_traces, v_chain_traces, v_lanes FROM unnest(v_places) AS n;
+    END IF;
+    IF cardinality(p_next) > 0 THEN
+        PERFORM FROM {job} WHERE id = ANY (v_next) LIMIT 1;
+        IF FOUND THEN
+            RETURN QUERY SELECT 'exists', NULL::integer, NULL, NULL, NULL::boolean;
+            RETURN;
+        END IF;
+    END IF;
+    v_now := {clock};
+    IF p_discard IS NOT NULL THEN
+        v_wanted := array(SELECT p_ids[n] FROM unnest(v_places) AS n WHERE p_discard[n]);
+        v_gone := {discard}(v_wanted);
+        IF cardinality(v_gone) > 0 THEN
+            WITH ended AS (DELETE FROM {running} AS r WHERE r.job_id = ANY (v_gone) RETURNING r.type_name, r.started_at)
+            INSERT INTO {tally} (at, type_name, what, number, since)
+            SELECT v_now, e.type_name, 'completed', count(*), array_agg(e.started_at) FROM ended AS e WHERE p_statistics GROUP BY e.type_name;
+            IF cardinality(v_gone) = cardinality(v_ids) THEN
+                RETURN;
+            END IF;
+            -- Almost always all of them are gone: then each id need not be looked for among these.
+            SELECT array_agg(asked.n::integer), array_agg(asked.id), array_agg(asked.started_at)
+            INTO v_places, v_ids, v_started
+            FROM unnest(v_places, v_ids, v_started) AS asked (n, id, started_at)
+            WHERE NOT p_discard[asked.n] OR (cardinality(v_gone) < cardinality(v_wanted) AND asked.id <> ALL (v_gone));
+            SELECT array_agg(p_texts[n]), array_agg(p_next[n]), array_agg(p_next_types[n]), array_agg(p_next_priorities[n]),
+                array_agg(p_next_traces[n]), array_agg(p_next_chain_traces[n]), array_agg(p_next_lanes[n])
+            INTO v_texts, v_next, v_types, v_priorities, v_traces, v_chain_traces, v_lanes FROM unnest(v_places) AS n;
+        END IF;
+    END IF;
+    IF p_statistics AND v_kinds[1] = ALL (v_kinds) THEN
+        DELETE FROM {running} WHERE job_id = ANY (v_ids);
+        INSERT INTO {tally} (at, type_name, what, number, since) VALUES (v_now, v_kinds[1], 'completed', cardinality(v_ids), v_started);
+    ELSIF p_statistics THEN
+        WITH ended AS (DELETE FROM {running} AS r WHERE r.job_id = ANY (v_ids) RETURNING r.type_name, r.started_at)
+        INSERT INTO {tally} (at, type_name, what, number, since)
+        SELECT v_now, e.type_name, 'completed', count(*), array_agg(e.started_at) FROM ended AS e GROUP BY e.type_name;
+    ELSE
+        DELETE FROM {running} WHERE job_id = ANY (v_ids);
     END IF;
     IF cardinality(p_next) = 0 THEN
-        DELETE FROM {running} WHERE job_id = ANY (v_ids);
-        v_now := {clock};
         WITH ended AS (
             UPDATE {job} AS j SET
                 status = 'completed',
@@ -54,20 +140,14 @@ BEGIN
                 completed_at = v_now,
                 completed_by = p_worker,
                 attempt = j.attempt + 1,
-                last_attempt_at = x.started_at
+                last_attempt_at = x.started_at,
+                last_error = NULL
             FROM unnest(v_ids, v_started, v_texts) AS x (id, started_at, output)
             WHERE j.id = x.id
             RETURNING j.chain_id, j.dependents
         )
         SELECT array_agg(ended.chain_id), sum(ended.dependents) INTO v_completed, v_edges FROM ended WHERE ended.dependents > 0;
     ELSE
-        PERFORM FROM {job} WHERE id = ANY (v_next) LIMIT 1;
-        IF FOUND THEN
-            RETURN QUERY SELECT 'exists', NULL::integer, NULL, NULL, NULL::boolean;
-            RETURN;
-        END IF;
-        DELETE FROM {running} WHERE job_id = ANY (v_ids);
-        v_now := {clock};
         -- A next job inherits the dependents of the job before it.
         WITH ended AS (
             UPDATE {job} AS j SET
@@ -77,25 +157,32 @@ BEGIN
                 completed_at = v_now,
                 completed_by = p_worker,
                 attempt = j.attempt + 1,
-                last_attempt_at = x.started_at
-            FROM unnest(v_ids, v_started, v_texts, v_next, v_types, v_priorities, v_traces, v_chain_traces)
-                AS x (id, started_at, text, next, next_type, next_priority, next_trace, next_chain_trace)
+                last_attempt_at = x.started_at,
+                last_error = NULL
+            FROM unnest(v_ids, v_started, v_texts, v_next, v_types, v_priorities, v_traces, v_chain_traces, v_lanes)
+                AS x (id, started_at, text, next, next_type, next_priority, next_trace, next_chain_trace, next_lane)
             WHERE j.id = x.id
             RETURNING j.chain_id, j.chain_type, j.chain_index, j.dependents, x.*
         ), stored AS (
             INSERT INTO {job} (
                 id, type_name, chain_id, chain_type, chain_index, input, status, priority, created_at, scheduled_at, dependents,
-                trace_context, chain_trace_context
+                trace_context, chain_trace_context, lane
             )
             SELECT e.next, e.next_type, e.chain_id, e.chain_type, e.chain_index + 1, e.text::json, 'pending', e.next_priority, v_now, v_now,
-                e.dependents, e.next_trace, e.next_chain_trace
+                e.dependents, e.next_trace, e.next_chain_trace, e.next_lane
             FROM ended AS e WHERE e.next IS NOT NULL
         )
         SELECT array_agg(ended.chain_id), sum(ended.dependents) INTO v_completed, v_edges
         FROM ended WHERE ended.next IS NULL AND ended.dependents > 0;
         INSERT INTO {ready} (type_name, priority, scheduled_at, id)
-        SELECT n.type_name, n.priority, v_now, n.id FROM unnest(v_next, v_types, v_priorities) AS n (id, type_name, priority)
-        WHERE n.id IS NOT NULL;
+        SELECT n.type_name, n.priority, v_now, n.id FROM unnest(v_next, v_types, v_priorities, v_lanes) AS n (id, type_name, priority, lane)
+        WHERE n.id IS NOT NULL AND n.lane IS NULL;
+        IF cardinality(p_next_lanes) > 0 THEN
+            INSERT INTO {line} (lane, priority, scheduled_at, id, type_name)
+            SELECT n.lane, n.priority, v_now, n.id, n.type_name
+            FROM unnest(v_next, v_types, v_priorities, v_lanes) AS n (id, type_name, priority, lane)
+            WHERE n.id IS NOT NULL AND n.lane IS NOT NULL;
+        END IF;
     END IF;
     IF v_edges <= p_most THEN
         RETURN QUERY SELECT 'unblocked', NULL::integer, u.job_id::text, u.type_name, u.ready FROM {unblock}(v_completed, v_now) AS u;
@@ -104,6 +191,27 @@ BEGIN
         FROM {unblock_some}(v_completed, '{}', p_most, v_now) AS u;
         RETURN QUERY SELECT 'more', NULL::integer, NULL, NULL, NULL::boolean
         WHERE EXISTS (SELECT FROM {unblocking} WHERE chain_id = ANY (v_completed));
+    END IF;
+END $body$;
+
+-- `complete` for one claim, in one message with COMMIT, so that its answer is not read. Raises
+-- `QU001` if there is an answer: the claim is lost, the next id exists, or dependents were freed. The
+-- caller then goes back to its savepoint, and asks again. Locks: as `complete`.
+CREATE OR REPLACE FUNCTION {complete_last}(
+    p_id uuid, p_token bigint, p_text text, p_worker text, p_next uuid, p_next_type text, p_next_priority integer,
+    p_next_trace text, p_next_chain_trace text, p_discard boolean, p_statistics boolean, p_next_lane text
+) RETURNS void LANGUAGE plpgsql {steady} AS $body$
+BEGIN
+    IF p_next IS NULL THEN
+        PERFORM FROM {complete}(ARRAY[p_id], ARRAY[p_token], ARRAY[p_text], p_worker, '{}', '{}', '{}', '{}', '{}', 0,
+            CASE WHEN p_discard THEN ARRAY[true] END, p_statistics, '{}');
+    ELSE
+        PERFORM FROM {complete}(ARRAY[p_id], ARRAY[p_token], ARRAY[p_text], p_worker, ARRAY[p_next], ARRAY[p_next_type],
+            ARRAY[p_next_priority], ARRAY[p_next_trace], ARRAY[p_next_chain_trace], 0, NULL,
+            p_statistics, ARRAY[p_next_lane]);
+    END IF;
+    IF FOUND THEN
+        RAISE 'queuert: this settlement has an answer' USING ERRCODE = 'QU001';
     END IF;
 END $body$;
 
@@ -120,7 +228,8 @@ CREATE OR REPLACE FUNCTION {settle}(
     p_next_at timestamptz[], p_next_after double precision[], p_next_deadline_at timestamptz[],
     p_next_deadline_after double precision[], p_next_traces text[], p_next_chain_traces text[],
     p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[],
-    p_most integer
+    p_most integer, p_discard boolean[], p_codes text[], p_messages text[], p_statistics boolean, p_next_lanes text[],
+    p_closes double precision[]
 ) RETURNS TABLE (kind text, place integer, id text, type_name text, status text, ready boolean, problem text)
 LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
@@ -130,6 +239,7 @@ DECLARE
     -- By the position of the settlement.
     v_held boolean[] := array_fill(false, ARRAY[cardinality(p_ids)]);
     v_started timestamptz[] := array_fill(NULL::timestamptz, ARRAY[cardinality(p_ids)]);
+    v_holders text[] := array_fill(NULL::text, ARRAY[cardinality(p_ids)]);
     v_next uuid[];
     v_ids uuid[] := '{}';
     v_loose uuid[] := '{}';
@@ -155,10 +265,11 @@ DECLARE
     v_by_hand uuid[];
     v_left_edges bigint;
     v_put_back uuid[];
+    v_failed uuid[];
 BEGIN
     -- The same job twice in one call: only the first counts.
     FOR v_item IN
-        SELECT asked.n::integer AS n, r.job_id AS id, r.started_at
+        SELECT asked.n::integer AS n, r.job_id AS id, r.started_at, r.worker
         FROM unnest(v_all, p_tokens) WITH ORDINALITY AS asked (id, token, n)
         JOIN {running} AS r ON r.job_id = asked.id AND r.token = asked.token
         ORDER BY r.job_id, asked.n FOR UPDATE OF r
@@ -168,6 +279,7 @@ BEGIN
         v_ids := v_ids || v_item.id;
         v_held[v_item.n] := true;
         v_started[v_item.n] := v_item.started_at;
+        v_holders[v_item.n] := v_item.worker;
     END LOOP;
     -- Without a token: any job that has not ended. The caller has usually locked it before.
     IF array_position(p_tokens, NULL) IS NOT NULL THEN
@@ -177,16 +289,17 @@ BEGIN
         );
         PERFORM {lock_jobs}(v_loose);
         FOR v_item IN
-            SELECT min(asked.n)::integer AS n, j.id, r.started_at
+            SELECT min(asked.n)::integer AS n, j.id, r.started_at, r.worker
             FROM unnest(v_all, p_tokens) WITH ORDINALITY AS asked (id, token, n)
             JOIN {job} AS j ON j.id = asked.id AND j.status IN ('blocked', 'pending')
             LEFT JOIN {running} AS r ON r.job_id = j.id
             WHERE asked.token IS NULL AND asked.id = ANY (v_loose)
-            GROUP BY j.id, r.started_at
+            GROUP BY j.id, r.started_at, r.worker
         LOOP
             v_ids := v_ids || v_item.id;
             v_held[v_item.n] := true;
             v_started[v_item.n] := v_item.started_at;
+            v_holders[v_item.n] := v_item.worker;
         END LOOP;
     END IF;
     IF cardinality(v_ids) = 0 THEN
@@ -256,6 +369,12 @@ BEGIN
     ELSE
         DELETE FROM {running} WHERE job_id = ANY (v_ids);
     END IF;
+    IF array_remove(p_closes, NULL) <> '{}' THEN
+        INSERT INTO {closing} (lane, until)
+        SELECT j.lane, v_now + make_interval(secs => asked.seconds)
+        FROM unnest(v_all, v_held, p_closes) AS asked (id, held, seconds) JOIN {job} AS j ON j.id = asked.id
+        WHERE asked.held AND asked.seconds IS NOT NULL AND j.lane IS NOT NULL;
+    END IF;
     WITH ended AS (
         UPDATE {job} AS j SET
             status = x.status,
@@ -266,23 +385,44 @@ BEGIN
             completed_by = CASE WHEN x.status <> 'pending' THEN x.worker END,
             attempt = j.attempt + (x.started_at IS NOT NULL AND NOT (x.uncounted OR x.give_back))::integer,
             last_attempt_at = CASE WHEN x.give_back THEN j.last_attempt_at ELSE coalesce(x.started_at, j.last_attempt_at) END,
-            last_error = coalesce(x.error::json, j.last_error),
+            last_error = CASE WHEN x.status <> 'completed' THEN coalesce(x.error::json, j.last_error) END,
             scheduled_at = CASE WHEN x.status = 'pending' AND NOT x.give_back
-                THEN coalesce(x.at_time, v_now + make_interval(secs => coalesce(x.after_time, 0)))
+                THEN greatest(v_now, coalesce(x.at_time, v_now + make_interval(secs => coalesce(x.after_time, 0))))
                 ELSE j.scheduled_at END
         FROM unnest(v_all, v_held, v_started, v_next, p_statuses, p_outputs, p_errors, p_at, p_after, p_uncounted, p_give_back,
-            p_workers, p_tokens)
-            AS x (id, held, started_at, next, status, output, error, at_time, after_time, uncounted, give_back, worker, token)
+            p_workers, p_tokens, v_holders, p_codes, p_messages)
+            AS x (id, held, started_at, next, status, output, error, at_time, after_time, uncounted, give_back, worker, token, holder,
+                code, message)
         WHERE x.held AND j.id = x.id
-        RETURNING j.id, j.chain_id, j.status, j.dependents, x.token,
-            j.status = 'completed' AND j.continued_to IS NULL AND j.dependents > 0 AS frees
+        RETURNING j.id, j.type_name, j.chain_id, j.status, j.dependents, j.scheduled_at, x.token, j.attempt, x.started_at, x.holder, x.code,
+            x.message, x.give_back,
+            j.status = 'completed' AND j.continued_to IS NULL AND j.dependents > 0 AS frees,
+            x.error IS NOT NULL AND j.status IN ('pending', 'failed') AND x.started_at IS NOT NULL
+                AND NOT (x.uncounted OR x.give_back) AS fails
+    ), noted AS (
+        INSERT INTO {attempt} (job_id, ended_at, number, begun_at, worker, outcome, code, message)
+        SELECT e.id, v_now, e.attempt, e.started_at, e.holder, 'failed', e.code, e.message
+        FROM ended AS e WHERE e.fails ON CONFLICT DO NOTHING
+    ), counted AS (
+        -- A claim that is given back is as if it had not been: its job is due as before.
+        INSERT INTO {tally} (at, type_name, what, number, since)
+        SELECT e.started_at, e.type_name, 'begun', -count(*), array_agg(e.scheduled_at)
+        FROM ended AS e WHERE p_statistics AND e.give_back GROUP BY e.started_at, e.type_name
+        UNION ALL
+        SELECT v_now, e.type_name, CASE e.status WHEN 'pending' THEN 'retried' ELSE e.status END, count(*),
+            coalesce(array_agg(e.started_at) FILTER (WHERE e.started_at IS NOT NULL), '{}')
+        FROM ended AS e WHERE p_statistics AND NOT e.give_back GROUP BY e.type_name, e.status
     )
     SELECT
         array_agg(ended.chain_id) FILTER (WHERE ended.frees AND ended.token IS NOT NULL),
         array_agg(ended.chain_id) FILTER (WHERE ended.frees AND ended.token IS NULL),
         coalesce(sum(ended.dependents) FILTER (WHERE ended.frees AND ended.token IS NOT NULL), 0),
-        array_agg(ended.id) FILTER (WHERE ended.status = 'pending')
-    INTO v_completed, v_by_hand, v_left_edges, v_put_back FROM ended;
+        array_agg(ended.id) FILTER (WHERE ended.status = 'pending'),
+        array_agg(ended.id) FILTER (WHERE ended.fails)
+    INTO v_completed, v_by_hand, v_left_edges, v_put_back, v_failed FROM ended;
+    IF v_failed IS NOT NULL THEN
+        PERFORM {trim_attempts}(v_failed);
+    END IF;
     IF v_put_back IS NOT NULL THEN
         PERFORM {enqueue}(v_put_back, v_now);
     END IF;
@@ -315,7 +455,13 @@ BEGIN
         FROM next, {insert_jobs}(
             v_next_ids, p_next_types, next.chains, next.chain_types, next.indexes, p_next_inputs, p_next_priorities, p_next_at,
             p_next_after, p_next_deadline_at, p_next_deadline_after, '{}', p_next_traces, p_next_chain_traces,
-            v_next_held, v_edges, v_waiting, next.dependents, v_now
+            v_next_held, v_edges, v_waiting, next.dependents, v_now, p_next_lanes
         ) AS made;
+    END IF;
+    IF array_position(p_discard, true) IS NOT NULL THEN
+        PERFORM {discard}(array(
+            SELECT asked.id FROM unnest(v_all, v_held, p_discard, p_statuses) AS asked (id, held, discard, status)
+            WHERE asked.held AND asked.discard AND asked.status = 'completed'
+        ));
     END IF;
 END $body$;

@@ -18,6 +18,7 @@ from typing import Any
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.notify.channels import publish
 from queuert.adapters.postgres.notify.locks import SessionLocks
+from queuert.adapters.postgres.urls import check_url
 from queuert.ports.notify import OnMessage
 from queuert.ports.provider import AsyncProvider, Limit, SyncProvider
 
@@ -59,6 +60,11 @@ class PostgresChannels(ABC):
     def storage(source: Any, *, prepare: bool) -> Storage:
         """A storage provider for publishing, from a URL, a pool or a connection."""
 
+    @staticmethod
+    def check_url(url: str) -> None:
+        """Raise `InvalidArgument` for mistakes in the URL to listen at."""
+        check_url(url, "listen_url")
+
     @abstractmethod
     async def subscribe(self, channels: Sequence[str], on_message: OnMessage, ready: Callable[[], None]) -> None: ...
 
@@ -94,5 +100,8 @@ def _in_thread(storage: Any, statement: PgStatement) -> Awaitable[Any]:
         except Exception as error:
             done.set_exception(error)
 
-    threading.Thread(target=execute, name="queuert-publisher", daemon=True).start()
+    try:
+        threading.Thread(target=execute, name="queuert-publisher", daemon=True).start()
+    except RuntimeError:  # the interpreter shuts down: no thread can start
+        execute()
     return asyncio.wrap_future(done)

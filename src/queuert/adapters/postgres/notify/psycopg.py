@@ -16,6 +16,7 @@ from psycopg.pq import PGnotify
 
 from queuert.adapters.finishing import finish
 from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, query, translated
+from queuert.adapters.postgres.drivers.psycopg_conninfo import check_conninfo
 from queuert.adapters.postgres.notify.channels import listen
 from queuert.adapters.postgres.notify.locks import SessionLocks
 from queuert.adapters.postgres.notify.provider import APPLICATION, PostgresChannels, Storage
@@ -30,6 +31,10 @@ class PsycopgChannels(PostgresChannels):
         from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider
 
         return PsycopgProvider(source, prepare=prepare, max_size=2)
+
+    @staticmethod
+    def check_url(url: str) -> None:
+        check_conninfo(url, "listen_url")
 
     async def subscribe(self, channels: Sequence[str], on_message: OnMessage, ready: Callable[[], None]) -> None:
         try:

@@ -4,45 +4,108 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from queuert.adapters.postgres.operations.store import Store
 from queuert.adapters.postgres.rows import Row, blocker_of, job_of, json_of, utc
-from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease
+from queuert.failed_attempts import told
+from queuert.model import EARLIEST, LATEST, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 from queuert.ports.program import Program
+from queuert.sql.circumstances import pause_rows
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = ((moment - _EPOCH).total_seconds() for moment in (EARLIEST, LATEST))
 _blockers = msgspec.json.Decoder(list[tuple[str, str, str, str | None, str | None]])
+_cursors = msgspec.json.Decoder(dict[str, str | None])
 _positions = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_PAUSED = 12
+"""The column of the first row that has the pauses."""
 
 
 class Claiming(Store):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
+        """Jobs with a limit have a statement of their own, which comes first."""
+        pairs = [(limit, name) for queue in request.queues for limit in queue.types for name in limit.limits]
+        if not pairs:
+            return (yield from self._claim(request))
+        limited = yield from self._claim_limited(request)
+        number = len(limited.jobs)
+        rest = replace(
+            request,
+            limit=request.limit - number,
+            at_once=None if request.at_once is None else request.at_once - number,
+            first_ordinal=request.first_ordinal + number,
+            first_token=request.first_token + number,
+        )
+        plain = yield from self._claim(rest)
+        more = limited.more or plain.more
+        moments = [each for each in (limited.next_in, plain.next_in) if each is not None]
+        return ClaimResult(
+            [*limited.jobs, *plain.jobs], more, None if more else min(moments, default=None), plain.paused
+        )
+
+    def _claim_limited(self, request: ClaimRequest) -> Program[ClaimResult]:
+        asked = self._asked(request)
+        places = [limit for queue in request.queues for limit in queue.types]
+        pairs = [(place, name) for place, limit in enumerate(places, 1) for name in limit.limits]
+        names = {name for _, name in pairs}
+        slots = request.limit if request.slots is None else request.slots
+        rows: list[Row] = yield self.statement(
+            "limits.take",
+            **asked,
+            limit=max(0, min(request.limit, slots)),
+            beside=max(0, request.limit),
+            pair_types=[place for place, _ in pairs],
+            pair_names=[name for _, name in pairs],
+            cursors=msgspec.json.encode({name: self.cursors.get(name) for name in names}).decode(),
+            first_token=request.first_token,
+            statistics=self.statistics,
+        )
+        cursors, more, next_in, claimed_at, _ = rows[0][-5:]
+        self.cursors.update(_cursors.decode(cursors))
+        since, times = utc(claimed_at), _Times()
+        leased = {limit.name: since + timedelta(seconds=limit.lease) for limit in places}
+        jobs = [_claimed(row[:-1], request.worker, since, leased, times, row[-1]) for row in rows[1:]]
+        return ClaimResult(jobs, more, next_in)
+
+    def _asked(self, request: ClaimRequest) -> dict[str, Any]:
+        """What both statements are told."""
+        queues = list(enumerate(request.queues, 1))
+        limits = [(number, limit) for number, queue in queues for limit in queue.types]
+        members = [(number, name) for number, queue in queues for name in dict.fromkeys(queue.members)]
+        return {
+            "worker": request.worker,
+            "types": [limit.name for _, limit in limits],
+            "queues": [number for number, _ in limits],
+            "limits": [limit.limit for _, limit in limits],
+            "leases": [limit.lease for _, limit in limits],
+            "queue_names": [queue.name for queue in request.queues],
+            "queue_priorities": [queue.priority for queue in request.queues],
+            "queue_caps": [queue.max_concurrency for queue in request.queues],
+            "member_queues": [number for number, _ in members],
+            "member_types": [name for _, name in members],
+            "cluster_cap": request.cluster_cap,
+        }
+
+    def _claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         queues = list(enumerate(request.queues, 1))
         limits = [(number, limit) for number, queue in queues for limit in queue.types]
         types = [limit.name for _, limit in limits]
         if not types:
             return ClaimResult([], more=False)
-        members = [(number, name) for number, queue in queues for name in dict.fromkeys(queue.members)]
         known = {name: found for name in types if (found := self.positions.get(name)) is not None}
         rows: list[Row] = yield self.statement(
             "claim.take",
-            worker=request.worker,
+            **self._asked(request),
             limit=max(0, request.limit),
-            types=types,
-            queues=[number for number, _ in limits],
-            limits=[limit.limit for _, limit in limits],
-            leases=[limit.lease for _, limit in limits],
-            queue_names=[queue.name for queue in request.queues],
-            queue_priorities=[queue.priority for queue in request.queues],
-            queue_caps=[queue.max_concurrency for queue in request.queues],
-            member_queues=[number for number, _ in members],
-            member_types=[name for _, name in members],
-            cluster_cap=request.cluster_cap,
             positions=msgspec.json.encode(known).decode() if known else None,
             at_once=request.at_once,
             first_ordinal=request.first_ordinal,
+            first_token=request.first_token,
+            statistics=self.statistics,
         )
         positions, more, next_in, claimed_at = rows[0][-4:]
         self._remember(types, positions)
@@ -50,7 +113,7 @@ class Claiming(Store):
         leased = {limit.name: since + timedelta(seconds=limit.lease) for _, limit in limits}
         times = _Times()
         jobs = [_claimed(row, request.worker, since, leased, times) for row in rows[1:]]
-        return ClaimResult(jobs, more=more, next_in=next_in)
+        return ClaimResult(jobs, more=more, next_in=next_in, paused=tuple(pause_rows(rows[0][_PAUSED])))
 
     def _remember(self, names: list[str], positions: str | None) -> None:
         """None after an ordinary claim.
@@ -84,6 +147,7 @@ class Claiming(Store):
     ) -> Program[list[JobRow]]:
         if not types or limit <= 0:
             return []
+        code, message = told(error)
         rows: list[Row] = yield self.statement(
             "claim.reap",
             types=list(types),
@@ -91,6 +155,9 @@ class Claiming(Store):
             limit=limit,
             error=error.decode(),
             dead=list(dead),
+            code=code,
+            message=message,
+            statistics=self.statistics,
         )
         return [job_of(row) for row in rows]
 
@@ -99,11 +166,16 @@ class _Times(dict[float, datetime]):
     """Moments by the seconds since 1970. Jobs that were started together have the same one."""
 
     def __missing__(self, epoch: float) -> datetime:
+        # One that Python does not have must not cost the whole claim, which is committed.
+        if not _FIRST <= epoch < _LAST:
+            return EARLIEST if epoch < _FIRST else LATEST
         moment = self[epoch] = _EPOCH + timedelta(seconds=epoch)
         return moment
 
 
-def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, datetime], times: _Times) -> Claimed:
+def _claimed(
+    row: Row, worker: str, since: datetime, leased: Mapping[str, datetime], times: _Times, lane: str | None = None
+) -> Claimed:
     """A claimed job, from the columns that differ from job to job."""
     (
         job_id, type_name, chain_id, chain_type, chain_index, input_, priority, created_at, scheduled_at, attempt,
@@ -115,7 +187,7 @@ def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, dateti
         job_id, type_name, chain_id or job_id, chain_type, chain_index, input_.encode(), None, "running", priority,
         times[created_at], times[scheduled_at], None, None, None, attempt, since, json_of(last_error), worker,
         leased[type_name], token, deadline and utc(deadline), dedup_key, blockers_left or 0, trace_context,
-        chain_trace_context,
+        chain_trace_context, lane,
     )  # fmt: skip
     its_blockers = tuple(map(blocker_of, _blockers.decode(blockers))) if blockers else ()
     return Claimed(job, expired, its_blockers, ordinal, bool(ran_before))

@@ -38,16 +38,28 @@ class Creating(Store):
         holders: dict[int, ChainRow | None] = {
             row[5]: None if row[6] is None else chain_of(row[6:]) for row in rows if row[3] is not None
         }
-        gone = [place for place, holder in sorted(holders.items()) if holder is None]
-        again: dict[int, Created] = {}
+        again: dict[int, Created] = {
+            row[5]: Created(row[3], row[3], row[1], ready=False, pruned=True)
+            for row in rows
+            if row[3] is not None and row[1] is not None
+        }
+        gone = [place for place, holder in sorted(holders.items()) if holder is None and place not in again]
         if gone:
             # The chain that had the key was deleted after we found it: the key is free.
             made = yield from self.create_jobs([jobs[place - 1] for place in gone])
-            again = dict(zip(gone, made, strict=True))
+            again |= zip(gone, made, strict=True)
         return [
             again.get(place) or _created(job, stored.get(job.id), holders.get(place))
             for place, job in enumerate(jobs, 1)
         ]
+
+    def replace_waiting(self, jobs: Sequence[NewJob]) -> Program[list[ChainRow]]:
+        if not jobs:
+            return []
+        columns = {name: value for name, value in columns_of(jobs).items() if not name.endswith("traces")}
+        rows: list[Row] = yield self.statement("create_jobs.replace", windows=_windows_of(jobs), **columns)
+        chains = {chain.first.id: chain for chain in map(chain_of, rows)}
+        return [chains[job.id] for job in jobs]
 
     def _begin_chains(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         ((problem,),) = yield self.statement(
@@ -56,6 +68,7 @@ class Creating(Store):
             type=jobs[0].type_name,
             priority=jobs[0].priority,
             inputs=SEPARATOR.join([job.input.decode() for job in jobs]),
+            lanes=None if jobs[0].lane is None else SEPARATOR.join([job.lane or "" for job in jobs]),
         )
         if problem is not None:
             raise_problem(problem)
@@ -76,6 +89,8 @@ def _is_plain(job: NewJob, first: NewJob) -> bool:
         and job.deadline is None
         and job.trace_context is None
         and job.chain_trace_context is None
+        and (job.lane is None) == (first.lane is None)
+        and (job.lane is None or SEPARATOR not in job.lane)
     )
 
 
@@ -93,20 +108,26 @@ def columns_of(jobs: Sequence[NewJob], prefix: str = "") -> dict[str, list[Any]]
         f"{prefix}deadline_after": [None if job.deadline is None else job.deadline.after or 0.0 for job in jobs],
         f"{prefix}traces": [job.trace_context for job in jobs],
         f"{prefix}chain_traces": [job.chain_trace_context for job in jobs],
+        f"{prefix}lanes": [job.lane for job in jobs],
     }
 
 
-_NO_KEYS: dict[str, list[Any]] = {"keys": [], "key_any": [], "key_windows": [], "key_excludes": []}
+_NO_KEYS: dict[str, list[Any]] = {"keys": [], "key_rules": [], "key_windows": [], "key_excludes": []}
 
 
 def _keys_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
     keys = [job.dedup for job in jobs]
     return {
         "keys": [key and key.key for key in keys],
-        "key_any": [key is not None and key.scope == "any" for key in keys],
-        "key_windows": [None if key is None or key.window is None else seconds(key.window, "window") for key in keys],
+        "key_rules": [job.collapse or (key and key.scope) for job, key in zip(jobs, keys, strict=True)],
+        "key_windows": _windows_of(jobs),
         "key_excludes": [",".join(distinct(key.exclude)) if key else None for key in keys],
     }
+
+
+def _windows_of(jobs: Sequence[NewJob]) -> list[float | None]:
+    keys = [job.dedup for job in jobs]
+    return [None if key is None or key.window is None else seconds(key.window, "window") for key in keys]
 
 
 def edges_of(jobs: Sequence[NewJob], going_on: Mapping[str, int], *, earlier: bool) -> dict[str, list[Any]]:
@@ -147,6 +168,8 @@ def _first_jobs(jobs: Sequence[NewJob]) -> list[tuple[int, NewJob]]:
 
 def _created(job: NewJob, row: Row | None, existing: ChainRow | None) -> Created:
     if existing is not None:
-        return Created(existing.first.id, existing.first.id, existing.current.status, ready=False, existing=existing)
+        chain_id, replaced = existing.first.id, job.collapse in ("replace", "trail")
+        status = existing.current.status
+        return Created(chain_id, chain_id, status, ready=False, existing=existing, replaced=replaced)
     assert row is not None
     return Created(job.id, job.chain_id, row[1], row[2])

@@ -7,11 +7,14 @@ set is not complete.
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.installation import functions_for, migrations_for
 from queuert.adapters.postgres.operations.store import Store
 from queuert.ports.program import Program
-from queuert.sql.migrate import carry_out, current_version, migrate, one_at_a_time
+from queuert.retention import Vacuumed
+from queuert.sql.migrate import MigrationPlan, carry_out, current_version, migrate, one_at_a_time, plan
 
 
 class Migrating(Store):
@@ -19,6 +22,12 @@ class Migrating(Store):
         applied = yield from migrate(migrations_for(self.installation), self.texts, PgStatement)
         yield from self._ensure_functions()
         return applied
+
+    def plan_migration(self) -> Program[MigrationPlan]:
+        """What `migrate` would do. It needs no right to change tables."""
+        planned = yield from plan(migrations_for(self.installation), self.texts)
+        functions = bool(planned.missing) or (yield from self._work_left()) != (False, False)
+        return replace(planned, functions=functions)
 
     def install_functions(self) -> Program[None]:
         """Only the functions, and only if this version's tables are there."""
@@ -53,7 +62,13 @@ class Migrating(Store):
         complete, version = rows[0] if rows else (False, 0)
         return not complete, version < known
 
-    def vacuum(self) -> Program[None]:
+    def vacuum(self) -> Program[Vacuumed]:
         """The small tables first: claims have to step over their dead rows."""
-        for table in ("ready", "later", "running", "worker", "unblocking", "blocker", "key", "job"):
+        ((before,),) = yield self.statement("vacuum.size")
+        for table in (
+            "ready", "later", "running", "worker", "worker_about", "unblocking", "pause", "retention", "pruning",
+            "kept", "attempt", "tally", "history", "blocker", "key", "job",
+        ):  # fmt: skip
             yield PgStatement(f"VACUUM (ANALYZE) {self.words[table]}", alone=True)
+        ((after,),) = yield self.statement("vacuum.size")
+        return Vacuumed(before, after)

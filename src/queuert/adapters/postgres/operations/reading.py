@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from queuert.adapters.postgres.operations.store import Store, distinct
 from queuert.adapters.postgres.rows import Row, blocker_of, chain_of
-from queuert.model import Available, BlockerRow, ChainRow, JobRow, TypeStats
+from queuert.failed_attempts import FailedAttempt
+from queuert.ids import is_uuid
+from queuert.model import Available, BlockerRow, ChainRow, JobRow, TypeStats, at_most
 from queuert.ports.program import Program
+from queuert.sql.circumstances import pause_rows
 
 
 class Reading(Store):
@@ -31,21 +34,32 @@ class Reading(Store):
             found.setdefault(row[0], []).append(blocker_of(row[1:]))
         return [list(found.get(job_id, ())) for job_id in job_ids]
 
-    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
+    def failed_attempts(self, job_id: str) -> Program[list[FailedAttempt]]:
+        if not is_uuid(job_id):
+            return []
+        rows: list[Row] = yield self.statement("read.attempts", job=job_id)
+        return [FailedAttempt(*row) for row in rows]
+
+    def next_available_in(self, types: Sequence[str], queues: Sequence[str] = ()) -> Program[Available]:
         if not types:
             return Available(None)
-        rows: list[Row] = yield self.statement("read.next_available_in", types=list(types))
-        next_in, unblocking = rows[0]
-        return Available(next_in, unblocking)
+        rows: list[Row] = yield self.statement(
+            "read.next_available_in", types=list(types), queues=list(queues) or [None] * len(types)
+        )
+        next_in, paused, unblocking = rows[0]
+        return Available(next_in, unblocking, tuple(pause_rows(paused)))
 
-    def stats(self) -> Program[list[TypeStats]]:
-        rows: list[Row] = yield self.statement("read.stats")
+    def stats(self, *, limit: int | None = None) -> Program[list[TypeStats]]:
+        rows: list[Row] = yield self.statement("read.stats", limit=limit)
         counts: dict[str, dict[str, int]] = {}
         oldest: dict[str, float] = {}
         for name, status, number, age in rows:
-            counts.setdefault(name, {})[status] = number
+            of_type = counts.setdefault(name, {})
+            of_type[status] = at_most(limit, of_type.get(status, 0) + number)
             if age is not None:
                 oldest[name] = max(age, oldest.get(name, age))
         return [
-            TypeStats(name, oldest_ready_age=oldest.get(name), **of_type) for name, of_type in sorted(counts.items())
+            TypeStats(name, oldest_ready_age=oldest.get(name), **of_type)
+            for name, of_type in sorted(counts.items())
+            if any(of_type.values())
         ]

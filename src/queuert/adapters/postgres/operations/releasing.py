@@ -12,5 +12,7 @@ from queuert.ports.program import Program
 
 class Releasing(Store):
     def release(self, worker: str, held: Sequence[str]) -> Program[list[JobRow]]:
-        rows: list[Row] = yield self.statement("release.unknown", worker=worker, held=list(held))
+        rows: list[Row] = yield self.statement(
+            "release.unknown", worker=worker, held=list(held), statistics=self.statistics
+        )
         return sorted(map(job_of, rows), key=lambda job: job.id)

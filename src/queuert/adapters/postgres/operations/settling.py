@@ -6,14 +6,17 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from queuert.adapters.postgres.command import SEPARATOR
+from queuert.adapters.postgres.command import SEPARATOR, PgStatement
 from queuert.adapters.postgres.operations.creating import columns_of, edges_of
 from queuert.adapters.postgres.operations.store import Store, distinct
-from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
+from queuert.adapters.postgres.rows import Row, chain_of, job_of, raise_problem
 from queuert.errors import InvalidArgument
+from queuert.failed_attempts import told
+from queuert.ids import is_uuid
 from queuert.model import (
     NOW,
     UNBLOCKED_AT_ONCE,
+    Cancelled,
     Created,
     Deleted,
     Freed,
@@ -22,8 +25,12 @@ from queuert.model import (
     Settled,
     Settlement,
     Unblocked,
+    When,
 )
 from queuert.ports.program import Program, atomically
+
+LONGEST_SPELLED_OUT = 100_000
+"""Characters of an output or input that can be a part of the statement's text."""
 
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
@@ -63,6 +70,8 @@ class Settling(Store):
             worker=settlements[0].worker,
             **following,
             most=self.unblocked_at_once,
+            discard=_discarding(items),
+            statistics=self.statistics,
         )
         applied = [True] * len(settlements)
         unblocked: list[Unblocked] = []
@@ -89,6 +98,7 @@ class Settling(Store):
             (place, item.continuation) for place, item in enumerate(settlements, 1) if item.continuation is not None
         ]
         jobs = [job for _, job in following]
+        errors = [(None, None) if item.error is None else told(item.error) for item in settlements]
         rows: list[Row] = yield self.statement(
             "settle.settle",
             ids=[item.job_id for item in settlements],
@@ -106,6 +116,11 @@ class Settling(Store):
             **columns_of(jobs, "next_"),
             **edges_of(jobs, {job.chain_id: place for place, job in enumerate(jobs, 1)}, earlier=False),
             most=self.unblocked_at_once,
+            discard=[item.discard and item.continuation is None for item in settlements],
+            codes=[code for code, _ in errors],
+            messages=[message for _, message in errors],
+            statistics=self.statistics,
+            closes=[item.closes for item in settlements],
         )
         applied = [False] * len(settlements)
         created: list[Created | None] = [None] * len(settlements)
@@ -126,6 +141,29 @@ class Settling(Store):
                 place, chain_id = places[job_id]
                 created[place - 1] = Created(job_id, chain_id, status, ready)
         return Settled(applied, created, unblocked, more)
+
+    def settle_last(self, settlement: Settlement) -> PgStatement | None:
+        if not _is_plain(settlement):
+            return None
+        job = settlement.continuation
+        text = _text(settlement).decode()
+        if len(text) > LONGEST_SPELLED_OUT or (job is not None and not _UUID.fullmatch(job.id)):
+            return None
+        return self.statement(
+            "settle.complete_last",
+            id=settlement.job_id,
+            token=settlement.token,
+            text=text,
+            worker=settlement.worker,
+            next_id=job and job.id,
+            next_type=job and job.type_name,
+            next_priority=job and job.priority,
+            next_trace=job and job.trace_context,
+            next_chain_trace=job and job.chain_trace_context,
+            discard=settlement.discard and job is None,
+            statistics=self.statistics,
+            next_lane=job and job.lane,
+        )
 
     def _settle_in_turn(self, settlements: Sequence[Settlement]) -> Program[Settled]:
         """A statement applies only the first of several settlements of one job.
@@ -160,13 +198,47 @@ class Settling(Store):
         return self.jobs_by_id("change.trigger", job_ids)
 
     def retry(self, job_ids: Sequence[str]) -> Program[list[JobRow | None]]:
-        return self.jobs_by_id("change.retry", job_ids)
+        return self.jobs_by_id("change.retry", job_ids, statistics=self.statistics)
+
+    def set_priority(self, job_ids: Sequence[str], priority: int) -> Program[list[JobRow | None]]:
+        return self.jobs_by_id("change.set_priority", job_ids, priority=priority)
+
+    def cancel_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Cancelled]:
+        asked = list(dict.fromkeys(ids))
+        if not asked:
+            return Cancelled([])
+        known = distinct(asked)
+        if len(known) < len(asked):
+            return Cancelled([], missing=tuple(chain_id for chain_id in asked if chain_id not in known))
+        rows: list[Row] = yield self.statement("change.cancel", ids=asked, cascade=cascade, statistics=self.statistics)
+        missing = {row[1] for row in rows if row[0] == "missing"}
+        if missing:
+            return Cancelled([], missing=tuple(chain_id for chain_id in asked if chain_id in missing))
+        chains = {row[2]: chain_of(row[2:]) for row in rows}
+        running = frozenset(chains[row[2]].current.id for row in rows if row[0] == "running")
+        named = [chains.pop(chain_id) for chain_id in asked if chain_id in chains]
+        return Cancelled([*named, *(chains[chain_id] for chain_id in sorted(chains))], running)
+
+    def repair(self, job_id: str, input: bytes, deadline: When | None) -> Program[JobRow | None]:
+        if not is_uuid(job_id):
+            return None
+        # Seconds from now, where the deadline is no fixed time.
+        after = None if deadline is None or deadline.at is not None else deadline.after or 0.0
+        rows: list[Row] = yield self.statement(
+            "change.repair",
+            id=job_id,
+            input=input.decode(),
+            deadline_at=None if deadline is None else deadline.at,
+            deadline_after=after,
+            statistics=self.statistics,
+        )
+        return job_of(rows[0]) if rows else None
 
     def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
         asked = distinct(ids)
         if not asked:
             return Deleted([], {})
-        rows: list[Row] = yield self.statement("change.delete", ids=asked, cascade=cascade)
+        rows: list[Row] = yield self.statement("change.delete", ids=asked, cascade=cascade, statistics=self.statistics)
         waiting: dict[str, list[str]] = {}
         for row in rows:
             if row[0] == "waiting":
@@ -192,6 +264,12 @@ def _is_plain(item: Settlement) -> bool:
     )
 
 
+def _discarding(items: Sequence[Settlement]) -> str | None:
+    """Which of them delete their chains; None if none does."""
+    wanted = [item.discard and item.continuation is None for item in items]
+    return ",".join(["t" if each else "f" for each in wanted]) if True in wanted else None
+
+
 def _text(item: Settlement) -> bytes:
     return (item.output or b"") if item.continuation is None else item.continuation.input
 
@@ -215,4 +293,5 @@ def _next_jobs(jobs: Sequence[NewJob | None]) -> dict[str, Any] | None:
         # No driver sends many of these cheaply, and few installations have them.
         "next_traces": [job and job.trace_context for job in jobs] if traced else [],
         "next_chain_traces": [job and job.chain_trace_context for job in jobs] if traced else [],
+        "next_lanes": [job and job.lane for job in jobs] if any(job.lane is not None for job in following) else [],
     }

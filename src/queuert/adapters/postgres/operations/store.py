@@ -19,14 +19,18 @@ class Store:
     """The statements of one installation.
 
     `positions`: how far claims have scanned each type, kept while many dead index entries have to
-    be skipped (`scan_positions` in `functions/claiming.sql`).
+    be skipped (`scan_positions` in `functions/claiming.sql`). `cursors`: for each limit, the last
+    lane that a claim has looked at (`look_for_lanes`).
     """
+
+    statistics = True
 
     def __init__(self, schema: str = "public", table_prefix: str = "queuert_", clock: str = DATABASE_CLOCK) -> None:
         self.installation = Installation(schema, table_prefix, clock)
         self.texts = statements_for(self.installation)
         self.words = self.installation.words()
         self.positions: dict[str, msgspec.Raw] = {}
+        self.cursors: dict[str, str | None] = {}
 
     def statement(self, name: str, **parameters: Any) -> PgStatement:
         """The named statement, ready to be yielded."""
@@ -35,14 +39,14 @@ class Store:
     def stores_id(self, job_id: str) -> bool:
         return is_uuid(job_id) is not None
 
-    def jobs_by_id(self, name: str, ids: Sequence[str]) -> Program[list[JobRow | None]]:
+    def jobs_by_id(self, name: str, ids: Sequence[str], **parameters: Any) -> Program[list[JobRow | None]]:
         """The jobs that the named statement returns, in the order of the ids; None where it returns
         none.
         """
         asked = distinct(ids)
         if not asked:
             return [None] * len(ids)
-        rows: list[Row] = yield self.statement(name, ids=asked)
+        rows: list[Row] = yield self.statement(name, ids=asked, **parameters)
         found = {row[0]: job_of(row) for row in rows}
         return [found.get(job_id) for job_id in ids]
 

@@ -5,7 +5,8 @@
 SELECT * FROM {claim}(
     :worker::text, :limit::integer, :types::text[], :queues::integer[], :limits::integer[], :leases::double precision[],
     :queue_names::text[], :queue_priorities::integer[], :queue_caps::integer[], :member_queues::integer[],
-    :member_types::text[], :cluster_cap::integer, :positions::text, :at_once::integer, :first_ordinal::bigint
+    :member_types::text[], :cluster_cap::integer, :positions::text, :at_once::integer, :first_ordinal::bigint,
+    :first_token::bigint, :statistics::boolean
 );
 
 -- write: renew
@@ -16,5 +17,6 @@ SELECT true WHERE {hold}(:id::text, :token::bigint, :lock::boolean);
 
 -- write: reap
 SELECT * FROM {read_jobs}(ARRAY(
-    SELECT {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text, :dead::text[])
+    SELECT {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text, :dead::text[], :code::text, :message::text,
+        :statistics::boolean)
 ));

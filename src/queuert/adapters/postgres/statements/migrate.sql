@@ -65,6 +65,8 @@ BEGIN
         LOOP
             EXECUTE 'DROP FUNCTION ' || v_functions;
         END LOOP;
+        DROP FUNCTION IF EXISTS {schema}."{prefix}lane_left"() CASCADE;
+        DROP FUNCTION IF EXISTS {schema}."{prefix}lane_joined"() CASCADE;
     END IF;
     DROP TABLE IF EXISTS {version_6};
 END $body$;

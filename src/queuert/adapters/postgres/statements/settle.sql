@@ -8,7 +8,14 @@ SELECT kind, place, id, type_name, ready FROM {complete}(
     string_to_array(:texts::text, E'\x1e'), :worker::text,
     string_to_array(:next_ids::text, ',', '')::uuid[], string_to_array(:next_types::text, E'\x1e'),
     string_to_array(:next_priorities::text, ',')::integer[], :next_traces::text[], :next_chain_traces::text[],
-    :most::integer
+    :most::integer, string_to_array(:discard::text, ',')::boolean[], :statistics::boolean,
+    :next_lanes::text[]
+);
+
+-- write: complete_last
+SELECT {complete_last}(
+    :id::uuid, :token::bigint, :text::text, :worker::text, :next_id::uuid, :next_type::text, :next_priority::integer,
+    :next_trace::text, :next_chain_trace::text, :discard::boolean, :statistics::boolean, :next_lane::text
 );
 
 -- write: settle
@@ -19,7 +26,8 @@ SELECT kind, place, id, type_name, status, ready, problem FROM {settle}(
     :next_at::timestamptz[], :next_after::double precision[], :next_deadline_at::timestamptz[],
     :next_deadline_after::double precision[], :next_traces::text[], :next_chain_traces::text[],
     :edge_places::integer[], :edge_chains::text[], :edge_types::text[], :edge_within::integer[], :edge_traces::text[],
-    :most::integer
+    :most::integer, :discard::boolean[], :codes::text[], :messages::text[], :statistics::boolean,
+    :next_lanes::text[], :closes::double precision[]
 );
 
 -- write: unblock_more

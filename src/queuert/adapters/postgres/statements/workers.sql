@@ -1,22 +1,12 @@
 -- The workers. The table has one row for each, found by its primary key. Jobs of one worker are found
 -- by a scan of `running`, which is small.
 
--- The lock is stored only if it is held in this database: a worker may listen on another server.
--- Locks the worker's own row.
+-- Locks the worker's own rows.
 -- write: register
-INSERT INTO {worker} AS w (id, registered_at, seen_at, horizon, server_started, lock_key, lock_server)
-SELECT :worker::text, this.now, this.now, :horizon::bigint, server.started, held.lock_key, CASE WHEN held.lock_key IS NOT NULL THEN server.started END
-FROM (SELECT {clock} AS now) AS this
-CROSS JOIN (SELECT {server_run} AS started) AS server
-CROSS JOIN (SELECT max(key) AS lock_key FROM unnest({worker_locks}()) AS key WHERE key = :lock_key::bigint) AS held
-ON CONFLICT (id) DO UPDATE SET
-    seen_at = excluded.seen_at,
-    horizon = greatest(w.horizon, excluded.horizon),
-    server_started = excluded.server_started,
-    lock_key = excluded.lock_key,
-    lock_server = excluded.lock_server,
-    silent_since = NULL
-RETURNING w.id, w.registered_at, w.seen_at, w.horizon, w.server_started, w.lock_key, w.silent_since, w.process;
+SELECT id, registered_at, seen_at, horizon, server_started, lock_key, silent_since, process, about, state, held
+FROM {register}(
+    :worker::text, :lock_key::bigint, :horizon::bigint, :types::text[], :about::text, :seen_every::double precision, :overdue::double precision
+);
 
 -- Nothing waits for the disk: if the server crashes, the row's `server_started` shows that this may
 -- be lost. Locks the worker's own row.
@@ -27,27 +17,43 @@ RETURNING true;
 
 -- The row of a worker that still has jobs is kept. Locks that row.
 -- write: forget
-WITH kept AS (
-    UPDATE {worker} AS w SET lock_key = NULL, lock_server = NULL, silent_since = NULL
-    WHERE w.id = :worker::text AND EXISTS (SELECT FROM {running} AS r WHERE r.worker = w.id)
-    RETURNING w.id
-), gone AS (
-    DELETE FROM {worker} AS w
-    WHERE w.id = :worker::text AND NOT EXISTS (SELECT FROM {running} AS r WHERE r.worker = w.id)
-)
-SELECT id FROM kept;
+SELECT {forget_worker}(:worker::text);
 
 -- write: clean
-DELETE FROM {worker} WHERE id IN (
-    SELECT w.id FROM {worker} AS w
-    WHERE w.seen_at <= {clock} - make_interval(secs => :unseen_for::double precision)
-        AND NOT EXISTS (SELECT FROM {running} AS r WHERE r.worker = w.id)
-    FOR UPDATE SKIP LOCKED
-)
-RETURNING id;
+SELECT {clean_workers}(:unseen_for::double precision);
 
 -- write: dead
 SELECT {dead_workers}(:worker::text, :types::text[], :grace::double precision);
 
 -- read: list
-SELECT id, registered_at, seen_at, horizon, server_started, lock_key, silent_since, process FROM {worker} ORDER BY id;
+SELECT id, registered_at, seen_at, horizon, server_started, lock_key, silent_since, process, about, state, held
+FROM {known_workers}(NULL, :seen_every::double precision, :overdue::double precision, true);
+
+-- read: handled
+SELECT DISTINCT asked.name
+FROM {known_workers}(NULL, :seen_every::double precision, :overdue::double precision, false) AS k
+CROSS JOIN unnest(:types::text[]) AS asked (name)
+WHERE k.state = 'alive' AND (k.types IS NULL OR asked.name = ANY (k.types));
+
+-- Scans both tables, which have a row for each worker.
+-- read: places
+SELECT handled.name, count(*) FILTER (WHERE a.id < :worker::text)::integer, count(*)::integer
+FROM {worker_about} AS a
+JOIN {worker} AS w ON w.id = a.id
+CROSS JOIN unnest(a.types) AS handled (name)
+WHERE handled.name = ANY (:types::text[]) AND a.stopped_at IS NULL AND w.silent_since IS NULL
+    AND w.seen_at > {clock} - make_interval(secs => :late::double precision)
+GROUP BY handled.name;
+
+-- Of the workers that are known, and of those whose rows are gone. Scans `worker_about`; primary keys.
+-- read: last_handled
+SELECT DISTINCT ON (told.type_name) told.type_name, told.seen_at, told.host, told.release
+FROM (
+    SELECT asked.name, coalesce(w.seen_at, a.told_at), a.about::json ->> 'host', a.about::json ->> 'release'
+    FROM unnest(:types::text[]) AS asked (name)
+    JOIN {worker_about} AS a ON asked.name = ANY (a.types)
+    LEFT JOIN {worker} AS w ON w.id = a.id
+    UNION ALL
+    SELECT l.type_name, l.seen_at, l.host, l.release FROM {last_handled} AS l WHERE l.type_name = ANY (:types::text[])
+) AS told (type_name, seen_at, host, release)
+ORDER BY told.type_name, told.seen_at DESC;

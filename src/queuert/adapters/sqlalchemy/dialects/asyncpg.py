@@ -13,6 +13,7 @@ from sqlalchemy.pool import PoolProxiedConnection as Pooled
 
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers.asyncpg import DriverError, Rows, status_of, translated
+from queuert.adapters.postgres.drivers.asyncpg_pools import check_encoding
 from queuert.adapters.postgres.drivers.driver import Status, ended_badly
 from queuert.adapters.postgres.drivers.errors import IN_FAILED_TRANSACTION, reraise, sqlstate
 from queuert.adapters.sqlalchemy.dialect import PostgresDialect
@@ -22,6 +23,8 @@ _PROBE = PgStatement("SELECT 1", writes=False)
 
 
 class AsyncpgDialect(PostgresDialect):
+    _encoding_checked = False
+
     def status(self, pooled: Pooled) -> Status:
         connection: Any = pooled.driver_connection
         adapted: Any = pooled.dbapi_connection
@@ -29,6 +32,10 @@ class AsyncpgDialect(PostgresDialect):
         return Status.IMPLICIT if status is Status.IDLE and not adapted.autocommit else status
 
     def run(self, pooled: Pooled, command: PgStatement) -> Rows:
+        if not self._encoding_checked:
+            driver: Any = pooled.driver_connection
+            check_encoding(driver)
+            self._encoding_checked = True
         cursor: Any = pooled.cursor()
         try:
             cursor.execute(command.text, command.values)

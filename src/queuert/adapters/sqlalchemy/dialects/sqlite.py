@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import PoolProxiedConnection as Pooled
 
 from queuert.adapters.sqlalchemy.dialect import Dialect
-from queuert.adapters.sqlite.connections import session
+from queuert.adapters.sqlite.connections import abandoning, session
 from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.database import Database
 from queuert.adapters.sqlite.connections.errors import translate
@@ -70,7 +70,7 @@ class SqliteDialect(Dialect):
         def check(connection: sqlite3.Connection) -> None:
             # It is inside of one if the user's engine sends BEGIN itself, or if Python (from 3.12)
             # always keeps a transaction open.
-            if connection.isolation_level is not None and getattr(connection, "autocommit", None) is not False:
+            if connection.isolation_level is not None and self._autocommit(connection) is not False:
                 raise TransactionMisused(_SAVEPOINT)
 
         _on_driver(pooled, check)
@@ -83,7 +83,7 @@ class SqliteDialect(Dialect):
                 connection = connection._conn  # of aiosqlite
             except ValueError:  # it is closed
                 return True
-        return session.abandon(connection)
+        return abandoning.abandon(connection)
 
     def check_before_commit(self, pooled: Pooled) -> None:
         """A statement that fails leaves the transaction as it was."""
@@ -97,13 +97,20 @@ class SqliteDialect(Dialect):
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         """With the write lock, whatever kind of BEGIN the user's engine may have sent already."""
-        if getattr(connection, "autocommit", None) is True:  # from Python 3.12: commit() and rollback() do nothing
+        if self._autocommit(connection) is True:  # commit() and rollback() do nothing
             raise TransactionMisused(_AUTOCOMMIT)
         try:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             connection.execute("BEGIN IMMEDIATE")
         except sqlite3.Error as error:
+            raise translate(error, self._path) from error
+
+    def _autocommit(self, connection: sqlite3.Connection) -> object:
+        """The setting that connections have from Python 3.12 on. Before: None."""
+        try:
+            return getattr(connection, "autocommit", None)
+        except sqlite3.Error as error:  # closed, or of another thread
             raise translate(error, self._path) from error
 
     def _run(self, connection: sqlite3.Connection, command: Command) -> Any:

@@ -8,7 +8,7 @@ import sqlite3
 import time
 from pathlib import Path
 
-from queuert.adapters.sqlite.connections import session
+from queuert.adapters.sqlite.connections import abandoning, session
 from queuert.adapters.sqlite.connections.errors import is_busy, translate
 from queuert.adapters.sqlite.hub import SqliteHub
 from queuert.errors import InvalidArgument, StorageError
@@ -57,7 +57,7 @@ class Database:
                 isolation_level=None,
                 check_same_thread=False,
                 cached_statements=256,
-                factory=session.OwnRaw,
+                factory=abandoning.OwnRaw,
             )
         except sqlite3.Error as error:
             raise translate(error, self.path) from error

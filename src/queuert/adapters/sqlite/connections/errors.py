@@ -11,6 +11,7 @@ from queuert.errors import (
     StorageError,
     StorageNotADatabase,
     StorageReadOnly,
+    StorageRejected,
     TransactionMisused,
 )
 
@@ -27,9 +28,16 @@ def is_busy(error: sqlite3.Error) -> bool:
     return primary_code(error) in _BUSY
 
 
+def is_bad_text(error: sqlite3.Error) -> bool:
+    """Whether a row had text that is not UTF-8. The Python module finds that, not SQLite."""
+    return primary_code(error) is None and "decode to UTF-8" in str(error)
+
+
 def translate(error: sqlite3.Error, path: str) -> QueuertError:
     """The error to raise from the driver's."""
     code = primary_code(error)
+    if is_bad_text(error):
+        return StorageError(f"a row of {path} has text that is not UTF-8, was it written by hand? {error}")
     if code is None:
         return TransactionMisused(f"the SQLite connection cannot be used: {error}")
     if code in _BUSY:
@@ -38,6 +46,8 @@ def translate(error: sqlite3.Error, path: str) -> QueuertError:
         return StorageReadOnly(f"{path} cannot be written: {error}")
     if code == sqlite3.SQLITE_NOTADB:
         return StorageNotADatabase(f"{path} is not a SQLite database: {error}")
+    if code == sqlite3.SQLITE_TOOBIG:
+        return StorageRejected(f"SQLite refused a value: {error}")
     if code == sqlite3.SQLITE_CANTOPEN:
         return StorageError(f"{path} cannot be opened: {error}")
     if code == sqlite3.SQLITE_FULL:

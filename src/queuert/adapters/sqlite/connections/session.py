@@ -12,8 +12,9 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
+from queuert.adapters.sqlite.connections.abandoning import OwnRaw
 from queuert.adapters.sqlite.connections.commands import Command
-from queuert.adapters.sqlite.connections.errors import translate
+from queuert.adapters.sqlite.connections.errors import is_bad_text, translate
 from queuert.errors import QueuertError, TransactionMisused
 from queuert.ports.program import Program
 from queuert.sql.statement import Statement
@@ -29,18 +30,41 @@ ENDED_INSIDE = (
 
 
 def execute(connection: sqlite3.Connection, statement: Statement, path: str) -> list[Any]:
-    """Run one statement and fetch its rows. Row and text factories of the user have no effect."""
+    """Run one statement and fetch its rows. Row and text factories of the user have no effect.
+
+    Text that is not UTF-8 was written by hand. It must not cost all the other rows. A read is
+    repeated with another decoder, which costs too much to be used for every text. A write cannot
+    be repeated: it fails, and its connection uses the other decoder from then on.
+    """
+    tolerant = getattr(connection, "has_met_bad_text", False)
     try:
-        text_factory: Any = connection.text_factory
-        if text_factory is str:
-            return _cursor(connection).execute(statement.text, statement.parameters).fetchall()
-        connection.text_factory = str
         try:
-            return _cursor(connection).execute(statement.text, statement.parameters).fetchall()
-        finally:
-            connection.text_factory = text_factory
+            return _fetch(connection, statement, _decode_anything if tolerant else str)
+        except sqlite3.OperationalError as error:
+            if not is_bad_text(error):
+                raise
+            if isinstance(connection, OwnRaw):
+                connection.has_met_bad_text = True
+            if statement.writes:
+                raise
+            return _fetch(connection, statement, _decode_anything)
     except sqlite3.Error as error:
         raise translate(error, path) from error
+
+
+def _fetch(connection: sqlite3.Connection, statement: Statement, text_factory: Any) -> list[Any]:
+    of_the_user: Any = connection.text_factory
+    if of_the_user is text_factory:
+        return _cursor(connection).execute(statement.text, statement.parameters).fetchall()
+    connection.text_factory = text_factory
+    try:
+        return _cursor(connection).execute(statement.text, statement.parameters).fetchall()
+    finally:
+        connection.text_factory = of_the_user
+
+
+def _decode_anything(text: bytes) -> str:
+    return text.decode(errors="replace")
 
 
 def _cursor(connection: sqlite3.Connection) -> sqlite3.Cursor:
@@ -147,36 +171,6 @@ def roll_back(connection: sqlite3.Connection) -> bool:
     except sqlite3.Error:
         return False
     return intact
-
-
-class OwnRaw(sqlite3.Connection):
-    """A connection that we have opened."""
-
-    abandoned = False
-
-
-def abandon(connection: sqlite3.Connection) -> bool:
-    """End the transaction by force, from any thread. The connection can only be closed then.
-
-    A statement that is running is interrupted. All others are refused: without a transaction, each
-    would commit by itself. Closing the connection here would not be safe, as another thread may be
-    using it.
-    """
-    if isinstance(connection, OwnRaw):
-        connection.abandoned = True
-    try:
-        connection.interrupt()
-        connection.set_authorizer(_only_roll_back)
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-    except sqlite3.Error:
-        return False
-    return True
-
-
-def _only_roll_back(action: int, argument: str | None, *_: str | None) -> int:
-    allowed = action == sqlite3.SQLITE_TRANSACTION and argument == "ROLLBACK"
-    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
 
 
 def save(connection: sqlite3.Connection, path: str) -> None:

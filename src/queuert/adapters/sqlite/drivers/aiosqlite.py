@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiosqlite import Connection
 
 from queuert.adapters.finishing import finish
-from queuert.adapters.sqlite.connections import session
+from queuert.adapters.sqlite.connections import abandoning, session
 from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.database import Database
 from queuert.adapters.sqlite.connections.joined import NO_TRANSACTION, not_a
@@ -81,7 +81,7 @@ class AiosqliteProvider(BaseAsyncProvider[Connection]):
 
     def abandon(self, connection: Any) -> bool:
         try:
-            return session.abandon(connection._conn)
+            return abandoning.abandon(connection._conn)
         except ValueError:  # it is closed
             return True
 

@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from queuert.adapters.sqlite.connections import session
+from queuert.adapters.sqlite.connections import abandoning, session
 from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.database import Database
 from queuert.adapters.sqlite.connections.own import OwnConnection
@@ -72,7 +72,7 @@ class SqliteProvider(BaseProvider):
             alarm.cancel()
 
     def abandon(self, connection: sqlite3.Connection) -> bool:
-        return session.abandon(connection)
+        return abandoning.abandon(connection)
 
     def close(self) -> None:
         """A thread that uses its connections now closes them itself, when it is done."""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from queuert.adapters.fair_lock import FairLock
-from queuert.adapters.sqlite.connections import session
+from queuert.adapters.sqlite.connections import abandoning, session
 from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.database import Database
 from queuert.adapters.sqlite.connections.own import OwnConnection
@@ -159,6 +159,7 @@ class BaseAsyncProvider(BaseProvider, ABC, Generic[Conn]):
         except ClientClosed:
             self.lock.release()
         else:
+            self.lock.disown()
             undo.done.add_done_callback(lambda _: self.lock.release())
 
 
@@ -183,7 +184,7 @@ class AsyncSqliteProvider(BaseAsyncProvider[sqlite3.Connection]):
             self.lock.release()
 
     def abandon(self, connection: sqlite3.Connection) -> bool:
-        return session.abandon(connection)
+        return abandoning.abandon(connection)
 
     async def in_thread(self, connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]) -> T:
         if connection is not self._own:

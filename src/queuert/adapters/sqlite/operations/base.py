@@ -41,6 +41,8 @@ class BaseOperations:
         self.prefix = table_prefix
         self._clock = clock or utc_now
         self._texts = statements_for(table_prefix)
+        self.cursors: dict[str, str] = {}
+        """For each limit, the last lane that a claim has looked at, if there may be more."""
 
     def stores_id(self, job_id: str) -> bool:  # noqa: ARG002
         return True

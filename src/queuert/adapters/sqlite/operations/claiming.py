@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
+from queuert.adapters.sqlite.operations.counting import Counting
+from queuert.adapters.sqlite.operations.limiting import LimitedJob, Limiting, Taken
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, job_of, moment
 from queuert.adapters.sqlite.operations.workers import Workers
-from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
+from queuert.failed_attempts import KEPT, told
+from queuert.history import Happened
+from queuert.model import (
+    Claimed,
+    ClaimRequest,
+    ClaimResult,
+    JobRow,
+    Lease,
+    Pause,
+    QueueLimit,
+    in_the_way,
+    is_paused,
+    sooner,
+)
 from queuert.ports.program import Program
 
 PROMOTED_AT_ONCE = 5000
@@ -20,8 +35,11 @@ PROMOTED_AT_ONCE = 5000
 they become ready over the next claims, longest due first. Until then priorities apply among the
 jobs that are ready."""
 
+_Running = list[tuple[str | None, str, int]]
+"""Queue, type, and how many of these are running."""
 
-class Claiming(Workers):
+
+class Claiming(Limiting, Workers, Counting):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         if not any(queue.types for queue in request.queues):
             return ClaimResult([], more=False)
@@ -29,27 +47,71 @@ class Claiming(Workers):
 
     def _claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         now = self.now()
+        lanes = [(limit.name, queue.name) for queue in request.queues for limit in queue.types]
+        paused = in_the_way((yield from self.list_pauses()), lanes)
+        limited = Taken([])
+        if any(limit.limits for queue in request.queues for limit in queue.types):
+            limited = yield from self._claim_limited(request, paused, now)
+            number = len(limited.jobs)
+            request = replace(
+                request,
+                limit=request.limit - number,
+                at_once=None if request.at_once is None else request.at_once - number,
+                first_ordinal=request.first_ordinal + number,
+                first_token=request.first_token + number,
+            )
         running = yield from self._running(request)
-        choice = yield from self._find(request, running, now)
+        choice = yield from self._find(request, running, paused, now)
         jobs = (yield from self._take(request, choice.taken, now)) if choice.taken else []
-        if choice.more:
-            return ClaimResult(jobs, more=True)
-        names = {limit.name for queue in request.queues for limit in queue.types}
+        jobs = [*limited.jobs, *jobs]
+        if choice.more or limited.more:
+            return ClaimResult(jobs, more=True, paused=paused)
+        names = {name for name, queue in lanes if not is_paused(paused, name, queue)}
         due: list[Row] = yield self.statement("claim.next", types=array(list(names)), now=now)
-        return ClaimResult(jobs, more=False, next_in=(due[0][0] - now) / 1_000_000 if due else None)
+        moments = [row[0] for row in due] + ([] if limited.opens_at is None else [limited.opens_at])
+        next_in = sooner((min(moments) - now) / 1_000_000 if moments else None, paused, moment(now))
+        return ClaimResult(jobs, more=False, next_in=next_in, paused=paused)
+
+    def _claim_limited(self, request: ClaimRequest, paused: Sequence[Pause], now: int) -> Program[Taken]:
+        """The jobs with a limit, which come first."""
+        running = yield from self._running(request)
+        choice = _Choice(request, running, paused, now)
+        slots = request.limit if request.slots is None else request.slots
+        number = max(0, min(request.limit, slots, choice.cluster_room))
+        served = {lane.type_name for lane in choice.lanes}
+        yield self.statement("claim.promote", types=array(list(served)), now=now, bound=max(PROMOTED_AT_ONCE, number))
+        pairs = [
+            (limit.name, name)
+            for queue in request.queues
+            for limit in queue.types
+            for name in limit.limits
+            if limit.name in served
+        ]
+        asked = array([(lane.type_name, lane.priority) for lane in choice.lanes])
+        plain: list[tuple[int, int, int, str]] = yield self.statement(
+            "limits.beside", types=asked, now=now, number=max(0, request.limit)
+        )
+        lanes, found = yield from self.choose_limited(pairs, number, plain, choice, now)
+        jobs = (yield from self._take(replace(request, at_once=None), choice.taken, now)) if choice.taken else []
+        yield from self.store_lanes(lanes, now)
+        return Taken(jobs, found.more, found.opens_at)
 
     def _take(self, request: ClaimRequest, taken: Mapping[int, _Lane], now: int) -> Program[list[Claimed]]:
-        last: list[Row] = yield self.statement("claim.tokens", number=len(taken), nanoseconds=time.time_ns())
         rows: list[Row] = yield self.statement(
             "claim.take",
-            taken=array([(rowid, lane.leased_until) for rowid, lane in taken.items()]),
+            taken=array([(rowid, lane.leased_until, request.queues[lane.queue].name) for rowid, lane in taken.items()]),
             now=now,
             worker=request.worker,
-            first_token=last[0][0] - len(taken) + 1,
+            first_token=request.first_token,
             at_once=request.at_once,
             first_ordinal=request.first_ordinal,
         )
         jobs = sorted(((job_of(row[:-1]), row[-1] is not None) for row in rows), key=lambda each: each[0].token or 0)
+        if self.statistics:
+            since = moment(now)
+            yield from self.count(
+                Happened(job.type_name, now, "begun", (since - job.scheduled_at).total_seconds()) for job, _ in jobs
+            )
         blockers = yield from self.job_blockers([job.id for job, _ in jobs])
         at_once = len(jobs) if request.at_once is None else request.at_once
         return [
@@ -63,16 +125,16 @@ class Claiming(Workers):
             for place, ((job, ran_before), its_blockers) in enumerate(zip(jobs, blockers, strict=True))
         ]
 
-    def _running(self, request: ClaimRequest) -> Program[dict[str, int]]:
-        """The number of running jobs by type, if a cap counts them. A cap of 0 needs no count."""
+    def _running(self, request: ClaimRequest) -> Program[_Running]:
+        """The running jobs, if a cap counts them. A cap of 0 needs no count."""
         if not request.cluster_cap and not any(queue.max_concurrency for queue in request.queues):
-            return {}
-        rows: list[tuple[str, int]] = yield self.statement("claim.running")
-        return dict(rows)
+            return []
+        rows: _Running = yield self.statement("claim.running")
+        return rows
 
-    def _find(self, request: ClaimRequest, running: Mapping[str, int], now: int) -> Program[_Choice]:
+    def _find(self, request: ClaimRequest, running: _Running, paused: Sequence[Pause], now: int) -> Program[_Choice]:
         """Read the first jobs of each type, and more of them if those do not decide the choice."""
-        choice = _Choice(request, running, now)
+        choice = _Choice(request, running, paused, now)
         if not choice.lanes or choice.cluster_room <= 0:
             return choice
         # One more than can be taken shows whether there is more.
@@ -92,7 +154,7 @@ class Claiming(Workers):
             if choice.choose(rows, head if head < enough else sys.maxsize):
                 return choice
             head *= 4
-            choice = _Choice(request, running, now)
+            choice = _Choice(request, running, paused, now)
 
     def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
         if not leases:
@@ -123,16 +185,23 @@ class Claiming(Workers):
         if not rows:
             return []
         horizons = yield from self.known_horizons({row[1] for row in rows})
-        jobs = yield from self._by_id(
-            "reap.put_back",
-            [row[0] for row in rows],
-            job_of,
-            now=now,
-            error=error.decode(),
-            dead=array(dead),
-            horizons=array(horizons),
-        )
-        return [job for job in jobs if job is not None]
+        ids = [row[0] for row in rows]
+        return (yield from together(self._put_back(ids, error, now, dead=array(dead), horizons=array(horizons))))
+
+    def _put_back(self, ids: Sequence[str], error: bytes, now: int, **who: str) -> Program[list[JobRow]]:
+        code, message = told(error)
+        claims = yield from self.claims("claims", ids=array(ids))
+        yield self.statement("attempts.lost", ids=array(ids), now=now, code=code, message=message, **who)
+        yield self.statement("attempts.trim", jobs=array(ids), kept=KEPT)
+        jobs = yield from self._by_id("reap.put_back", ids, job_of, now=now, error=error.decode(), **who)
+        reaped = [job for job in jobs if job is not None]
+        if claims:
+            held = [(job, claims[job.id]) for job in reaped]
+            yield from self.count(
+                claim.taken_back() if job.attempt < claim.attempt else claim.ended("retried", now)
+                for job, claim in held
+            )
+        return reaped
 
 
 class _Lane(msgspec.Struct):
@@ -148,19 +217,34 @@ class _Lane(msgspec.Struct):
 class _Choice:
     """Which jobs a claim takes, each for a lane."""
 
-    def __init__(self, request: ClaimRequest, running: Mapping[str, int], now: int) -> None:
+    def __init__(self, request: ClaimRequest, running: _Running, paused: Sequence[Pause], now: int) -> None:
         cap = request.cluster_cap
         self._request = request
-        self.cluster_room = sys.maxsize if cap is None else cap - sum(running.values())
+        self.cluster_room = sys.maxsize if cap is None else cap - sum(number for _, _, number in running)
         self._rooms = [_room(queue, running) for queue in request.queues]
         self.lanes = [
             _Lane(number, queue.priority, limit.name, limit.limit, add_seconds(now, limit.lease))
             for number, queue in enumerate(request.queues)
             for limit in queue.types
-            if limit.limit > 0 and self._rooms[number] > 0
+            if limit.limit > 0 and self._rooms[number] > 0 and not is_paused(paused, limit.name, queue.name)
         ]
         self.taken: dict[int, _Lane] = {}
         self.more = False
+
+    def place_of(self, job: LimitedJob) -> tuple[int, int, int, str] | None:
+        """The place of a job with a limit in the order of claims; None if a cap is reached."""
+        lane = self._lane_of(job)
+        return None if lane is None else (lane.priority, job.priority, job.scheduled_at, job.id)
+
+    def take(self, job: LimitedJob) -> bool:
+        lane = self._lane_of(job)
+        if lane is not None:
+            self._take(job.rowid, lane)
+        return lane is not None
+
+    def _lane_of(self, job: LimitedJob) -> _Lane | None:
+        free = [lane for lane in self.lanes if lane.type_name == job.type_name and self.room(lane) > 0]
+        return min(free, key=lambda lane: lane.priority, default=None)
 
     def room(self, lane: _Lane) -> int:
         return min(lane.left, self._rooms[lane.queue])
@@ -190,16 +274,19 @@ class _Choice:
         return final
 
     def _take(self, rowid: int, lane: _Lane) -> None:
-        """A job counts in its own queue, and in every other queue that its type belongs to."""
         self.taken[rowid] = lane
         lane.left -= 1
-        for number, queue in enumerate(self._request.queues):
-            if number == lane.queue or lane.type_name in queue.members:
-                self._rooms[number] -= 1
+        self._rooms[lane.queue] -= 1
 
 
-def _room(queue: QueueLimit, running: Mapping[str, int]) -> int:
-    """How many more jobs of the queue may run."""
+def _room(queue: QueueLimit, running: _Running) -> int:
+    """How many more jobs of the queue may run. What an older version has claimed names no queue: it
+    counts if its type is a member.
+    """
     if queue.max_concurrency is None:
         return sys.maxsize
-    return queue.max_concurrency - sum(running.get(name, 0) for name in set(queue.members))
+    return queue.max_concurrency - sum(
+        number
+        for name, type_name, number in running
+        if name == queue.name or (name is None and type_name in queue.members)
+    )

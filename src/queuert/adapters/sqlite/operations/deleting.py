@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
+from queuert.adapters.sqlite.operations.counting import Counting
 from queuert.adapters.sqlite.operations.reading import Reading
 from queuert.adapters.sqlite.operations.rows import Row
 from queuert.model import Deleted
 from queuert.ports.program import Program
 
 
-class Deleting(Reading):
+class Deleting(Reading, Counting):
     def delete_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Deleted]:
         if not ids:
             return Deleted([], {})
@@ -35,6 +36,13 @@ class Deleting(Reading):
                 waiting.setdefault(chain_id, []).append(job_id)
             return Deleted([], waiting)
         deleted = yield from self.get_chains(chosen)
-        for name in ("edges_to", "edges_from", "keys", "unblocking", "jobs"):
-            yield self.statement(f"delete_chains.{name}", chains=chains)
+        claims = yield from self.claims("claims_in", chains=chains)
+        yield from self.count([claim.ended("deleted", self.now()) for claim in claims.values()])
+        yield self.statement("delete_chains.keys", chains=chains)
+        yield from self.delete_jobs(chains)
         return Deleted([chain for chain in deleted if chain is not None], {})
+
+    def delete_jobs(self, chains: str) -> Program[None]:
+        """All but the keys of chains, as an `array`."""
+        for name in ("edges_to", "edges_from", "unblocking", "attempts", "jobs"):
+            yield self.statement(f"delete_chains.{name}", chains=chains)

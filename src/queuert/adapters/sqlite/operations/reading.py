@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from queuert.adapters.sqlite.operations.base import BaseOperations, array
-from queuert.adapters.sqlite.operations.rows import Row, blocker_of, chain_of, job_of
-from queuert.model import Available, BlockerRow, ChainRow, JobRow, TypeStats
+from queuert.adapters.sqlite.operations.base import array
+from queuert.adapters.sqlite.operations.pausing import Pausing
+from queuert.adapters.sqlite.operations.rows import Row, blocker_of, chain_of, job_of, moment
+from queuert.failed_attempts import FailedAttempt
+from queuert.model import (
+    Available,
+    BlockerRow,
+    ChainRow,
+    JobRow,
+    Pause,
+    TypeStats,
+    at_most,
+    in_the_way,
+    is_paused,
+    lanes_of,
+    sooner,
+)
 from queuert.ports.program import Program
 
 T = TypeVar("T")
@@ -15,7 +29,7 @@ T = TypeVar("T")
 _NEVER = 2**63 - 1
 
 
-class Reading(BaseOperations):
+class Reading(Pausing):
     def get_jobs(self, ids: Sequence[str]) -> Program[list[JobRow | None]]:
         return self._by_id("read.jobs", ids, job_of)
 
@@ -32,13 +46,29 @@ class Reading(BaseOperations):
         found = {row[0]: make(row) for row in rows}
         return [found.get(each) for each in ids]
 
-    def next_available_in(self, types: Sequence[str]) -> Program[Available]:
+    def failed_attempts(self, job_id: str) -> Program[list[FailedAttempt]]:
+        rows: list[Row] = yield self.statement("attempts.of_job", job=job_id)
+        return [
+            FailedAttempt(number, outcome, None if begun is None else moment(begun), moment(ended), *rest)
+            for number, outcome, begun, ended, *rest in rows
+        ]
+
+    def next_available_in(self, types: Sequence[str], queues: Sequence[str] = ()) -> Program[Available]:
         if not types:
             return Available(None)
-        rows: list[tuple[int, int]] = yield self.statement("next_available_in.earliest", types=array(types))
-        due, unblocking = rows[0]
+        paused: tuple[Pause, ...] = ()
+        due, unblocking, pauses = yield from self._earliest(types)
+        if pauses:
+            lanes = lanes_of(types, queues)
+            paused = in_the_way((yield from self.list_pauses()), lanes)
+            free = [name for name, queue in lanes if not is_paused(paused, name, queue)]
+            due = (yield from self._earliest(free))[0] if free else _NEVER
         next_in = None if due == _NEVER else max(0, due - self.now()) / 1_000_000
-        return Available(next_in, bool(unblocking))
+        return Available(sooner(next_in, paused, moment(self.now())), bool(unblocking), paused)
+
+    def _earliest(self, types: Sequence[str]) -> Program[tuple[int, int, int]]:
+        rows: list[tuple[int, int, int]] = yield self.statement("next_available_in.earliest", types=array(types))
+        return rows[0]
 
     def job_blockers(self, job_ids: Sequence[str]) -> Program[list[list[BlockerRow]]]:
         if not job_ids:
@@ -49,17 +79,18 @@ class Reading(BaseOperations):
             found.setdefault(row[0], []).append(blocker_of(row))
         return [list(found.get(job_id, ())) for job_id in job_ids]
 
-    def stats(self) -> Program[list[TypeStats]]:
-        rows: list[Row] = yield self.statement("stats.counts")
+    def stats(self, *, limit: int | None = None) -> Program[list[TypeStats]]:
+        rows: list[Row] = yield self.statement("stats.counts", limit=-1 if limit is None else limit)
         now = self.now()
         counts: dict[str, dict[str, int]] = {}
         oldest: dict[str, int] = {}
         for name, status, number, scheduled_at in rows:
             of_type = counts.setdefault(name, {})
-            of_type[status] = of_type.get(status, 0) + number
+            of_type[status] = at_most(limit, of_type.get(status, 0) + number)
             if scheduled_at is not None and scheduled_at <= now:
                 oldest[name] = min(scheduled_at, oldest.get(name, now))
         return [
             TypeStats(name, **of_type, oldest_ready_age=(now - oldest[name]) / 1_000_000 if name in oldest else None)
             for name, of_type in sorted(counts.items())
+            if any(of_type.values())
         ]

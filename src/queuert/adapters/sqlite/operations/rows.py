@@ -8,11 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from queuert.errors import InvalidArgument
-from queuert.model import BlockerRow, ChainRow, JobRow, When
+from queuert.model import EARLIEST, LATEST, BlockerRow, ChainRow, JobRow, When
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
+_FIRST, _LAST = ((moment - EPOCH) // _MICROSECOND for moment in (EARLIEST, LATEST))
 
 Row = Sequence[Any]
 
@@ -43,8 +44,10 @@ def micros(moment: datetime) -> int:
 
 @lru_cache(maxsize=512)
 def moment(value: int) -> datetime:
-    """Cached, because the jobs of one batch share their times."""
-    return EPOCH + timedelta(microseconds=value)
+    """Cached, because the jobs of one batch share their times. A moment that Python does not have
+    must not cost the whole answer: it is shown as the nearest one that it has.
+    """
+    return EPOCH + timedelta(microseconds=min(max(value, _FIRST), _LAST))
 
 
 def resolve(when: When, now: int) -> int:
@@ -52,6 +55,11 @@ def resolve(when: When, now: int) -> int:
     if when.at is not None:
         return micros(when.at)
     return now if when.after is None else add_seconds(now, when.after)
+
+
+def resolve_due(when: When, now: int) -> int:
+    """When a job is due. A time in the past is now: it overtakes no job that is ready."""
+    return max(now, resolve(when, now))
 
 
 def add_seconds(now: int, seconds: float) -> int:

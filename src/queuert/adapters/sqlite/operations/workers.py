@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.horizons import Horizons
@@ -12,6 +13,7 @@ from queuert.adapters.sqlite.operations.rows import Row, add_seconds, moment
 from queuert.adapters.sqlite.processes import Processes
 from queuert.model import WorkerRow
 from queuert.ports.program import Program
+from queuert.worker_records import LastHandled, WorkerAbout, WorkerState, decode_about, overdue_after
 
 
 class Workers(Reading):
@@ -28,23 +30,26 @@ class Workers(Reading):
         *,
         lock_key: int | None = None,  # noqa: ARG002
         horizon: int = 0,
+        about: WorkerAbout | None = None,
     ) -> Program[WorkerRow]:
         """There are no locks here that a worker could hold. In a transaction, so that the watch
         knows the commit as our own.
         """
-        return together(self._register(worker_id, horizon))
+        return together(self._register(worker_id, horizon, about))
 
-    def _register(self, worker_id: str, horizon: int) -> Program[WorkerRow]:
+    def _register(self, worker_id: str, horizon: int, about: WorkerAbout | None) -> Program[WorkerRow]:
         database = yield from self._path()
-        rows: list[Row] = yield self.statement(
+        yield self.statement(
             "workers.register",
             worker=worker_id,
             now=self.now(),
             horizon=horizon,
             process=self.processes.this_one(),
             has_file=self.horizons.create(database, worker_id),
+            about=None if about is None else about.encode(),
         )
-        return self._worker_of(rows[0], database)
+        (row,) = yield from self._listed(worker_id)
+        return row
 
     def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
         if self.horizons.move((yield from self._path()), worker_id, horizon):
@@ -79,8 +84,10 @@ class Workers(Reading):
         return together(self._forget(worker_id))
 
     def _forget(self, worker_id: str) -> Program[bool]:
-        yield self.statement("workers.forget", worker=worker_id)
-        gone = not (yield self.statement("workers.known", worker=worker_id))
+        now = self.now()
+        rows: list[Row] = yield self.statement("workers.forget", worker=worker_id)
+        yield from self._keep_handled((now, about) for (about,) in rows)
+        gone = not (yield self.statement("workers.stopped", worker=worker_id, now=now))
         database = yield from self._path()
         self.horizons.close(database, worker_id)
         if gone:
@@ -88,10 +95,28 @@ class Workers(Reading):
         return gone
 
     def clean_workers(self, *, unseen_for: float) -> Program[list[str]]:
-        rows: list[Row] = yield self.statement("workers.clean", limit=add_seconds(self.now(), -unseen_for))
-        for row in rows:
-            self.horizons.remove((yield from self._path()), row[0])
-        return sorted(row[0] for row in rows)
+        return together(self._clean(unseen_for))
+
+    def _clean(self, unseen_for: float) -> Program[list[str]]:
+        rows: list[Row] = yield self.statement("workers.unseen", limit=add_seconds(self.now(), -unseen_for))
+        gone = sorted(row[0] for row in rows)
+        if gone:
+            yield from self._keep_handled((seen_at, about) for _, seen_at, about in rows)
+            yield self.statement("workers.remove", workers=array(gone))
+        for worker_id in gone:
+            self.horizons.remove((yield from self._path()), worker_id)
+        return gone
+
+    def _keep_handled(self, told: Iterable[tuple[int, str | None]]) -> Program[None]:
+        """Remember where the types of workers were handled, whose rows are gone."""
+        handled = [
+            (name, seen_at, about.host, about.release)
+            for seen_at, text in told
+            if (about := decode_about(text)) is not None
+            for name in about.types
+        ]
+        if handled:
+            yield self.statement("workers.keep_handled", handled=array(handled))
 
     def dead_workers(self, worker_id: str, types: Sequence[str], *, grace: float) -> Program[list[str]]:  # noqa: ARG002
         """No grace: a process that has ended does not come back."""
@@ -106,12 +131,46 @@ class Workers(Reading):
         return [row[0] for row in rows]
 
     def list_workers(self) -> Program[list[WorkerRow]]:
-        rows: list[Row] = yield self.statement("workers.list")
-        database = yield from self._path()
-        return [self._worker_of(row, database) for row in rows]
+        return self._listed(None)
 
-    def _worker_of(self, row: Row, database: str) -> WorkerRow:
-        worker_id, registered_at, seen_at, stored, process, has_file = row
+    def _listed(self, worker_id: str | None, *, count: bool = True) -> Program[list[WorkerRow]]:
+        """All workers, or one of them; with the number of their jobs."""
+        rows: list[Row] = yield self.statement("workers.list", worker=worker_id)
+        held: list[tuple[str, int]] = (yield self.statement("workers.held")) if count else []
+        database, now, counts = (yield from self._path()), moment(self.now()), dict(held)
+        return [self._worker_of(row, database, now, counts.get(row[0], 0)) for row in rows]
+
+    def _worker_of(self, row: Row, database: str, now: datetime, held: int) -> WorkerRow:
+        worker_id, registered_at, seen_at, stored, process, has_file, text, stopped_at = row
         horizon = self._horizon(worker_id, stored, has_file, database)
         known = stored if horizon is None else horizon
-        return WorkerRow(worker_id, moment(registered_at), moment(seen_at), known, process=process)
+        about, seen = decode_about(text), moment(seen_at)
+        state: WorkerState
+        if stopped_at is not None or (process is not None and self.processes.has_ended(process)):
+            state = "dead"
+        else:
+            state = "alive" if seen > now - timedelta(seconds=overdue_after(about)) else "unknown"
+        return WorkerRow(
+            worker_id, moment(registered_at), seen, known, process=process, about=about, state=state, held=held
+        )
+
+    def handled_types(self, types: Sequence[str]) -> Program[list[str]]:
+        if not types:
+            return []
+        alive = [row for row in (yield from self._listed(None, count=False)) if row.state == "alive"]
+        return [name for name in types if any(row.about is None or name in row.about.types for row in alive)]
+
+    def last_handled(self, types: Sequence[str]) -> Program[list[LastHandled | None]]:
+        if not types:
+            return []
+        known: list[Row] = yield self.statement("workers.last_handled", types=array(types))
+        workers: list[Row] = yield self.statement("workers.list", worker=None)
+        found = {name: LastHandled(name, moment(seen_at), host, release) for name, seen_at, host, release in known}
+        for row in workers:
+            about, seen_at = decode_about(row[6]), moment(row[2])
+            if about is None:
+                continue
+            for name in about.types:
+                if name not in found or found[name].seen_at <= seen_at:
+                    found[name] = LastHandled(name, seen_at, about.host, about.release)
+        return [found.get(name) for name in types]

@@ -4,7 +4,7 @@
 -- many jobs become due at once, one long transaction would block all other writers. The next claims
 -- promote the rest. Index job_scheduled.
 -- write: promote
-UPDATE {prefix}job SET ready = 1
+UPDATE {prefix}job SET ready = 1 + (lane IS NOT NULL)
 WHERE rowid IN (
     SELECT due.rowid
     FROM json_each(:types) AS asked
@@ -17,9 +17,9 @@ WHERE rowid IN (
     )
 );
 
--- Running jobs by type (NULL: of all types). Index job_running, which has only running jobs.
+-- Running jobs by queue and type. Index job_running, which has only running jobs.
 -- read: running
-SELECT type_name, count(*) FROM {prefix}job WHERE status = 'running' GROUP BY type_name;
+SELECT queue, type_name, count(*) FROM {prefix}job WHERE status = 'running' GROUP BY queue, type_name;
 
 -- The first ready jobs of each type, merged. `types` holds [name, queue priority]. SQLite has no
 -- LATERAL: an IN with a correlated subquery does the same. Index job_ready, then rowid.
@@ -48,24 +48,20 @@ WHERE due IS NOT NULL
 ORDER BY due
 LIMIT 1;
 
--- Tokens ascend. A rollback also resets this counter, but a token that was handed out must never be
--- used again. So the counter follows the host's clock, in nanoseconds, even if jobs use another
--- clock.
--- write: tokens
-UPDATE {prefix}token SET last = max(last + 1, :nanoseconds) + :number - 1 RETURNING last;
-
--- `taken` holds [rowid, end of the lease]; the position in it makes the token and, from `at_once` on,
--- the ordinal.
+-- `taken` holds [rowid, end of the lease, queue]; the position in it makes the token and, from
+-- `at_once` on, the ordinal. A number of attempts that was written by hand must not be too large to
+-- be counted: that would fail the claim of all others.
 -- write: take
 UPDATE {prefix}job SET
     status = 'running',
     ready = NULL,
-    attempt = attempt + 1,
+    attempt = min(attempt, 2147483646) + 1,
     earlier_attempt_at = last_attempt_at,
     last_attempt_at = :now,
     leased_by = :worker,
     leased_until = json_extract(taken.value, '$[1]'),
     token = :first_token + taken.key,
+    queue = json_extract(taken.value, '$[2]'),
     ordinal = CASE WHEN taken.key >= :at_once THEN :first_ordinal + taken.key END
 FROM json_each(:taken) AS taken
 WHERE {prefix}job.rowid = json_extract(taken.value, '$[0]')

@@ -56,6 +56,14 @@ DELETE FROM {prefix}dedup WHERE (chain_type, key, chain_id) IN (
 -- write: unblocking
 DELETE FROM {prefix}unblocking WHERE chain_id IN (SELECT value FROM json_each(:chains));
 
+-- By job_chain and the primary key.
+-- write: attempts
+DELETE FROM {prefix}attempt WHERE job_id IN (
+    SELECT job.id
+    FROM json_each(:chains) AS doomed
+    CROSS JOIN {prefix}job AS job ON job.chain_id = doomed.value
+);
+
 -- By job_chain.
 -- write: jobs
 DELETE FROM {prefix}job WHERE chain_id IN (SELECT value FROM json_each(:chains));

@@ -20,3 +20,16 @@ CROSS JOIN {prefix}blocker AS edge ON edge.job_id = asked.value
 CROSS JOIN {prefix}job AS first ON first.id = edge.chain_id
 CROSS JOIN {prefix}job AS current ON current.rowid = {current_of_first}
 ORDER BY asked.key, edge.position;
+
+-- The chains that deduplication keys refer to. For each chain type that has keys, one lookup in the
+-- primary key of `dedup`.
+-- read: keys
+WITH RECURSIVE kind (name) AS (
+    SELECT min(chain_type) FROM {prefix}dedup
+    UNION ALL
+    SELECT (SELECT min(held.chain_type) FROM {prefix}dedup AS held WHERE held.chain_type > kind.name)
+    FROM kind WHERE kind.name IS NOT NULL
+)
+SELECT held.chain_id FROM kind
+CROSS JOIN json_each(:keys) AS asked
+CROSS JOIN {prefix}dedup AS held ON held.chain_type = kind.name AND held.key = asked.value;

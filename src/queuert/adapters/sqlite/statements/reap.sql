@@ -37,10 +37,11 @@ WITH held AS MATERIALIZED (
 )
 UPDATE {prefix}job SET
     status = 'pending',
-    ready = scheduled_at <= :now,
+    ready = (scheduled_at <= :now) * (1 + (lane IS NOT NULL)),
     leased_by = NULL,
     leased_until = NULL,
     token = NULL,
+    queue = NULL,
     attempt = attempt - held.unbegun,
     last_attempt_at = CASE WHEN held.unbegun THEN earlier_attempt_at ELSE last_attempt_at END,
     last_error = CASE WHEN held.unbegun THEN last_error ELSE :error END

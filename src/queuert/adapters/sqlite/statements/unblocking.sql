@@ -26,7 +26,9 @@ SELECT EXISTS (SELECT 1 FROM {prefix}unblocking);
 UPDATE {prefix}job SET
     blockers_left = blockers_left - json_extract(freed.value, '$[1]'),
     status = CASE WHEN blockers_left > json_extract(freed.value, '$[1]') THEN 'blocked' ELSE 'pending' END,
-    ready = CASE WHEN blockers_left <= json_extract(freed.value, '$[1]') THEN scheduled_at <= :now END
+    scheduled_at = CASE WHEN blockers_left <= json_extract(freed.value, '$[1]')
+        THEN max(scheduled_at, :now) ELSE scheduled_at END,
+    ready = CASE WHEN blockers_left <= json_extract(freed.value, '$[1]') THEN (scheduled_at <= :now) * (1 + (lane IS NOT NULL)) END
 FROM json_each(:jobs) AS freed
 WHERE {prefix}job.id = json_extract(freed.value, '$[0]') AND {prefix}job.status = 'blocked'
 RETURNING id, type_name, ready;
@@ -37,7 +39,8 @@ RETURNING id, type_name, ready;
 UPDATE {prefix}job SET
     blockers_left = waiting.number,
     status = CASE WHEN waiting.number > 0 THEN 'blocked' ELSE 'pending' END,
-    ready = CASE WHEN waiting.number = 0 THEN scheduled_at <= :now END
+    scheduled_at = CASE WHEN waiting.number = 0 THEN max(scheduled_at, :now) ELSE scheduled_at END,
+    ready = CASE WHEN waiting.number = 0 THEN (scheduled_at <= :now) * (1 + (lane IS NOT NULL)) END
 FROM (
     SELECT asked.value AS id, (
         SELECT count(*)

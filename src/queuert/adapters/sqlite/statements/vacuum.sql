@@ -1,6 +1,9 @@
 -- Returning free space. Each step is a short transaction. The checkpoint does not wait for readers
 -- or writers.
 
+-- read: size
+SELECT page_count * page_size FROM pragma_page_count() CROSS JOIN pragma_page_size();
+
 -- read: free_pages
 PRAGMA freelist_count;
 

@@ -1,0 +1,123 @@
+"""Step 4: PostgreSQL, and workers in processes of their own.
+
+python shop.py                          places three orders, and closes the day
+queuert worker shop:worker --processes 2
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import AsyncConnection
+
+import queuert
+from queuert import Attempt, Backoff, Chain, Client, EntryJob, Handlers, Job, JobError, Worker
+
+Db = AsyncConnection[Any]
+DATABASE = os.environ["DATABASE_URL"]
+TABLES = (
+    "CREATE TABLE IF NOT EXISTS orders (id SERIAL PRIMARY KEY, customer TEXT, cents INTEGER, payment TEXT)",
+    "CREATE TABLE IF NOT EXISTS receipts (order_id INTEGER PRIMARY KEY, text TEXT)",
+)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    order_id: int
+    cents: int
+    text: str
+
+
+class ChargeCard(EntryJob[Receipt, "SendReceipt"], name="charge-card"):
+    order_id: int
+
+
+class SendReceipt(Job[Receipt], name="send-receipt"):
+    order_id: int
+    payment: str
+
+
+class CloseDay(EntryJob[int], name="close-day"):
+    orders: list[Chain[ChargeCard]]  # it runs when all of them are complete
+
+
+class Bank:
+    """Another system: it is slow, it fails at times, and it must not be asked twice for one order."""
+
+    def __init__(self) -> None:
+        self.payments: dict[str, str] = {}
+        self.calls = 0
+
+    async def charge(self, cents: int, *, key: str) -> str:
+        self.calls += 1
+        await asyncio.sleep(0.01)
+        if self.calls == 1:
+            raise ConnectionError("the bank does not answer")
+        return self.payments.setdefault(key, f"payment-{len(self.payments) + 1} of {cents} cents")
+
+
+bank = Bank()
+handlers = Handlers[Db](backoff=Backoff(initial=0.1), max_attempts=5)
+
+
+@handlers.handles(ChargeCard, give_up_on=("CARD_DECLINED",))
+async def charge_card(attempt: Attempt[ChargeCard, Db]) -> SendReceipt:
+    order_id = attempt.job.order_id
+    async with attempt.prepare("staged") as tx:  # read, in a short transaction
+        cursor = await tx.connection.execute("SELECT cents FROM orders WHERE id = %s", (order_id,))
+        [(cents,)] = await cursor.fetchall()
+    if cents <= 0:
+        raise JobError("CARD_DECLINED", f"order {order_id} has no price")
+    payment = await bank.charge(cents, key=f"order-{order_id}")  # slow, and no transaction is open
+    async with attempt.complete() as tx:  # write, together with the end of the job
+        await tx.connection.execute("UPDATE orders SET payment = %s WHERE id = %s", (payment, order_id))
+        return SendReceipt(order_id=order_id, payment=payment)
+
+
+@handlers.handles(SendReceipt)
+async def send_receipt(attempt: Attempt[SendReceipt, Db]) -> Receipt:
+    order_id = attempt.job.order_id
+    async with attempt.complete() as tx:
+        cursor = await tx.connection.execute("SELECT customer, cents FROM orders WHERE id = %s", (order_id,))
+        [(customer, cents)] = await cursor.fetchall()
+        text = f"Thank you, {customer}! {attempt.job.payment}"
+        await tx.connection.execute("INSERT INTO receipts VALUES (%s, %s)", (order_id, text))
+        return Receipt(order_id, cents, text)
+
+
+@handlers.handles(CloseDay)
+async def close_day(attempt: Attempt[CloseDay, Db]) -> int:
+    receipts = [order.output for order in attempt.job.orders]  # each is a Receipt
+    return sum(receipt.cents for receipt in receipts)
+
+
+async def place_order(client: Client[Db], customer: str, cents: int) -> Chain[ChargeCard]:
+    async with client.transaction() as tx:
+        cursor = await tx.connection.execute(
+            "INSERT INTO orders (customer, cents) VALUES (%s, %s) RETURNING id", (customer, cents)
+        )
+        [(order_id,)] = await cursor.fetchall()
+        return await client.start(tx, ChargeCard(order_id=order_id))
+
+
+def worker() -> Worker:
+    """For `queuert worker shop:worker`: each process makes its own."""
+    return Worker(queuert.connect(DATABASE, jobs=[CloseDay]), handlers, concurrency=10)
+
+
+async def main() -> None:
+    async with queuert.connect(DATABASE, jobs=[CloseDay]) as client:
+        async with client.transaction() as tx:
+            for table in TABLES:
+                await tx.connection.execute(table)
+        orders = [await place_order(client, customer, 950) for customer in ("Ada", "Grace", "Mary")]
+        async with client.transaction() as tx:
+            day = await client.start(tx, CloseDay(orders=orders))
+        print(day.id)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,41 @@
+"""Cancelling chains, and those that wait for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from queuert.adapters.memory.command import write
+from queuert.adapters.memory.operations.settling import settle_job
+from queuert.adapters.memory.tables import Tables
+from queuert.model import OPEN, Cancelled, Settlement
+
+
+class Cancelling:
+    @write
+    def cancel_chains(self, tables: Tables, ids: Sequence[str], *, cascade: bool) -> Cancelled:
+        """The answer has the chains that were named, then those of the cascade in id order."""
+        chosen = list(dict.fromkeys(ids))
+        missing = tuple(chain_id for chain_id in chosen if tables.chain(chain_id) is None)
+        if missing:
+            return Cancelled([], missing=missing)
+        if cascade:
+            chosen += sorted(_waiting_above(tables, chosen))
+        current = [tables.chain_jobs(chain_id)[-1] for chain_id in chosen]
+        open_jobs = [row for row in current if row.status in OPEN]
+        for row in open_jobs:
+            settle_job(tables, Settlement(job_id=row.id, token=None, status="cancelled"))
+        return Cancelled(
+            [chain for row in open_jobs if (chain := tables.chain(row.chain_id)) is not None],
+            frozenset(row.id for row in open_jobs if row.status == "running"),
+        )
+
+
+def _waiting_above(tables: Tables, chain_ids: Sequence[str]) -> set[str]:
+    """The chains that wait for these, the chains that wait for those, and so on, without these."""
+    seen, to_visit = set(chain_ids), list(chain_ids)
+    while to_visit:
+        dependents = (tables.jobs[job_id] for job_id in tables.dependents(to_visit.pop()))
+        above = {row.chain_id for row in dependents if row.status == "blocked"} - seen
+        seen |= above
+        to_visit += above
+    return seen - set(chain_ids)

@@ -1,0 +1,85 @@
+-- What happened to jobs. Rows are only ever added to `tally`, so those who add never wait for each
+-- other. One process at a time merges them into `history`.
+
+-- A row of `tally` by buckets. Moments without an end were written by hand.
+CREATE OR REPLACE FUNCTION {expand}(p_at timestamptz, p_number integer, p_since timestamptz[])
+RETURNS TABLE (bucket integer, number integer, seconds double precision) LANGUAGE sql STABLE AS $body$
+    SELECT width_bucket(each.took, {bounds}), sign(p_number)::integer, sign(p_number) * each.took
+    FROM (
+        SELECT CASE WHEN isfinite(moment) THEN greatest(0, date_part('epoch', p_at - moment)) ELSE 0 END AS took
+        FROM unnest(p_since) AS moment OFFSET 0
+    ) AS each
+    UNION ALL
+    SELECT {untimed}, p_number - (sign(p_number) * cardinality(p_since))::integer, 0
+    WHERE abs(p_number) > cardinality(p_since)
+$body$;
+
+-- Take back the beginning of attempts that did not begin after all. The caller has locked the
+-- claims, and deletes them next. Primary keys.
+CREATE OR REPLACE FUNCTION {uncount}(p_ids uuid[]) RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+    INSERT INTO {tally} (at, type_name, what, number, since)
+    SELECT r.started_at, r.type_name, 'begun', -count(*), array_agg(j.scheduled_at)
+    FROM unnest(p_ids) AS asked (id) JOIN {running} AS r ON r.job_id = asked.id JOIN {job} AS j ON j.id = asked.id
+    GROUP BY r.started_at, r.type_name;
+END $body$;
+
+-- One step: merge so many rows of `tally` into minutes, from this place on, and so many minutes and
+-- hours that are old into hours and days; delete so many days that are old. Returns where to go on;
+-- null: nothing is left to do. Rows before that place may be dead: an old snapshot keeps them. Locks:
+-- an advisory lock, which is not waited for. Primary key.
+CREATE OR REPLACE FUNCTION {roll_up}(p_limit integer, p_after text) RETURNS text LANGUAGE plpgsql {steady} AS $body$
+#variable_conflict use_column
+DECLARE
+    v_now double precision;
+    v_places tid[];
+    v_next text;
+    v_more boolean := false;
+    v_level record;
+BEGIN
+    IF NOT pg_try_advisory_xact_lock({lock_space}, hashtext('{lock_name}history')) THEN
+        RETURN NULL;
+    END IF;
+    v_now := date_part('epoch', {clock});
+    v_places := array(SELECT t.ctid FROM {tally} AS t WHERE t.ctid > coalesce(p_after, '(0,0)')::tid LIMIT p_limit);
+    IF cardinality(v_places) > 0 THEN
+        WITH taken AS (
+            DELETE FROM {tally} AS t WHERE t.ctid = ANY (v_places) RETURNING t.at, t.type_name, t.what, t.number, t.since
+        )
+        INSERT INTO {history} AS h (grain, at, type_name, what, bucket, number, seconds)
+        SELECT 60, floor(date_part('epoch', t.at) / 60)::bigint * 60 AS at, t.type_name, t.what, e.bucket, sum(e.number), sum(e.seconds)
+        FROM taken AS t CROSS JOIN LATERAL {expand}(t.at, t.number, t.since) AS e
+        GROUP BY 2, t.type_name, t.what, e.bucket
+        ON CONFLICT (grain, at, type_name, what, bucket)
+            DO UPDATE SET number = h.number + excluded.number, seconds = h.seconds + excluded.seconds;
+        IF cardinality(v_places) >= p_limit THEN
+            v_next := v_places[cardinality(v_places)];
+        END IF;
+    END IF;
+    FOR v_level IN
+        SELECT l.fine, l.coarse, floor((v_now - l.kept) / l.coarse)::bigint * l.coarse AS before
+        FROM (VALUES (60, 3600, {minutes_kept}), (3600, 86400, {hours_kept})) AS l (fine, coarse, kept)
+    LOOP
+        v_places := array(
+            SELECT h.ctid FROM {history} AS h WHERE h.grain = v_level.fine AND h.at < v_level.before ORDER BY h.grain, h.at LIMIT p_limit
+        );
+        IF cardinality(v_places) > 0 THEN
+            WITH old AS (DELETE FROM {history} AS h WHERE h.ctid = ANY (v_places) RETURNING h.*)
+            INSERT INTO {history} AS h (grain, at, type_name, what, bucket, number, seconds)
+            SELECT v_level.coarse, o.at / v_level.coarse * v_level.coarse AS at, o.type_name, o.what, o.bucket, sum(o.number), sum(o.seconds)
+            FROM old AS o GROUP BY 2, o.type_name, o.what, o.bucket
+            ON CONFLICT (grain, at, type_name, what, bucket)
+                DO UPDATE SET number = h.number + excluded.number, seconds = h.seconds + excluded.seconds;
+            v_more := v_more OR cardinality(v_places) >= p_limit;
+        END IF;
+    END LOOP;
+    v_places := array(
+        SELECT h.ctid FROM {history} AS h WHERE h.grain = 86400 AND h.at < floor((v_now - {history_kept}) / 86400)::bigint * 86400
+        ORDER BY h.grain, h.at LIMIT p_limit
+    );
+    IF cardinality(v_places) > 0 THEN
+        DELETE FROM {history} AS h WHERE h.ctid = ANY (v_places);
+        v_more := v_more OR cardinality(v_places) >= p_limit;
+    END IF;
+    RETURN CASE WHEN v_next IS NOT NULL THEN v_next WHEN v_more THEN '(0,0)' END;
+END $body$;

@@ -1,0 +1,112 @@
+-- Listings: the ids of jobs along an index, for each combination of values, at most `p_limit` of
+-- each. They begin with `p_start`, and go down from there if `p_descending`. Nothing is locked.
+--
+-- Ranges of rows, sorted by all columns of the index although all but the last are equal: no other
+-- index has this order. With `=`, the planner would rather walk along the primary key if rows with
+-- an average value are frequent, and read the whole table if those with this value are rare. Nor
+-- may it sort: it would read all rows with these values first.
+
+-- Jobs by type. Index job_type.
+CREATE OR REPLACE FUNCTION {typed_jobs}(p_types text[], p_start uuid, p_descending boolean, p_limit bigint)
+RETURNS SETOF uuid LANGUAGE plpgsql {steady} SET enable_sort TO off AS $body$
+BEGIN
+    IF p_descending THEN
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE (j.type_name, j.id) <= (t.name, p_start) AND j.type_name >= t.name
+            ORDER BY j.type_name DESC, j.id DESC LIMIT p_limit
+        ) AS w;
+    ELSE
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE (j.type_name, j.id) >= (t.name, p_start) AND j.type_name <= t.name
+            ORDER BY j.type_name, j.id LIMIT p_limit
+        ) AS w;
+    END IF;
+END $body$;
+
+-- Chains by type: their first jobs. Index job_first.
+CREATE OR REPLACE FUNCTION {first_jobs}(p_types text[], p_start uuid, p_descending boolean, p_limit bigint)
+RETURNS SETOF uuid LANGUAGE plpgsql {steady} SET enable_sort TO off AS $body$
+BEGIN
+    IF p_descending THEN
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE j.chain_index = 0 AND (j.type_name, j.id) <= (t.name, p_start) AND j.type_name >= t.name
+            ORDER BY j.type_name DESC, j.id DESC LIMIT p_limit
+        ) AS w;
+    ELSE
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE j.chain_index = 0 AND (j.type_name, j.id) >= (t.name, p_start) AND j.type_name <= t.name
+            ORDER BY j.type_name, j.id LIMIT p_limit
+        ) AS w;
+    END IF;
+END $body$;
+
+-- Jobs by status, if it is one of those that `resting` has. Index job_resting.
+CREATE OR REPLACE FUNCTION {resting_jobs}(p_statuses text[], p_start uuid, p_descending boolean, p_limit bigint)
+RETURNS SETOF uuid LANGUAGE plpgsql {steady} SET enable_sort TO off AS $body$
+BEGIN
+    IF p_descending THEN
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_statuses) AS s (status)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE j.resting IS NOT NULL AND (j.resting, j.id) <= (s.status, p_start) AND j.resting >= s.status
+            ORDER BY j.resting DESC, j.id DESC LIMIT p_limit
+        ) AS w;
+    ELSE
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_statuses) AS s (status)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE j.resting IS NOT NULL AND (j.resting, j.id) >= (s.status, p_start) AND j.resting <= s.status
+            ORDER BY j.resting, j.id LIMIT p_limit
+        ) AS w;
+    END IF;
+END $body$;
+
+-- The same, by type too. Index job_resting_type.
+CREATE OR REPLACE FUNCTION {resting_types}(p_types text[], p_statuses text[], p_start uuid, p_descending boolean, p_limit bigint)
+RETURNS SETOF uuid LANGUAGE plpgsql {steady} SET enable_sort TO off AS $body$
+BEGIN
+    IF p_descending THEN
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_types) AS t (name) CROSS JOIN unnest(p_statuses) AS s (status)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE j.resting IS NOT NULL AND (j.type_name, j.resting, j.id) <= (t.name, s.status, p_start) AND (j.type_name, j.resting) >= (t.name, s.status)
+            ORDER BY j.type_name DESC, j.resting DESC, j.id DESC LIMIT p_limit
+        ) AS w;
+    ELSE
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_types) AS t (name) CROSS JOIN unnest(p_statuses) AS s (status)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE j.resting IS NOT NULL AND (j.type_name, j.resting, j.id) >= (t.name, s.status, p_start) AND (j.type_name, j.resting) <= (t.name, s.status)
+            ORDER BY j.type_name, j.resting, j.id LIMIT p_limit
+        ) AS w;
+    END IF;
+END $body$;
+
+-- The same, by the type of the chain. Index job_resting_chain.
+CREATE OR REPLACE FUNCTION {resting_chains}(p_types text[], p_statuses text[], p_start uuid, p_descending boolean, p_limit bigint)
+RETURNS SETOF uuid LANGUAGE plpgsql {steady} SET enable_sort TO off AS $body$
+BEGIN
+    IF p_descending THEN
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_types) AS t (name) CROSS JOIN unnest(p_statuses) AS s (status)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE j.resting IS NOT NULL AND (j.chain_type, j.resting, j.id) <= (t.name, s.status, p_start) AND (j.chain_type, j.resting) >= (t.name, s.status)
+            ORDER BY j.chain_type DESC, j.resting DESC, j.id DESC LIMIT p_limit
+        ) AS w;
+    ELSE
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_types) AS t (name) CROSS JOIN unnest(p_statuses) AS s (status)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE j.resting IS NOT NULL AND (j.chain_type, j.resting, j.id) >= (t.name, s.status, p_start) AND (j.chain_type, j.resting) <= (t.name, s.status)
+            ORDER BY j.chain_type, j.resting, j.id LIMIT p_limit
+        ) AS w;
+    END IF;
+END $body$;

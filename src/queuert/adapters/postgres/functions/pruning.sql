@@ -1,0 +1,360 @@
+-- Deleting what has been kept long enough. Locks: the row of `pruning`, then rows of `job`, `blocker`
+-- and `key`, whichever are free: it waits for none of them.
+
+-- Store policies; returns the types whose policy is new or another one. Only these are locked.
+-- Primary key.
+CREATE OR REPLACE FUNCTION {store_policies}(
+    p_types text[], p_completed double precision[], p_failed double precision[], p_cancelled double precision[],
+    p_expired double precision[], p_archived boolean[]
+) RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz := {clock};
+BEGIN
+    RETURN QUERY
+    INSERT INTO {retention} AS r (type_name, completed, failed, cancelled, expired, archived, stored_at)
+    SELECT asked.*, v_now
+    FROM unnest(p_types, p_completed, p_failed, p_cancelled, p_expired, p_archived)
+        AS asked (type_name, completed, failed, cancelled, expired, archived)
+    WHERE NOT EXISTS (
+        SELECT FROM {retention} AS same WHERE same.type_name = asked.type_name
+            AND (same.completed, same.failed, same.cancelled, same.expired, same.archived)
+                IS NOT DISTINCT FROM (asked.completed, asked.failed, asked.cancelled, asked.expired, asked.archived)
+    )
+    ORDER BY asked.type_name
+    ON CONFLICT (type_name) DO UPDATE SET
+        completed = excluded.completed,
+        failed = excluded.failed,
+        cancelled = excluded.cancelled,
+        expired = excluded.expired,
+        archived = excluded.archived,
+        stored_at = excluded.stored_at,
+        walked = NULL
+    RETURNING r.type_name;
+END $body$;
+
+-- What becomes of chains, by the policies: 'due', 'later' (look again then), 'ever', or 'gone' (there is
+-- no such chain). Primary key, index job_chain. Locks nothing.
+CREATE OR REPLACE FUNCTION {verdicts}(p_ids uuid[], p_now timestamptz, p_archives text[])
+RETURNS TABLE (id uuid, verdict text, moment timestamptz) LANGUAGE plpgsql AS $body$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+    SELECT
+        asked.id,
+        CASE
+            WHEN last.status IS NULL THEN 'gone'
+            WHEN NOT policy.ours OR last.status IN ('blocked', 'pending') OR last.completed_at IS NULL THEN 'later'
+            WHEN policy.kept IS NULL THEN 'ever'
+            WHEN last.completed_at + make_interval(secs => policy.kept) <= p_now THEN 'due'
+            ELSE 'later'
+        END,
+        CASE
+            WHEN NOT policy.ours OR last.status IN ('blocked', 'pending') OR last.completed_at IS NULL
+                THEN {look_again}(first.created_at, p_now, {look_again_open}, coalesce(policy.shortest, 0))
+            ELSE last.completed_at + make_interval(secs => policy.kept)
+        END
+    FROM unnest(p_ids) AS asked (id)
+    LEFT JOIN LATERAL (
+        -- <= 0: with "= 0" a plan made for small tables would walk the whole index of first jobs for
+        -- one id.
+        SELECT f.type_name, f.created_at FROM {job} AS f WHERE f.id = asked.id AND f.chain_index <= 0 OFFSET 0
+    ) AS first ON true
+    LEFT JOIN LATERAL (
+        SELECT j.status, j.completed_at FROM {job} AS j WHERE j.chain_id = asked.id ORDER BY j.chain_index DESC LIMIT 1
+    ) AS last ON true
+    CROSS JOIN LATERAL (
+        SELECT
+            bool_or(NOT r.archived OR r.type_name = ANY (p_archives)) IS TRUE AS ours,
+            min(CASE last.status WHEN 'completed' THEN r.completed WHEN 'failed' THEN r.failed
+                WHEN 'cancelled' THEN r.cancelled WHEN 'expired' THEN r.expired END) AS kept,
+            min(least(r.completed, r.failed, r.cancelled, r.expired)) AS shortest
+        FROM {retention} AS r WHERE r.type_name = first.type_name
+    ) AS policy;
+END $body$;
+
+-- When to look again at a chain that could not be deleted now.
+CREATE OR REPLACE FUNCTION {look_again}(
+    p_created timestamptz, p_now timestamptz, p_most double precision, p_least double precision
+) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $body$
+    SELECT p_now + make_interval(secs => greatest({look_again_least}, p_least,
+        least(extract(epoch FROM p_now - p_created)::double precision / 4, p_most)))
+$body$;
+
+-- Those of the chains that no job of another chain needs. A chain that stays may need others of them.
+-- The caller has locked their jobs, so no edge to them can be added. Indexes: blocker_chain, primary
+-- keys.
+CREATE OR REPLACE FUNCTION {unneeded}(p_chains uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $body$
+DECLARE
+    v_set uuid[] := p_chains;
+    v_out uuid[];
+BEGIN
+    LOOP
+        v_out := array(
+            SELECT edge.chain_id FROM unnest(v_set) AS asked (id)
+            CROSS JOIN LATERAL (SELECT b.chain_id, b.job_id FROM {blocker} AS b WHERE b.chain_id = asked.id OFFSET 0) AS edge
+            CROSS JOIN LATERAL (SELECT j.chain_id, j.status FROM {job} AS j WHERE j.id = edge.job_id OFFSET 0) AS other
+            WHERE other.status IN ('blocked', 'pending', 'failed') AND other.chain_id <> ALL (v_set)
+        ) || array(SELECT u.chain_id FROM {unblocking} AS u WHERE u.chain_id = ANY (v_set));
+        IF cardinality(v_out) = 0 THEN
+            RETURN v_set;
+        END IF;
+        v_set := array(SELECT unnest(v_set) EXCEPT SELECT unnest(v_out));
+    END LOOP;
+END $body$;
+
+-- Lock the edges and keys of chains that are free; returns the chains of the others, which another
+-- transaction is about to delete or to take over. Indexes: blocker_chain, key_chain, primary keys.
+CREATE OR REPLACE FUNCTION {lock_ties}(p_chains uuid[], p_jobs uuid[]) RETURNS uuid[] LANGUAGE plpgsql AS $body$
+DECLARE
+    v_edges tid[];
+    v_keyed uuid[];
+    v_out uuid[] := '{}';
+BEGIN
+    -- Neither edges nor the chains of locked keys change: they are inserted and deleted.
+    v_edges := array(SELECT b.ctid FROM {blocker} AS b WHERE b.chain_id = ANY (p_chains) FOR UPDATE SKIP LOCKED)
+        || array(SELECT b.ctid FROM {blocker} AS b WHERE b.job_id = ANY (p_jobs) FOR UPDATE SKIP LOCKED);
+    v_keyed := array(SELECT k.chain_id FROM {key} AS k WHERE k.chain_id = ANY (p_chains) FOR UPDATE SKIP LOCKED);
+    IF cardinality(v_edges) < (SELECT count(*) FROM {blocker} AS b WHERE b.chain_id = ANY (p_chains))
+        + (SELECT count(*) FROM {blocker} AS b WHERE b.job_id = ANY (p_jobs))
+    THEN
+        v_out := array(
+            SELECT unnest(ARRAY[missed.chain_id, j.chain_id]) FROM (
+                SELECT b.ctid, b.chain_id, b.job_id FROM {blocker} AS b WHERE b.chain_id = ANY (p_chains)
+                UNION SELECT b.ctid, b.chain_id, b.job_id FROM {blocker} AS b WHERE b.job_id = ANY (p_jobs)
+            ) AS missed (place, chain_id, job_id)
+            LEFT JOIN {job} AS j ON j.id = missed.job_id
+            WHERE missed.place <> ALL (v_edges)
+        );
+    END IF;
+    RETURN v_out || array(SELECT k.chain_id FROM {key} AS k WHERE k.chain_id = ANY (p_chains) EXCEPT SELECT unnest(v_keyed));
+END $body$;
+
+-- Delete those of the chains that are due and that no job needs; the others are left. Returns the
+-- chains that are gone. Indexes: job_chain, blocker_chain, key_chain, primary keys.
+CREATE OR REPLACE FUNCTION {prune_chains}(p_ids uuid[], p_now timestamptz, p_archives text[])
+RETURNS TABLE (chain_id uuid, chain_type text, jobs bigint) LANGUAGE plpgsql AS $body$
+#variable_conflict use_column
+DECLARE
+    v_locked uuid[];
+    v_set uuid[];
+    v_jobs uuid[];
+    v_out uuid[];
+BEGIN
+    v_locked := array(
+        SELECT locked.id FROM (
+            SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (p_ids) FOR UPDATE SKIP LOCKED
+        ) AS locked ORDER BY locked.id
+    );
+    -- They are looked at again, now that they cannot change: one may have been retried, and go on.
+    v_set := array(SELECT v.id FROM {verdicts}(p_ids, p_now, p_archives) AS v WHERE v.verdict = 'due');
+    v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_set) ORDER BY j.id);
+    IF v_jobs <> v_locked THEN
+        v_out := array(
+            SELECT j.chain_id FROM (SELECT unnest(v_jobs) EXCEPT SELECT unnest(v_locked)) AS missed (id)
+            JOIN {job} AS j ON j.id = missed.id
+        );
+        v_set := array(SELECT unnest(v_set) EXCEPT SELECT unnest(v_out));
+    END IF;
+    v_set := {unneeded}(v_set);
+    v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_set));
+    v_out := {lock_ties}(v_set, v_jobs);
+    IF cardinality(v_out) > 0 THEN
+        -- These stay, and so does what they need.
+        v_set := {unneeded}(array(SELECT unnest(v_set) EXCEPT SELECT unnest(v_out)));
+        v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_set));
+    END IF;
+    -- Keys that have to match for longer are kept, and noted. What an older version has left in a row
+    -- that it has taken over is not valid.
+    v_out := array(SELECT k.chain_id FROM {key} AS k WHERE k.chain_id = ANY (v_set));
+    IF cardinality(v_out) > 0 THEN
+        WITH outliving AS (
+            UPDATE {key} AS k SET ended = last.status
+            FROM unnest(v_out) AS asked (id) CROSS JOIN LATERAL (
+                SELECT j.status FROM {job} AS j WHERE j.chain_id = asked.id ORDER BY j.chain_index DESC LIMIT 1
+            ) AS last
+            WHERE k.chain_id = asked.id AND k.window_chain = k.chain_id AND k.until > p_now
+            RETURNING k.chain_id, k.until
+        )
+        INSERT INTO {kept} AS n (chain_id, due_at) SELECT o.chain_id, max(o.until) FROM outliving AS o GROUP BY o.chain_id
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at;
+        DELETE FROM {key} AS k WHERE k.chain_id = ANY (v_out) AND (k.ended IS NULL OR k.window_chain IS DISTINCT FROM k.chain_id);
+    END IF;
+    DELETE FROM {blocker} AS b WHERE b.chain_id = ANY (v_set);
+    DELETE FROM {blocker} AS b WHERE b.job_id = ANY (v_jobs);
+    DELETE FROM {attempt} AS a WHERE a.job_id = ANY (v_jobs);
+    RETURN QUERY
+    WITH gone AS (DELETE FROM {job} AS j WHERE j.id = ANY (v_jobs) RETURNING j.chain_id, j.chain_type, j.status, j.lane),
+    -- A failed job may have stopped its lane.
+    told AS (INSERT INTO {news} (lane, kind) SELECT DISTINCT g.lane, 0 FROM gone AS g WHERE g.lane IS NOT NULL AND g.status = 'failed')
+    SELECT gone.chain_id, min(gone.chain_type), count(*) FROM gone GROUP BY gone.chain_id;
+END $body$;
+
+-- One step. Returns rows of kind 'deleted' (chains and jobs of one type), 'examined' (a number), 'more'
+-- and 'lap' (one is under way); or one row of kind 'busy'. Indexes: kept_due, job_first, primary keys.
+CREATE OR REPLACE FUNCTION {prune}(
+    p_limit integer, p_exact boolean, p_lap double precision, p_restart boolean, p_archives text[]
+) RETURNS TABLE (kind text, type_name text, chains bigint, jobs bigint) LANGUAGE plpgsql {steady} AS $body$
+#variable_conflict use_column
+DECLARE
+    v_now timestamptz;
+    v_state record;
+    v_noted uuid[];
+    v_until timestamptz;
+    v_turn uuid[];
+    v_lap uuid[] := '{}';
+    v_part uuid[];
+    v_left integer;
+    v_type record;
+    v_young uuid;
+    v_due uuid[];
+    v_later uuid[];
+    v_later_at timestamptz[];
+    v_gone uuid[];
+    v_types text[];
+    v_chains uuid[];
+    v_jobs bigint[];
+BEGIN
+    SELECT * INTO v_state FROM {pruning} LIMIT 1 FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND AND NOT EXISTS (SELECT FROM {pruning}) THEN
+        -- The first one stores the row. Another one that does so at the same time waits for it.
+        INSERT INTO {pruning} DEFAULT VALUES ON CONFLICT DO NOTHING RETURNING * INTO v_state;
+    END IF;
+    IF v_state.one IS NULL THEN
+        RETURN QUERY SELECT 'busy', NULL::text, NULL::bigint, NULL::bigint;
+        RETURN;
+    END IF;
+    v_now := {clock};
+    IF v_state.noted_until > v_now THEN
+        v_state.noted_until := '-infinity';  -- the clock was set back
+    END IF;
+    SELECT array_agg(n.chain_id), max(n.due_at) INTO v_noted, v_until FROM (
+        SELECT k.chain_id, k.due_at FROM {kept} AS k WHERE k.due_at >= v_state.noted_until AND k.due_at <= v_now
+        ORDER BY k.due_at LIMIT p_limit
+    ) AS n;
+    v_noted := coalesce(v_noted, '{}');
+    v_left := p_limit - cardinality(v_noted);
+    IF v_left > 0 THEN
+        v_until := v_now;
+    END IF;
+    v_turn := v_noted;
+    -- In any order: no type waits for another one that has very many.
+    FOR v_type IN
+        SELECT r.type_name, r.walked, least(r.completed, r.failed, r.cancelled, r.expired) AS shortest
+        FROM {retention} AS r WHERE NOT r.archived OR r.type_name = ANY (p_archives) ORDER BY random()
+    LOOP
+        EXIT WHEN v_left <= 0;
+        CONTINUE WHEN v_type.shortest IS NULL;
+        -- The first UUIDv7 of a chain that is too young.
+        v_young := rpad(lpad(to_hex(greatest(0, floor(1000 * (extract(epoch FROM v_now) - v_type.shortest
+            - CASE WHEN p_exact THEN 0 ELSE least(v_type.shortest * {slack_part}, {slack_most}) END)))::bigint), 12, '0'), 32, '0')::uuid;
+        v_part := array(
+            SELECT j.id FROM {job} AS j
+            WHERE j.type_name = v_type.type_name AND j.chain_index = 0 AND j.id < v_young
+                AND j.id > coalesce(v_type.walked, '00000000-0000-0000-0000-000000000000')
+            ORDER BY j.type_name, j.id LIMIT v_left
+        );
+        IF cardinality(v_part) > 0 THEN
+            -- Another policy is being stored, or was just now: then the walk begins anew.
+            PERFORM FROM {retention} AS r WHERE r.type_name = v_type.type_name
+                AND r.walked IS NOT DISTINCT FROM v_type.walked FOR UPDATE SKIP LOCKED;
+            CONTINUE WHEN NOT FOUND;
+            UPDATE {retention} AS r SET walked = v_part[cardinality(v_part)] WHERE r.type_name = v_type.type_name;
+            v_turn := v_turn || v_part;
+            v_left := v_left - cardinality(v_part);
+        END IF;
+    END LOOP;
+    -- After another policy was stored, the walk finds what is noted already.
+    v_turn := array(SELECT DISTINCT asked FROM unnest(v_turn) AS asked);
+    IF p_restart OR v_state.lap_type IS NOT NULL
+        OR v_state.lap_ended_at IS NULL OR v_state.lap_ended_at <= v_now - make_interval(secs => p_lap)
+    THEN
+        IF p_lap IS NOT NULL THEN
+            IF p_restart OR v_state.lap_type IS NULL THEN
+                v_state.lap_type := '';
+                v_state.lap_began_at := v_now;
+            END IF;
+            FOR v_type IN
+                SELECT r.type_name FROM {retention} AS r
+                WHERE r.type_name >= v_state.lap_type AND (NOT r.archived OR r.type_name = ANY (p_archives)) ORDER BY r.type_name
+            LOOP
+                v_part := array(
+                    SELECT j.id FROM {job} AS j
+                    WHERE j.type_name = v_type.type_name AND j.chain_index = 0
+                        AND j.id > CASE WHEN v_type.type_name = v_state.lap_type THEN v_state.lap_id
+                            ELSE '00000000-0000-0000-0000-000000000000' END
+                    ORDER BY j.type_name, j.id LIMIT p_limit - cardinality(v_lap)
+                );
+                v_lap := v_lap || v_part;
+                IF cardinality(v_lap) >= p_limit THEN
+                    v_state.lap_type := v_type.type_name;
+                    v_state.lap_id := v_lap[cardinality(v_lap)];
+                    EXIT;
+                END IF;
+            END LOOP;
+            IF cardinality(v_lap) < p_limit THEN
+                v_state.lap_type := NULL;
+                v_state.lap_ended_at := v_now;
+            END IF;
+        END IF;
+    END IF;
+
+    SELECT
+        array_agg(v.id) FILTER (WHERE v.verdict = 'due'),
+        array_agg(v.id) FILTER (WHERE v.verdict = 'later'), array_agg(v.moment) FILTER (WHERE v.verdict = 'later'),
+        array_agg(v.id) FILTER (WHERE v.verdict = 'gone')
+    INTO v_due, v_later, v_later_at, v_gone FROM {verdicts}(v_turn, v_now, p_archives) AS v;
+    v_due := coalesce(v_due, '{}');
+    IF cardinality(v_lap) > 0 THEN
+        v_part := array(SELECT v.id FROM {verdicts}(v_lap, v_now, p_archives) AS v WHERE v.verdict = 'due');
+        v_part := array(SELECT unnest(v_part) EXCEPT SELECT unnest(v_due));
+    ELSE
+        v_part := '{}';
+    END IF;
+    v_chains := '{}';
+    IF cardinality(v_due) + cardinality(v_part) > 0 THEN
+        SELECT array_agg(p.chain_id), array_agg(p.chain_type), array_agg(p.jobs) INTO v_chains, v_types, v_jobs
+        FROM {prune_chains}(v_due || v_part, v_now, p_archives) AS p;
+        v_chains := coalesce(v_chains, '{}');
+        RETURN QUERY SELECT 'deleted', gone.type_name, count(*), sum(gone.jobs)::bigint
+        FROM unnest(v_types, v_jobs) AS gone (type_name, jobs) GROUP BY gone.type_name;
+    END IF;
+    IF v_later IS NOT NULL THEN
+        INSERT INTO {kept} AS n (chain_id, due_at)
+        SELECT later.id, greatest(later.moment, v_until) FROM unnest(v_later, v_later_at) AS later (id, moment)
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at;
+    END IF;
+    IF cardinality(v_chains) < cardinality(v_due) + cardinality(v_part) THEN
+        INSERT INTO {kept} AS n (chain_id, due_at)
+        SELECT left_over.id, greatest({look_again}(j.created_at, v_now, {look_again_needed}, 0), v_until)
+        FROM (SELECT unnest(v_due) EXCEPT SELECT unnest(v_chains)) AS left_over (id)
+        JOIN {job} AS j ON j.id = left_over.id
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at;
+    END IF;
+    DELETE FROM {kept} AS n WHERE n.chain_id = ANY (v_noted) AND n.due_at <= v_now;
+    IF cardinality(v_part) > 0 THEN
+        DELETE FROM {kept} AS n WHERE n.chain_id = ANY (v_chains)
+            AND NOT EXISTS (SELECT FROM {key} AS k WHERE k.chain_id = n.chain_id OFFSET 0);
+    END IF;
+    IF v_gone IS NOT NULL THEN
+        -- Their chains are gone, and now their windows have ended.
+        DELETE FROM {key} AS k WHERE k.ctid IN (
+            SELECT e.ctid FROM {key} AS e WHERE e.chain_id = ANY (v_gone) AND e.ended IS NOT NULL AND e.until <= v_now
+            FOR UPDATE SKIP LOCKED
+        );
+        -- One that is locked goes later.
+        INSERT INTO {kept} AS n (chain_id, due_at)
+        SELECT e.chain_id, greatest(max(e.until), v_now + make_interval(secs => {look_again_least})) FROM {key} AS e
+        WHERE e.chain_id = ANY (v_gone) AND e.ended IS NOT NULL AND e.window_chain = e.chain_id GROUP BY e.chain_id
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at;
+    END IF;
+    UPDATE {pruning} SET pruned_at = v_now, noted_until = v_until, lap_type = v_state.lap_type, lap_id = v_state.lap_id,
+        lap_began_at = v_state.lap_began_at, lap_ended_at = v_state.lap_ended_at;
+    RETURN QUERY SELECT 'examined', NULL::text, (cardinality(v_turn) + cardinality(v_lap))::bigint, NULL::bigint;
+    IF v_left <= 0 THEN
+        RETURN QUERY SELECT 'more', NULL::text, NULL::bigint, NULL::bigint;
+    END IF;
+    IF v_state.lap_type IS NOT NULL AND p_lap IS NOT NULL THEN
+        RETURN QUERY SELECT 'lap', NULL::text, NULL::bigint, NULL::bigint;
+    END IF;
+END $body$;

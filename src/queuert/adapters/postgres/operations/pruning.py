@@ -1,0 +1,53 @@
+"""Deleting what has been kept long enough."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.rows import Row
+from queuert.ports.program import Program
+from queuert.retention import NOTED_COUNTED, KeepPolicy, Pruned, PruneRequest, Retention, TypeRetention
+
+
+class Pruning(Store):
+    def store_policies(self, policies: Sequence[KeepPolicy]) -> Program[list[str]]:
+        if not policies:
+            return []
+        rows: list[Row] = yield self.statement(
+            "prune.store",
+            types=[policy.type_name for policy in policies],
+            completed=[policy.completed for policy in policies],
+            failed=[policy.failed for policy in policies],
+            cancelled=[policy.cancelled for policy in policies],
+            expired=[policy.expired for policy in policies],
+            archived=[policy.archived for policy in policies],
+        )
+        changed = {row[0] for row in rows}
+        return [policy.type_name for policy in policies if policy.type_name in changed]
+
+    def retention(self) -> Program[Retention]:
+        rows: list[Row] = yield self.statement("prune.policies")
+        types = [TypeRetention(KeepPolicy(*row[:6]), stored_at=row[6], walked=row[7]) for row in rows]
+        ((noted, pruned_at, began_at, ended_at),) = yield self.statement("prune.state", counted=NOTED_COUNTED)
+        return Retention(types, noted, pruned_at, began_at, ended_at)
+
+    def prune(self, request: PruneRequest) -> Program[Pruned]:
+        rows: list[Row] = yield self.statement(
+            "prune.prune",
+            limit=request.limit,
+            exact=request.exact,
+            lap=request.lap_every,
+            restart=request.restart,
+            archives=list(request.archives),
+        )
+        kinds = {row[0] for row in rows}
+        deleted = sorted((type_name, chains, jobs) for kind, type_name, chains, jobs in rows if kind == "deleted")
+        return Pruned(
+            {type_name: chains for type_name, chains, _ in deleted},
+            sum(jobs for _, _, jobs in deleted),
+            sum(number for kind, _, number, _ in rows if kind == "examined"),
+            more="more" in kinds,
+            busy="busy" in kinds,
+            lap="lap" in kinds,
+        )

@@ -1,0 +1,48 @@
+"""`queuert why`: why a job is not running, and what to do."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import Any
+
+from queuert.cli.arguments import Parsers
+from queuert.cli.database import add_client_command
+from queuert.cli.exits import DONE
+from queuert.cli.terminal import Output, clean
+from queuert.client.client import Client
+from queuert.operating.ids import find_job
+
+TEXT = """\
+Explains why the current job of a chain is not running: all reasons, each with what would end it.
+The reason that must end first comes first. The beginning of an id is enough, if no other id begins
+so. The id of a job means its chain.
+"""
+
+
+def add(parsers: Parsers) -> None:
+    parser = add_client_command(parsers, "why", "why a job is not running, and what to do", TEXT, _why)
+    parser.add_argument("id", metavar="ID", help="the id of a chain or a job, or the beginning of one")
+
+
+async def _why(arguments: argparse.Namespace, client: Client[Any]) -> int:
+    output = Output(arguments)
+    job = await find_job(client, arguments.id)
+    why = await client.why(job.chain_id)
+    if not output.json:
+        for line in str(why).splitlines():
+            output.line(clean(line))
+        return DONE
+    facts = {each.name: getattr(why, each.name) for each in dataclasses.fields(why) if each.name != "reasons"}
+    reasons = [
+        {
+            "kind": type(reason).__name__,
+            "text": str(reason),
+            "remedy": reason.remedy,
+            "in_the_way": reason.in_the_way,
+            **dataclasses.asdict(reason),
+        }
+        for reason in why.reasons
+    ]
+    output.json_line({**facts, "reasons": reasons})
+    return DONE

@@ -1,0 +1,1 @@
+"""`queuert top`: the same as the dashboard, in a terminal. Needs Textual."""

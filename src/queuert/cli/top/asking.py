@@ -1,0 +1,69 @@
+"""The question before something is changed. The answer carries a reason, for the audit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Button, Input, Label, Static, TextArea
+
+
+@dataclass(frozen=True)
+class Answer:
+    reason: str
+    value: str
+    """What was edited, if something was to be edited."""
+
+
+class Question(ModalScreen[Answer | None]):
+    """None: no."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "no", "No")]
+
+    def __init__(self, title: str, explanation: Text, button: str, *, edit: str | None = None) -> None:
+        super().__init__()
+        self._title = title
+        self._explanation = explanation
+        self._button = button
+        self._edit = edit
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(id="question"):
+            yield Label(self._title, id="question-title", markup=False)
+            yield Static(self._explanation)
+            if self._edit is not None:
+                yield TextArea(self._edit, id="value", language=None)
+            yield Input(placeholder="why? (for the audit)", id="reason")
+            yield Static("", id="problem")
+            with Horizontal(id="buttons"):
+                yield Button(self._button, variant="warning", id="yes")
+                yield Button("No", id="no")
+
+    def on_mount(self) -> None:
+        self.query_one("#value" if self._edit is not None else "#reason").focus()
+
+    def on_input_submitted(self) -> None:
+        self._answer()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        if event.button.id == "yes":
+            self._answer()
+        else:
+            self.dismiss(None)
+
+    def action_no(self) -> None:
+        self.dismiss(None)
+
+    def _answer(self) -> None:
+        reason = self.query_one("#reason", Input).value.strip()
+        if not reason:
+            self.query_one("#problem", Static).update("say why: the reason is kept in the audit")
+            self.query_one("#reason").focus()
+            return
+        value = "" if self._edit is None else self.query_one("#value", TextArea).text
+        self.dismiss(Answer(reason, value))

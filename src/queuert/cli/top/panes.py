@@ -1,0 +1,215 @@
+"""What the tabs show. A pane reads the database while it is looked at, and a bounded number of
+rows."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widgets import Input, Label, Sparkline, Static
+
+from queuert.cli.times import local
+from queuert.cli.top.tables import Table
+from queuert.cli.top.texts import age, lines, status, text
+from queuert.client.client import Client
+from queuert.durations import length_of
+from queuert.errors import InvalidArgument
+from queuert.jobs.filter import Filter
+from queuert.model import PauseTarget, is_own
+from queuert.operating.counts import BOUND, Count
+from queuert.operating.filters import read_filter
+from queuert.operating.ids import find_job
+from queuert.operating.listing import latest_chains, types_of
+from queuert.operating.queues import queue_lines
+
+HISTORY = timedelta(hours=1)
+CHAINS = 100
+SHORT_PAGES = 3
+"""Pages that may be read although few of the chains on them match."""
+SCHEDULES = 200
+LATE = 60.0
+"""Seconds that a ready job may wait before it is worth a line."""
+
+
+class Pane(Vertical):
+    """One tab."""
+
+    async def load(self, client: Client[Any]) -> None:
+        """Read and show."""
+        raise NotImplementedError
+
+
+class Overview(Pane):
+    def compose(self) -> ComposeResult:
+        yield Label("completed, by minute", classes="chart-title", id="completed-title")
+        yield Sparkline([], id="completed")
+        yield Label("failed for good, by minute", classes="chart-title", id="failed-title")
+        yield Sparkline([], id="failed")
+        yield Static("", id="attention")
+        yield Table("type", "blocked", "pending", "running", "failed", "oldest ready", id="types")
+
+    async def load(self, client: Client[Any]) -> None:
+        stats = [each for each in await client.stats(limit=BOUND + 1) if not is_own(each.job_type)]
+        workers, pauses = await client.list_workers(), await client.list_pauses()
+        points = (await client.history(since=HISTORY)).total()
+        for name, title in (("completed", "completed"), ("failed", "failed for good")):
+            numbers = [getattr(point, name) for point in points]
+            self.query_one(f"#{name}", Sparkline).data = [float(number) for number in numbers]
+            now, most = (numbers[-1], max(numbers)) if numbers else (0, 0)
+            self.query_one(f"#{name}-title", Label).update(f"{title}, last hour by minute: now {now:,}, most {most:,}")
+        notes = [f"✗ {Count.up_to(BOUND, each.failed)} {each.job_type} failed" for each in stats if each.failed]
+        notes += [
+            f"! {each.job_type} has been ready for {length_of(each.oldest_ready_age)}"
+            for each in stats
+            if each.oldest_ready_age is not None and each.oldest_ready_age > LATE
+        ]
+        notes += [f"! worker {each.host or each.id} is {each.state}" for each in workers if each.state != "alive"]
+        notes += [f"⏸ {each.target} is paused{f': {each.reason}' * bool(each.reason)}" for each in pauses]
+        alive = [worker for worker in workers if worker.state == "alive"]
+        busy, slots = sum(worker.busy for worker in alive), sum(worker.slots or 0 for worker in alive)
+        shown = notes[:4] + [f"… and {len(notes) - 4} more"] * (len(notes) > 4) or ["✓ nothing needs attention"]
+        shown.append(f"{len(alive)} worker{'s' * (len(alive) != 1)} alive, {busy} of {slots} slots busy")
+        self.query_one("#attention", Static).update(lines("\n".join(shown)))
+        self.query_one("#types", Table).show(
+            [
+                (
+                    each.job_type,
+                    [
+                        text(each.job_type),
+                        *(
+                            text(
+                                Count.up_to(BOUND, getattr(each, name)),
+                                "bold red" if name == "failed" and each.failed else "",
+                            )
+                            for name in ("blocked", "pending", "running", "failed")
+                        ),
+                        age(each.oldest_ready_age),
+                    ],
+                )
+                for each in stats
+            ]
+        )
+
+
+class Chains(Pane):
+    """Chains that match a filter, the latest first."""
+
+    where = Filter()
+    problem: str | None = None
+    """What is wrong with the filter that was given last."""
+
+    def compose(self) -> ComposeResult:
+        yield Input(placeholder="status:failed type:charge-card since:2h, or an id", id="filter")
+        yield Static("", id="filter-problem")
+        yield Table("status", "type", "created", "error", "id", id="chains")
+
+    async def filter_changed(self, client: Client[Any], given: str) -> str | None:
+        """Returns the id of a job if that was given instead of a filter."""
+        self.problem = None
+        try:
+            if given and ":" not in given:
+                return (await find_job(client, given)).chain_id
+            self.where = await read_filter(client, given.split())
+        except InvalidArgument as error:
+            self.problem = str(error)
+        self.query_one("#filter-problem", Static).update(text(self.problem, "red"))
+        await self.load(client)
+        return None
+
+    async def load(self, client: Client[Any]) -> None:
+        page = await latest_chains(client, self.where, CHAINS, short_pages=SHORT_PAGES)
+        self.query_one("#chains", Table).show(
+            [
+                (
+                    chain.id,
+                    [
+                        status(chain.status),
+                        text(types_of(chain)),
+                        text(local(chain.created_at)),
+                        text((chain.last_error or {}).get("code"), "red"),
+                        text(chain.id),
+                    ],
+                )
+                for chain in page.items
+            ]
+        )
+
+
+class Workers(Pane):
+    def compose(self) -> ComposeResult:
+        yield Table("state", "busy", "host", "pid", "release", "last seen", "types", id="workers")
+
+    async def load(self, client: Client[Any]) -> None:
+        now = datetime.now(UTC)
+        self.query_one("#workers", Table).show(
+            [
+                (
+                    worker.id,
+                    [
+                        status(worker.state),
+                        text(f"{worker.busy} of {'?' if worker.slots is None else worker.slots}"),
+                        text(worker.host),
+                        text(worker.pid),
+                        text(worker.release),
+                        age(max(0.0, (now - worker.seen_at).total_seconds())),
+                        text(", ".join(name for name in worker.job_types if not is_own(name))),
+                    ],
+                )
+                for worker in await client.list_workers()
+            ]
+        )
+
+
+class Queues(Pane):
+    """Queues and their types, and what is paused."""
+
+    def compose(self) -> ComposeResult:
+        yield Table("queue or type", "running", "pending", "workers", "cap", "paused", id="queues")
+
+    async def load(self, client: Client[Any]) -> None:
+        stats = {each.job_type: each for each in await client.stats(limit=BOUND + 1) if not is_own(each.job_type)}
+        workers = [worker for worker in await client.list_workers() if worker.state != "dead"]
+        pauses = {pause.target: pause for pause in await client.list_pauses()}
+        rows: list[tuple[str, list[Text]]] = []
+
+        def row(target: PauseTarget, title: str, *cells: object) -> None:
+            pause = pauses.get(target)
+            note = "" if pause is None else f"⏸ {pause.reason or 'yes'}"
+            key = target.scope if target.scope == "everything" else f"{target.scope}:{target.name}"
+            rows.append((key, [text(title), *(text(cell) for cell in cells), text(note, "yellow")]))
+
+        row(PauseTarget("everything"), "everything", "", "", "", "")
+        for queue in queue_lines(workers, stats, pauses):
+            if queue.name is None or not queue.types:
+                continue
+            caps = ", ".join(map(str, sorted(queue.caps)))
+            row(PauseTarget("queue", queue.name), f"queue {queue.name}", "", "", queue.workers, caps)
+            for name, each in sorted(queue.types.items()):
+                row(PauseTarget("type", name), f"  {name}", each.running, each.pending, "", "")
+        self.query_one("#queues", Table).show(rows)
+
+
+class Schedules(Pane):
+    def compose(self) -> ComposeResult:
+        yield Table("name", "times", "status", "next tick", "last tick", id="schedules")
+
+    async def load(self, client: Client[Any]) -> None:
+        page = await client.list_schedules(limit=SCHEDULES)
+        self.query_one("#schedules", Table).show(
+            [
+                (
+                    each.name,
+                    [
+                        text(each.name),
+                        text(each.times),
+                        status(each.status),
+                        text(local(each.next_at)),
+                        text(local(each.last_tick)),
+                    ],
+                )
+                for each in page.items
+            ]
+        )

@@ -1,0 +1,396 @@
+"""`submit`: chains that many callers start at once are stored together.
+
+The first caller stores its own jobs. Those that other tasks or threads submit meanwhile gather, and
+a task or thread of our own stores them with one statement and one commit. While it does, the next
+group gathers. No timer forms the groups, and no caller depends on another one:
+
+- A group with jobs that cannot be stored is split in halves until they are alone.
+- If the answer is lost, the ids are looked up. Nothing is sent again: it could be stored twice.
+- A caller that is cancelled while it waits takes its jobs back. Later, they are stored.
+- A group that takes long, perhaps on a connection that hangs, does not hold up the next one.
+
+The worker's settler forms groups in the same way, but tries again until they are stored. A caller
+gets the error and decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import Future, wait
+from contextlib import suppress
+from contextvars import Context
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from queuert.blocking import run_blocking
+from queuert.errors import (
+    BlockerNotFound,
+    ChainError,
+    ClientClosed,
+    InvalidArgument,
+    JobIdExists,
+    JobTypeError,
+    StorageBusy,
+    StorageError,
+    StorageRejected,
+    StorageUnavailable,
+    TransactionNested,
+)
+from queuert.jobs.chain import Chain
+from queuert.model import Created, JobRow, NewJob
+from queuert.operations import create
+from queuert.ports.program import atomically
+from queuert.transaction import Hooks
+
+if TYPE_CHECKING:
+    from queuert.client.sessions import Sessions
+
+MAX_JOBS, MAX_BYTES = 1_000, 4_000_000
+"""Of one group. A single call may have more."""
+SLOW = 1.0
+"""Seconds that a group waits for the one before it."""
+
+JOBS_AT_FAULT = (StorageRejected, InvalidArgument, JobTypeError, ChainError, JobIdExists, BlockerNotFound)
+"""Nothing was stored, because of the jobs: they would fail again."""
+NOTHING_STORED = (*JOBS_AT_FAULT, StorageBusy, ClientClosed, TransactionNested)
+NOT_AT_FAULT = (StorageError, OSError, ClientClosed, TransactionNested)
+"""The jobs are not the cause: without some of them, the others would fail too."""
+
+
+class Turn:
+    """A call or a group that is under way."""
+
+    __slots__ = ("began",)
+
+    def __init__(self) -> None:
+        self.began = monotonic()
+
+
+class Item:
+    """The jobs of one caller. All of them are stored, or none."""
+
+    __slots__ = ("answer", "hooks", "jobs")
+
+    def __init__(self, jobs: Sequence[NewJob], hooks: Hooks, answer: Any) -> None:
+        self.jobs = jobs
+        self.hooks = hooks
+        self.answer: asyncio.Future[list[Created]] | Future[list[Created]] = answer
+
+
+class Submissions(ABC):
+    """What both kinds of clients do. Written as coroutines: see `queuert.blocking`."""
+
+    def __init__(self, sessions: Sessions[Any], *, gathers: bool = True) -> None:
+        """`gathers`: False if connections belong to threads."""
+        self._sessions = sessions
+        self._gathers = gathers
+        self._waiting: deque[Item] = deque()
+        self._turn: Turn | None = None
+        """What is under way, unless it has taken too long."""
+        self._calls = 0
+        """How many callers, and groups, there are."""
+        self._idle: Any = None
+        self._mutex = threading.Lock()
+
+    async def submit(self, jobs: list[NewJob], *, given_ids: bool = False) -> list[Chain[Any]]:
+        """Store the first jobs of chains in a transaction of their own. `given_ids`: their ids are
+        not all new.
+        """
+        self._count(1)
+        try:
+            return await self._submit(jobs, given_ids=given_ids)
+        finally:
+            self._count(-1)
+
+    async def _submit(self, jobs: list[NewJob], *, given_ids: bool) -> list[Chain[Any]]:
+        sessions, hooks = self._sessions, self._sessions.new_hooks()
+        engine = sessions.engine
+        if engine.observers is not None:
+            jobs = await sessions.drive(create.traced(engine, hooks, jobs))
+        # One that has to wait for a lock, because of its key, its blockers or its id, would keep
+        # others waiting.
+        if self._gathers and not given_ids and not any(job.dedup or job.blockers for job in jobs):
+            created = await self._store_or_wait(jobs, hooks)
+        else:
+            created = await self._store(jobs, new_ids=not given_ids)
+        chains = create.stored(engine, hooks, jobs, created)
+        await sessions.flush(hooks)
+        return chains
+
+    async def finish(self, seconds: float) -> None:
+        """Wait until nothing is under way, but not longer than this."""
+        with self._mutex:
+            if not self._calls:
+                return
+            idle = self._idle = self._new_future()
+        await self._wait_within(seconds, idle)
+
+    def _count(self, change: int) -> None:
+        with self._mutex:
+            self._calls += change
+            if not self._calls and self._idle is not None and not self._idle.done():
+                self._idle.set_result(None)
+
+    async def _store_or_wait(self, jobs: list[NewJob], hooks: Hooks) -> list[Created]:
+        with self._mutex:
+            turn = item = None
+            if self._turn is None:
+                turn = self._turn = Turn()
+            else:
+                item = Item(jobs, hooks, self._new_future())
+                self._waiting.append(item)
+        if turn is not None:
+            try:
+                return await self._store(jobs)
+            finally:
+                self._go_on(turn)
+        assert item is not None
+        try:
+            return await self._answer(item)
+        except BaseException:
+            self._leave(item)
+            raise
+
+    def _leave(self, item: Item) -> None:
+        """Its caller is gone. If the jobs are stored all the same, they are announced."""
+        answer = item.answer
+        if not answer.cancel() and answer.done() and answer.exception() is None:
+            create.stored(self._sessions.engine, item.hooks, item.jobs, answer.result())
+            self._sessions.flush_later(item.hooks)
+
+    # The groups
+
+    def _go_on(self, turn: Turn) -> None:
+        """A call has ended: those that wait make the next group."""
+        with self._mutex:
+            if self._turn is not turn:  # it took too long, and others went on
+                return
+            if not self._waiting:
+                self._turn = None
+                return
+            turn = self._turn = Turn()
+        self._begin(self._work(turn))
+
+    def overtake(self) -> None:
+        """If what is under way has taken too long, those that wait go on without it."""
+        with self._mutex:
+            if self._turn is None or not self._waiting or monotonic() - self._turn.began < SLOW:
+                return
+            turn = self._turn = Turn()
+        self._begin(self._work(turn))
+
+    async def _work(self, turn: Turn) -> None:
+        group: list[Item] = []
+        self._count(1)
+        try:
+            while group := self._next_group(turn):
+                await self._store_group(group)
+                # Callers that have their answers may submit more. Without this, half of them would
+                # always be one group late.
+                await self._sessions.let_others_run()
+        except BaseException as error:  # the event loop ends
+            with self._mutex:
+                if self._turn is turn:
+                    group += self._waiting
+                    self._waiting.clear()
+                    self._turn = None
+            for item in group:
+                _fail(item, error)
+            raise
+        finally:
+            self._count(-1)
+
+    def _next_group(self, turn: Turn) -> list[Item]:
+        group: list[Item] = []
+        number = size = 0
+        with self._mutex:
+            if self._turn is not turn:
+                return []
+            turn.began = monotonic()
+            while self._waiting:
+                item = self._waiting[0]
+                number += len(item.jobs)
+                size += sum(len(job.input) for job in item.jobs)
+                if group and (number > MAX_JOBS or size > MAX_BYTES):
+                    break
+                self._waiting.popleft()
+                if self._is_wanted(item):
+                    group.append(item)
+            if not group:
+                self._turn = None
+        return group
+
+    async def _store_group(self, group: Sequence[Item]) -> None:
+        try:
+            created = await self._store([job for item in group for job in item.jobs])
+        except Exception as error:
+            await self._store_others(group, error)
+            return
+        place = 0
+        for item in group:
+            await self._hand_out(item, created[place : place + len(item.jobs)])
+            place += len(item.jobs)
+
+    async def _store_others(self, group: Sequence[Item], error: Exception) -> None:
+        """Nothing of the group is stored. Find the jobs that are the cause."""
+        if len(group) == 1 or (isinstance(error, NOT_AT_FAULT) and not isinstance(error, JOBS_AT_FAULT)):
+            for item in group:
+                _fail(item, error)
+            return
+        middle = len(group) // 2
+        await self._store_group(group[:middle])
+        await self._store_group(group[middle:])
+
+    async def _hand_out(self, item: Item, created: list[Created]) -> None:
+        if not item.answer.done():
+            item.answer.set_result(created)
+            return
+        # Its caller was cancelled when it was too late.
+        create.stored(self._sessions.engine, item.hooks, item.jobs, created)
+        await self._sessions.flush(item.hooks)
+
+    # The database
+
+    async def _store(self, jobs: Sequence[NewJob], *, new_ids: bool = True) -> list[Created]:
+        """All of them, or none."""
+        program = self._sessions.engine.state.create_jobs(jobs)
+        if len(jobs) > 1 and any(job.dedup is not None for job in jobs):
+            program = atomically(program)  # keys may need more than one statement
+        try:
+            return await self._sessions.drive(program)
+        except NOTHING_STORED:
+            raise
+        except Exception as error:
+            if not new_ids or (isinstance(error, StorageUnavailable) and not error.sent):
+                raise
+            created = await self._look_up(jobs)
+            if created is None:
+                raise
+            return created
+
+    async def _look_up(self, jobs: Sequence[NewJob]) -> list[Created] | None:
+        """The answer, which was lost, if the jobs are stored."""
+        try:
+            rows = await self._sessions.drive(self._sessions.engine.state.get_jobs([job.id for job in jobs]))
+        except Exception:
+            return None
+        found = [row for row in rows if row is not None]
+        return [_as_created(row) for row in found] if len(found) == len(jobs) else None
+
+    # How to wait
+
+    @abstractmethod
+    def _new_future(self) -> Any: ...
+
+    @abstractmethod
+    def _is_wanted(self, item: Item) -> bool:
+        """Whether its caller still waits. It is about to be stored."""
+
+    @abstractmethod
+    async def _answer(self, item: Item) -> list[Created]:
+        """Wait for the answer, and see to it that `overtake` is called."""
+
+    @abstractmethod
+    async def _wait_within(self, seconds: float, idle: Any) -> None: ...
+
+    @abstractmethod
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Start a task or a thread."""
+
+
+class AsyncSubmissions(Submissions):
+    """Gathers the submissions of tasks."""
+
+    def __init__(self, sessions: Sessions[Any]) -> None:
+        super().__init__(sessions)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def _new_future(self) -> asyncio.Future[Any]:
+        return asyncio.get_running_loop().create_future()
+
+    def _is_wanted(self, item: Item) -> bool:
+        return not item.answer.done()
+
+    async def _answer(self, item: Item) -> list[Created]:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(SLOW, self._watch)
+        answer: Any = item.answer
+        created: list[Created] = await answer
+        return created
+
+    def _watch(self) -> None:
+        self._timer = None
+        self.overtake()
+        if self._waiting:
+            self._timer = asyncio.get_running_loop().call_later(SLOW, self._watch)
+
+    async def _wait_within(self, seconds: float, idle: asyncio.Future[None]) -> None:
+        await asyncio.wait([idle], timeout=seconds)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        # Without the context of the caller that happens to be here.
+        task = asyncio.get_running_loop().create_task(work, name="queuert-submitter", context=Context())
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # marks it as retrieved: the callers have it
+
+
+class SyncSubmissions(Submissions):
+    """Gathers the submissions of threads."""
+
+    def _new_future(self) -> Future[Any]:
+        return Future()
+
+    def _is_wanted(self, item: Item) -> bool:
+        answer: Any = item.answer
+        return bool(answer.set_running_or_notify_cancel())
+
+    async def _answer(self, item: Item) -> list[Created]:
+        answer: Any = item.answer
+        while not answer.done():
+            wait([answer], SLOW)
+            self.overtake()
+        created: list[Created] = answer.result()
+        return created
+
+    async def _wait_within(self, seconds: float, idle: Future[None]) -> None:
+        with suppress(TimeoutError):
+            idle.result(seconds)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        thread = threading.Thread(target=run_blocking, args=(work,), name="queuert-submitter", daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter shuts down: no thread can start
+            run_blocking(work)
+
+
+def _as_created(row: JobRow) -> Created:
+    if row.status == "blocked":
+        return Created(row.id, row.chain_id, "blocked", ready=False)
+    return Created(row.id, row.chain_id, "pending", ready=True)
+
+
+def _fail(item: Item, error: BaseException) -> None:
+    """Each caller gets an error of its own: it may add notes to it, and tracebacks grow."""
+    if item.answer.done():
+        return
+    if isinstance(error, asyncio.CancelledError):
+        item.answer.cancel()
+        return
+    try:
+        own = copy.copy(error)
+    except Exception:  # it cannot be copied
+        own = error
+    own.__cause__, own.__suppress_context__ = error.__cause__, error.__suppress_context__
+    item.answer.set_exception(own)

@@ -1,0 +1,1 @@
+"""What operators change. Each is asked about on a page, before it is done."""

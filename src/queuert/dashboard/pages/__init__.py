@@ -1,0 +1,1 @@
+"""The pages that show something, one module each."""

@@ -1,0 +1,35 @@
+"""Queues and job types: what runs in them, their limits, and what is paused."""
+
+from __future__ import annotations
+
+from queuert.dashboard.messages import Response
+from queuert.dashboard.site import Visit
+from queuert.model import is_own
+from queuert.operating.counts import BOUND
+from queuert.operating.queues import queue_lines
+
+LIMITS = 50
+"""Limits and keys on a page."""
+
+
+async def view(visit: Visit) -> Response:
+    client = visit.client
+    workers = [worker for worker in await client.list_workers() if worker.state != "dead"]
+    stats = {each.job_type: each for each in await client.stats(limit=BOUND + 1) if not is_own(each.job_type)}
+    pauses = await client.list_pauses()
+    queues = queue_lines(workers, stats, {pause.target: pause for pause in pauses})
+    cursor = visit.request.one("cursor") or None
+    limits = await client.list_limits(limit=LIMITS, cursor=cursor)
+    paused = len(pauses)
+    return visit.page(
+        "queues.html",
+        f"{paused} paused: queues" if paused else "Queues",
+        live=True,
+        queues=queues,
+        pauses=pauses,
+        limits=limits.items,
+        cursor=limits.next_cursor,
+        first=cursor is None,
+        everything=next((each for each in pauses if each.target.scope == "everything"), None),
+        caps=sorted({worker.cluster_cap for worker in workers if worker.cluster_cap is not None}),
+    )

@@ -1,0 +1,91 @@
+"""What can be done to chains that people name, and what that leads to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from queuert.client.base import sessions_of
+from queuert.client.client import Client
+from queuert.jobs.bulk import CHANGEABLE, BulkAction
+from queuert.jobs.chain import Chain
+from queuert.operations import cascades
+from queuert.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class Change:
+    """One of `retry`, `cancel`, `trigger` and `delete`."""
+
+    name: BulkAction
+    done: str
+    """What a chain is afterwards."""
+    summary: str
+    text: str
+    needs: str
+    """What the status must be, in words."""
+    cascade: str | None = None
+    """What cascading means, if it can be done so."""
+
+    def allows(self, status: str | None) -> bool:
+        """Whether a chain with this status can be changed so."""
+        statuses = CHANGEABLE[self.name]
+        return statuses is None or status in statuses
+
+    async def carry_out(
+        self,
+        client: Client[Any],
+        tx: Transaction[Any],
+        ids: Sequence[str],
+        *,
+        cascade: bool = False,
+        by: str | None,
+        reason: str | None,
+    ) -> list[Chain[Any]]:
+        options: dict[str, Any] = {"by": by, "reason": reason}
+        if self.cascade is not None:
+            options["cascade"] = cascade
+        changed: list[Chain[Any]] = await getattr(client, self.name)(tx, ids, **options)
+        return changed
+
+    async def cascaded(self, client: Client[Any], ids: Sequence[str]) -> list[Chain[Any]]:
+        """The other chains that cascading leads to."""
+        sessions = sessions_of(client)
+        reach = cascades.waiting_above if self.name == "cancel" else cascades.blockers_below
+        rows = await sessions.run(reach(sessions.engine, ids))
+        return [sessions.engine.jobs.chain_from_row(row) for row in rows]
+
+
+CHANGES = (
+    Change(
+        "retry",
+        "retried",
+        "give failed chains new attempts",
+        "Gives failed chains new attempts at the job that failed.",
+        "failed",
+    ),
+    Change(
+        "cancel",
+        "cancelled",
+        "cancel chains that have not ended",
+        "Cancels chains that have not ended. Handlers that are running are told to stop.",
+        "blocked, pending or running",
+        "also cancel the chains that wait for these",
+    ),
+    Change(
+        "trigger",
+        "triggered",
+        "make chains due now that wait for their time",
+        "Makes chains due now that wait for their time, for example for their next attempt.",
+        "pending",
+    ),
+    Change(
+        "delete",
+        "deleted",
+        "delete chains with all their jobs",
+        "Deletes chains with all their jobs. A chain that another one waits or waited for is kept.",
+        "",
+        "also delete the chains that these wait or waited for",
+    ),
+)

@@ -1,0 +1,224 @@
+"""How long ended chains are kept: what users declare, what is stored of it, and what is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from queuert.errors import InvalidArgument
+from queuert.model import LONGEST, TERMINAL, Duration, Status, seconds
+
+LOOK_AGAIN = 1.0
+"""Seconds until a chain that could not be deleted, or has not ended, is looked at again: at
+least. It is more for a chain that is old: a quarter of its age, up to the next two."""
+LOOK_AGAIN_NEEDED = 3600.0
+LOOK_AGAIN_OPEN = 86400.0
+SLACK = (0.1, 3600.0)
+"""How much later than due a chain is looked at: a part of the time that it is kept, and seconds at
+most. Chains end a while after they were created. Without this, nearly all of them would be noted
+first, because they are not quite due when their turn comes."""
+LAP_EVERY = 3600.0
+"""Seconds between two laps: see `StateOperations.prune`."""
+
+_WEEK, _QUARTER = timedelta(days=7), timedelta(days=90)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Keep:
+    """How long a chain is kept after its end. Then it is deleted with all its jobs.
+
+    Give it to the class of the first job, `class Ping(…, keep=Keep(completed=3600))`, or to the
+    client, for all types that have none of their own. Each time is a timedelta or seconds, and
+    None is for ever. A chain that another job still needs is kept longer.
+
+    Args:
+        completed: After it was completed (default: 7 days). With 0, the chain is deleted instead of
+            being completed: it cannot be waited for, and no job can have it as a blocker.
+        failed: After it has failed (default: 90 days).
+        cancelled: After it was cancelled (default: 90 days).
+        expired: After it has expired (default: 90 days).
+    """
+
+    completed: Duration | None = _WEEK
+    failed: Duration | None = _QUARTER
+    cancelled: Duration | None = _QUARTER
+    expired: Duration | None = _QUARTER
+
+    def __post_init__(self) -> None:
+        for status in ("completed", "failed", "cancelled", "expired"):
+            duration: Duration | None = getattr(self, status)
+            if duration is not None and seconds(duration, f"Keep: {status}") > LONGEST:
+                raise InvalidArgument(f"Keep: {status} may be 100 years at most, got {duration!r}: None is for ever")
+
+    @property
+    def discards(self) -> bool:
+        """Whether completed chains are deleted at once."""
+        return self.completed is not None and seconds(self.completed, "completed") == 0
+
+
+def _seconds(duration: Duration | None) -> float | None:
+    return None if duration is None else seconds(duration, "keep")
+
+
+class KeepPolicy(msgspec.Struct, frozen=True):
+    """How long chains of one type are kept after their end, in seconds; None: for ever.
+
+    `archived`: only processes that have a function to archive them may delete them.
+    """
+
+    type_name: str
+    completed: float | None
+    failed: float | None
+    cancelled: float | None
+    expired: float | None
+    archived: bool = False
+
+    @property
+    def shortest(self) -> float | None:
+        """None if all are kept for ever."""
+        times = (self.completed, self.failed, self.cancelled, self.expired)
+        return min((each for each in times if each is not None), default=None)
+
+    def after(self, status: Status) -> float | None:
+        """How long a chain is kept that has ended like this."""
+        kept: dict[Status, float | None] = {
+            "completed": self.completed,
+            "failed": self.failed,
+            "cancelled": self.cancelled,
+            "expired": self.expired,
+        }
+        return kept[status]
+
+
+def policy_of(keep: Keep, type_name: str, *, archived: bool = False) -> KeepPolicy:
+    """What is stored for chains of this type."""
+    return KeepPolicy(
+        type_name,
+        _seconds(keep.completed),
+        _seconds(keep.failed),
+        _seconds(keep.cancelled),
+        _seconds(keep.expired),
+        archived,
+    )
+
+
+class TypeRetention(msgspec.Struct, frozen=True):
+    """A stored policy, and how far its chains were walked through: up to this id."""
+
+    policy: KeepPolicy
+    stored_at: datetime
+    walked: str | None = None
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """How far pruning is."""
+
+    types: list[TypeRetention]
+    """Sorted by name."""
+    noted: int = 0
+    """Chains that were not due, or still needed, when their turn came; counted to 10,000."""
+    pruned_at: datetime | None = None
+    """When the last step was taken."""
+    lap_began_at: datetime | None = None
+    """When the last lap began."""
+    lap_ended_at: datetime | None = None
+    """When it ended. None: no lap has ended yet, or one is under way."""
+
+
+NOTED_COUNTED = 10_000
+
+
+class PruneRequest(msgspec.Struct, frozen=True):
+    """One step of pruning: it looks at `limit` chains at most, and at as many of a lap.
+
+    `exact`: chains are looked at as soon as they may be due, and not a while later. `lap_every`:
+    begin a lap if the one before ended so many seconds ago, and go on with one that is under way;
+    None: no lap. `restart`: begin a lap in any case. `archives`: the types that the caller can
+    archive.
+    """
+
+    limit: int
+    exact: bool = False
+    lap_every: float | None = None
+    restart: bool = False
+    archives: tuple[str, ...] = ()
+
+
+class Pruned(msgspec.Struct, frozen=True):
+    """What was pruned."""
+
+    chains: Mapping[str, int]
+    """How many chains were deleted, by type."""
+    jobs: int = 0
+    """How many jobs they had."""
+    examined: int = 0
+    """How many chains were looked at."""
+    more: bool = False
+    """There is more that is due."""
+    busy: bool = False
+    """Nothing was done: another process is at it."""
+    lap: bool = False
+    """A lap is under way."""
+
+    @property
+    def deleted(self) -> int:
+        """How many chains were deleted."""
+        return sum(self.chains.values())
+
+
+class Vacuumed(msgspec.Struct, frozen=True):
+    """What `vacuum` has gained."""
+
+    before: int
+    """Bytes that the tables and indexes took up, or the file of SQLite."""
+    after: int
+    """Bytes that they take up now."""
+
+    @property
+    def gained(self) -> int:
+        """Bytes that were returned to the file system."""
+        return max(0, self.before - self.after)
+
+
+class Verdict(NamedTuple):
+    """What becomes of a chain. `at`: when it is, or was, due, or when to look again."""
+
+    what: Literal["due", "later", "ever"]
+    at: datetime
+
+
+def verdict(
+    policy: KeepPolicy | None, status: Status, created_at: datetime, ended_at: datetime | None, now: datetime
+) -> Verdict:
+    """By the policy of its type; None: that is not stored, or for others to apply."""
+    if policy is None:
+        return Verdict("later", look_again(created_at, now, LOOK_AGAIN_OPEN))
+    if status not in TERMINAL or ended_at is None:
+        return Verdict("later", look_again(created_at, now, LOOK_AGAIN_OPEN, policy.shortest or 0.0))
+    kept = policy.after(status)
+    if kept is None:
+        return Verdict("ever", now)
+    due = ended_at + timedelta(seconds=kept)
+    return Verdict("due" if due <= now else "later", due)
+
+
+def look_again(created_at: datetime, now: datetime, most: float, least: float = 0.0) -> datetime:
+    """When to look at a chain again that could not be deleted now."""
+    quarter = (now - created_at).total_seconds() / 4
+    return now + timedelta(seconds=max(LOOK_AGAIN, least, min(quarter, most)))
+
+
+def walk_until(policy: KeepPolicy, now: datetime, *, exact: bool) -> str | None:
+    """The first id that is too young to be looked at, if ids are UUIDv7; None: there is nothing to
+    look at.
+    """
+    shortest = policy.shortest
+    if shortest is None:
+        return None
+    slack = 0.0 if exact else min(shortest * SLACK[0], SLACK[1])
+    digits = f"{max(0, int(((now.timestamp()) - shortest - slack) * 1000)):012x}"
+    return f"{digits[:8]}-{digits[8:]}"

@@ -1,0 +1,1 @@
+"""Schedules: jobs that start again and again."""

@@ -1,0 +1,134 @@
+"""Deletes ended chains that were kept long enough, in small steps beside the worker's own work, and
+merges what was counted for `history`.
+
+Any worker may do it, whichever types it handles, by the policies that are stored in the database.
+One process does it at a time: the database sees to that. A worker stores the policies of the types
+that it handles before it takes its first step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+from queuert.client.sessions import Sessions
+from queuert.failure_log import FailureLog
+from queuert.retention import LAP_EVERY, KeepPolicy, PruneRequest, policy_of
+from queuert.worker.backoff import Recovery
+from queuert.worker.options import WorkerOptions
+
+logger = logging.getLogger("queuert.retention")
+
+INTERVAL = (1.0, 30.0)
+"""Seconds between two looks while nothing is due: a tenth of the shortest time that chains of the
+worker's own types are kept, within these limits."""
+STEP = (10, 1000)
+"""Chains that one transaction looks at, at least and at most."""
+LONG = 0.03
+"""Seconds: a step that takes longer is followed by smaller ones. On SQLite, others wait for it."""
+REST = 2.0
+"""After a step with more to come, so many times as long as it took: the jobs come first."""
+ROLLED_UP = 1000
+"""Rows of statistics that are merged after each step."""
+LAP_REST = 1.0
+"""Seconds between two steps of a lap. So a lap looks at up to 1,000 chains in a second."""
+
+
+class Pruner:
+    def __init__(self, worker_id: str, sessions: Sessions[Any], options: WorkerOptions) -> None:
+        self._worker_id = worker_id
+        self._sessions = sessions
+        self._state = sessions.engine.state
+        jobs = sessions.engine.jobs
+        self._policies = [
+            policy_of(keep, name) for name in options.policy.types if (keep := jobs.keep_of(name)) is not None
+        ]
+        self._interval = _interval(self._policies)
+        self._recovery = Recovery(options.recovery_backoff)
+        self._log = FailureLog(logger)
+        self._limit = 100
+        self._stored = False
+        self._deleted: Counter[str] = Counter()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            try:
+                delay = await self._turn()
+                self._recovery.reset()
+                self._log.worked("pruning")
+            except Exception as error:
+                self._limit = max(STEP[0], self._limit // 2)
+                delay = self._recovery.next_delay()
+                self._log.failed("pruning", error, "worker %s could not delete what was kept long enough, it tries "
+                                 "again soon", self._worker_id, extra={"worker_id": self._worker_id})  # fmt: skip
+            await asyncio.sleep(delay)
+
+    async def _turn(self) -> float:
+        """Seconds until the next one."""
+        if not self._stored:
+            await self._store()
+            self._stored = True
+            return self._interval * random.uniform(0.5, 1.0)  # workers that start together take turns
+        began = time.monotonic()
+        # Not among the worker's own statements: handlers and claims come first.
+        step = await self._sessions.run(self._state.prune(PruneRequest(self._limit, lap_every=LAP_EVERY)))
+        more = self._state.statistics and await self._sessions.run(self._state.roll_up(ROLLED_UP))
+        took = time.monotonic() - began
+        if took > LONG:
+            self._limit = max(STEP[0], self._limit // 2)
+        elif took < LONG / 3 and step.more:
+            self._limit = min(STEP[1], self._limit * 2)
+        self._deleted.update(step.chains)
+        if more or (step.more and not step.busy):
+            return took * REST
+        self._tell()
+        if step.lap:
+            return max(LAP_REST, took * REST)
+        return self._interval * random.uniform(0.8, 1.2)
+
+    async def _store(self) -> None:
+        changed = await self._sessions.run(self._state.store_policies(self._policies))
+        for policy in self._policies:
+            if policy.type_name in changed:
+                logger.info("chains of %s are deleted some time after their end, by a policy that is now stored: %s",
+                            policy.type_name, described(policy),
+                            extra={"worker_id": self._worker_id, "job_type": policy.type_name})  # fmt: skip
+
+    def _tell(self) -> None:
+        for type_name, number in sorted(self._deleted.items()):
+            logger.info("%d chains of %s were deleted: they had been kept long enough", number, type_name,
+                        extra={"worker_id": self._worker_id, "job_type": type_name})  # fmt: skip
+        self._deleted.clear()
+
+
+def described(policy: KeepPolicy) -> str:
+    """As in "completed 7 days, failed for ever"."""
+    times = (
+        ("completed", policy.completed),
+        ("failed", policy.failed),
+        ("cancelled", policy.cancelled),
+        ("expired", policy.expired),
+    )
+    return ", ".join(
+        f"{status} {'for ever' if kept is None else 'not at all' if kept == 0 else _text(kept)}"
+        for status, kept in times
+    )
+
+
+def _text(kept: float) -> str:
+    days = kept / 86400
+    return f"{days:g} days" if days == int(days) else str(timedelta(seconds=kept))
+
+
+def _interval(policies: list[KeepPolicy]) -> float:
+    times = [
+        each for policy in policies for each in (policy.completed, policy.failed, policy.cancelled, policy.expired)
+    ]
+    shortest = min((each for each in times if each), default=INTERVAL[1] * 10)
+    return min(max(shortest / 10, INTERVAL[0]), INTERVAL[1])

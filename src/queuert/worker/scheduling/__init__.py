@@ -1,0 +1,1 @@
+"""Firing schedules: a task of each worker, beside its main loop."""

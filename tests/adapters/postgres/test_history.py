@@ -1,0 +1,92 @@
+"""What happened to jobs is counted by transactions that do not wait for each other, and merged beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.adapters.postgres.scenes import Scene, open_scene
+from tests.support.postgres import Databases
+
+from queuert.conformance.state.build import completed, failed, given_back, queue, request
+from queuert.history import DAY
+
+
+@pytest.fixture
+async def scene(postgres: Databases) -> AsyncIterator[Scene]:
+    async with open_scene(postgres) as scene:
+        yield scene
+
+
+async def numbers(scene: Scene) -> dict[str, int]:
+    look = await scene.run(scene.operations.history(DAY, float(DAY)))
+    found: dict[str, int] = {}
+    for tally in look.tallies:
+        found[tally.what] = found.get(tally.what, 0) + tally.number
+    return found
+
+
+async def roll_up(scene: Scene, limit: int = 100) -> bool:
+    """At once: it may not wait for a transaction that is open."""
+    async with asyncio.timeout(10):
+        return await scene.run(scene.operations.roll_up(limit))
+
+
+async def test_transactions_that_settle_at_once_do_not_wait(scene: Scene) -> None:
+    """What has not committed is neither seen nor merged; afterwards, everything is there once."""
+    await scene.new("a", "a", "a")
+    one, two, three = await scene.claim(request(queue("a"), limit=3))
+    first, second = await scene.session(), await scene.session()
+    await first.begin()
+    await second.begin()
+    async with asyncio.timeout(10):
+        await first.run(scene.operations.settle([completed(one)]))
+        await second.run(scene.operations.settle([failed(two)]))
+        await scene.settle(given_back(three))
+    assert not await roll_up(scene)
+    assert await numbers(scene) == {"begun": 2}
+    await first.commit()
+    await second.rollback()
+    assert await numbers(scene) == {"begun": 2, "completed": 1}
+    assert not await roll_up(scene)
+    assert await numbers(scene) == {"begun": 2, "completed": 1}
+    scene.check()
+
+
+async def test_one_process_merges_at_a_time(scene: Scene) -> None:
+    """Another one returns at once. If the first one is rolled back, nothing is lost or doubled."""
+    await scene.new(*["a"] * 5)
+    await scene.claim(request(queue("a"), limit=5))
+    session = await scene.session()
+    await session.begin()
+    await session.run(scene.operations.roll_up(100))
+    assert not await roll_up(scene)
+    assert await numbers(scene) == {"begun": 5}
+    await session.rollback()
+    assert await numbers(scene) == {"begun": 5}
+    assert not await roll_up(scene)
+    assert await numbers(scene) == {"begun": 5}
+
+
+async def test_merging_goes_on_behind_the_rows_that_an_old_snapshot_keeps(scene: Scene) -> None:
+    """Each step goes on where the one before has ended, and the next round finds what came in meanwhile."""
+    await scene.new(*["a"] * 30)
+    old = await scene.session()
+    await old.begin("repeatable_read")
+    for _ in range(20):
+        await scene.claim(request(queue("a"), limit=1))
+    steps = 0
+    while await roll_up(scene, 3):
+        steps += 1
+        if steps == 4:
+            for _ in range(5):
+                await scene.claim(request(queue("a"), limit=1))
+    assert steps == 8
+    assert await numbers(scene) == {"begun": 25}
+    for _ in range(5):
+        await scene.claim(request(queue("a"), limit=1))
+    assert not await roll_up(scene)
+    assert await numbers(scene) == {"begun": 30}
+    await old.commit()
+    scene.check()

@@ -1,0 +1,148 @@
+"""Limits by key on PostgreSQL: what a claim costs, whom it waits for, and what the doctor finds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from random import Random
+from typing import Any
+
+import psycopg
+import pytest
+from tests.adapters.postgres.scenes import Scene, explain, open_scene, pages
+from tests.support.postgres import Databases
+
+from queuert.conformance.state.build import completed, given_back, new_job, queue, request
+from queuert.limit_records import ALIVE_FOR, DeclaredLimit, LimitRule, lane_of
+from queuert.model import Claimed, ClaimRequest, NewJob, TypeLimit
+from queuert.ports.program import Program
+
+NAME = "per tenant"
+
+
+@pytest.fixture
+async def scene(postgres: Databases) -> AsyncIterator[Scene]:
+    async with open_scene(postgres) as scene:
+        limit = DeclaredLimit(NAME, LimitRule(2), ("a",))
+        await scene.run(scene.operations.declare_limits(["a"], [limit], alive_for=ALIVE_FOR))
+        yield scene
+
+
+@pytest.fixture
+def connection(scene: Scene) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(scene.url, autocommit=True) as connection:
+        yield connection
+
+
+def cost(connection: psycopg.Connection[Any], program: Program[Any]) -> int:
+    """The pages that the first statement touches; it is undone. The first time, a session also reads the catalogue."""
+    command = next(program)
+    found = 0
+    for _ in range(3):
+        with connection.transaction(force_rollback=True):
+            found = pages(explain(connection, command.text, command.values))
+    return found
+
+
+def job(key: str) -> NewJob:
+    return new_job("a", lane=lane_of(NAME, key))
+
+
+def limited(number: int) -> ClaimRequest:
+    return request(queue(TypeLimit("a", 1_000_000, 60.0, (NAME,))), limit=number)
+
+
+async def take(scene: Scene, number: int) -> list[Claimed]:
+    return list(await scene.claim(limited(number)))
+
+
+async def test_the_doctor_finds_what_does_not_agree_and_repairs_it(scene: Scene) -> None:
+    operations = scene.operations
+    await scene.start(*(job("x") for _ in range(5)))
+    first = await take(scene, 10)
+    assert len(first) == 2
+    for part in (*operations.parts, *operations.full_parts):
+        assert (await scene.run(operations.examine(part, None, 100, 5.0))).damages == []
+    scene.watch("UPDATE queuert_lane SET running = 7")
+    (damage,) = (await scene.run(operations.examine("lanes", None, 100, 5.0))).damages
+    assert damage.kind == "miscounted_lane"
+    assert "counts 7 running jobs, and there are 2" in damage.detail
+    assert await scene.run(operations.repair_damage(damage)) == "repaired"
+    assert await scene.run(operations.repair_damage(damage)) == "gone"
+    await scene.settle(completed(first[0]))
+    assert len(await take(scene, 10)) == 1
+
+
+async def test_one_tenant_with_very_many_jobs_does_not_delay_another(scene: Scene) -> None:
+    """All are stored before the first claim, also those of the other tenant."""
+    for _ in range(10):
+        await scene.start(*(job("big") for _ in range(300)))
+    await scene.start(job("small"))
+    claimed = await take(scene, 3)
+    assert {each.job.lane for each in claimed} == {lane_of(NAME, "big"), lane_of(NAME, "small")}
+
+
+async def test_full_lanes_cost_nothing(scene: Scene, connection: psycopg.Connection[Any]) -> None:
+    """A claim of ten reads about the same pages, whatever waits in lanes that are full."""
+    await scene.start(*(job(f"free-{n}") for n in range(60)))
+    await take(scene, 10)
+    before = cost(connection, scene.operations.claim(limited(10)))
+    for n in range(100):
+        await scene.start(*(job(f"full-{n}") for _ in range(10)))
+    while len(await take(scene, 100)) > 0:
+        pass
+    await scene.start(*(job(f"more-{n}") for n in range(60)))
+    await take(scene, 10)
+    after = cost(connection, scene.operations.claim(limited(10)))
+    assert after < 1.5 * before, (before, after)
+
+
+@pytest.mark.parametrize("rounds", [60, pytest.param(2000, marks=pytest.mark.soak)])
+async def test_everything_at_once_on_few_keys(scene: Scene, rounds: int) -> None:
+    """Claims, starts and every way in which a claim ends: no deadlock, never too many, and nothing is left."""
+    random = Random(rounds)
+    held: list[Claimed] = []
+    highest: Counter[str] = Counter()
+
+    async def work() -> None:
+        for _ in range(rounds):
+            step = random.choice(
+                ["start", "claim", "claim", "complete", "give back", "cancel", "delete", "set", "reap"]
+            )
+            mine = held.pop(random.randrange(len(held))) if held and step not in ("start", "claim", "set") else None
+            if step == "start":
+                await scene.start(*(job(f"k{random.randrange(3)}") for _ in range(random.randrange(1, 4))))
+            elif step == "claim":
+                held.extend(await take(scene, random.randrange(1, 5)))
+            elif step == "set":
+                change = {"concurrency": random.choice([2, 2, 1])}
+                await scene.run(scene.operations.set_limit(NAME, f"k{random.randrange(3)}", change))
+            elif step == "reap":
+                await scene.run(
+                    scene.operations.reap(["a"], [], 10, b'{"code":"X"}', [mine.job.leased_by or ""] if mine else [])
+                )
+            elif mine is not None and step == "complete":
+                await scene.settle(completed(mine))
+            elif mine is not None and step == "give back":
+                await scene.settle(given_back(mine))
+            elif mine is not None and step == "cancel":
+                await scene.run(scene.operations.cancel_chains([mine.job.chain_id], cascade=False))
+            elif mine is not None:
+                await scene.delete(mine.job.chain_id)
+            counted = scene.watch("SELECT lane FROM queuert_running")
+            highest.update(dict.fromkeys(counted, 0))
+            for lane, number in Counter(counted).items():
+                highest[lane] = max(highest[lane], number)
+
+    await asyncio.gather(*(work() for _ in range(5)))
+    assert max(highest.values()) <= 2
+    while claimed := await take(scene, 100):
+        await scene.settle(*(completed(each) for each in claimed))
+    await scene.run(scene.operations.reap(["a"], [], 10_000, b'{"code":"X"}', ["worker-1"]))
+    while claimed := await take(scene, 100):
+        await scene.settle(*(completed(each) for each in claimed))
+    assert await take(scene, 10) == []
+    assert scene.watch("SELECT count(*) FROM queuert_line") == [0]
+    assert scene.watch("SELECT count(*) FROM queuert_lane WHERE running <> 0") == [0]
+    assert await scene.deadlocks() == 0

@@ -1,0 +1,97 @@
+"""Many idle workers hear of one job, over a channel that keeps no hints: a few of them claim it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from tests.adapters.postgres.drivers import Watcher
+from tests.behaviour.steps import PATIENCE, Step, eventually, start
+from tests.behaviour.watching import Points, watched
+from tests.conformance.postgres_harness import database, empty
+
+import queuert
+from queuert import Attempt, Handlers, Worker
+from queuert.worker import crowd
+from queuert.worker.crowd import AT_ONCE
+
+SCHEMES = ["postgresql", "postgresql+asyncpg"]
+
+
+@pytest.fixture
+def watch() -> Iterator[Watcher]:
+    empty()
+    watcher = Watcher(database())
+    yield watcher
+    watcher.close()
+
+
+def handlers_of() -> Handlers[Any]:
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step]) -> int:
+        return attempt.job.number
+
+    return handlers
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_one_start_causes_few_claims(watch: Watcher, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twelve workers, on two clients. The others would claim later than this test lasts."""
+    monkeypatch.setattr(crowd, "OFTEN", 0.05)
+    monkeypatch.setattr(crowd, "EARLIEST", 600.0)
+    monkeypatch.setattr(crowd, "LATEST", 900.0)
+    url = database().replace("postgresql://", f"{scheme}://")
+    points, workers = Points(), list[Worker]()
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(watched(queuert.connect(url, jobs=[Step]), points)) for _ in range(2)
+        ]
+        for client in clients:
+            for _ in range(6):
+                worker = Worker(client, handlers_of(), poll_interval=3600)
+                workers.append(await stack.enter_async_context(worker))
+        await eventually(lambda: all(_knows(worker, 12) for worker in workers))
+        client = clients[0]
+        # Each has asked once when it began, and once more after it listens.
+        await eventually(lambda: points.counts["next_available_in.done"] >= 12)
+        before = points.counts["claim"]
+        for _ in range(5):
+            (chain,) = await start(client)
+            await client.wait(chain, timeout=PATIENCE)
+        # Counted together: one that is slow claims when the next job is there. The one that has run
+        # a job claims again.
+        assert 5 <= points.counts["claim"] - before <= 5 * (AT_ONCE + 2)
+        # Enough jobs for all: all of them are woken.
+        chains = await start(client, 40)
+        for chain in chains:
+            await client.wait(chain, timeout=PATIENCE)
+
+
+def _knows(worker: Worker, number: int) -> bool:
+    run: Any = worker._run
+    return bool(run._crowd._places.get("step", (0, 0))[1] == number)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_those_who_were_chosen_are_gone(watch: Watcher, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand workers are known, and one of them is here. It does not poll."""
+    monkeypatch.setattr(crowd, "OFTEN", 0.05)
+    url = database().replace("postgresql://", f"{scheme}://")
+    async with queuert.connect(url, jobs=[Step]) as client:
+        watch(
+            "INSERT INTO queuert_worker (id, registered_at, seen_at, horizon, server_started) "
+            "SELECT 'gone-' || n, now(), now(), 0, now() FROM generate_series(1, 999) AS n"
+        )
+        watch(
+            "INSERT INTO queuert_worker_about (id, types, about, told_at) "
+            "SELECT 'gone-' || n, ARRAY['step'], '{}', now() FROM generate_series(1, 999) AS n"
+        )
+        async with Worker(client, handlers_of(), poll_interval=3600) as worker:
+            await eventually(lambda: _knows(worker, 1000))
+            for _ in range(3):
+                (chain,) = await start(client)
+                await client.wait(chain, timeout=PATIENCE)

@@ -1,0 +1,174 @@
+"""A primary is killed under load, and its standby takes over: what is kept, by a ledger.
+
+Each job writes a line into a table of the user's, in `complete()`. Whatever the standby knows of a job, its line must
+be there as often as the job is completed: once. How much the standby knows depends on the kind of replication. So that
+it depends on nothing else, the standby is cut off from the primary a moment before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.support.replication import Pair
+
+import queuert
+from queuert import Attempt, Client, EntryJob, Handlers, StorageError, Worker
+
+SECONDS = float(os.environ.get("QUEUERT_FAILOVER_SECONDS", "60"))
+"""How long there is load before and after, in the long form."""
+PATIENCE = 120.0
+LEASE = 3.0
+LOST = 10
+"""Orders that are confirmed while the standby is cut off, without synchronous replication."""
+
+
+class Order(EntryJob[int], name="order"):
+    number: int
+
+
+@pytest.fixture(params=["synchronous", "asynchronous"])
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    made = Pair(synchronous=request.param == "synchronous")
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
+class Shop:
+    """Clients that start orders, and know which were confirmed; workers that run them."""
+
+    def __init__(self) -> None:
+        self.confirmed: tuple[list[str], list[str]] = ([], [])
+        """Orders whose transaction was begun before the standby took over, and after. The first may be confirmed after
+        it, too: the notification that follows the commit waits for a connection."""
+        self.has_moved = False
+        """The standby has taken over."""
+        self.doubtful = 0
+        """Starts that ended with an error: they may have been stored."""
+        self.runs: Counter[str] = Counter()
+        """How often a handler has begun: what it does outside of the database happens so often."""
+        self._number = 0
+
+    def handlers(self) -> Handlers[Any]:
+        made = Handlers[Any](lease=LEASE, max_attempts=100)
+
+        @made.handles(Order)
+        async def order(attempt: Attempt[Order]) -> int:
+            self.runs[attempt.chain_id] += 1
+            async with attempt.complete() as tx:
+                await _execute(tx.connection, f"INSERT INTO ledger VALUES ('{attempt.chain_id}')")
+                return attempt.job.number
+
+        return made
+
+    @asynccontextmanager
+    async def open(self, url: str, *, workers: int = 2, starters: int = 3) -> AsyncGenerator[Client[Any]]:
+        async with AsyncExitStack() as exits:
+            client = await exits.enter_async_context(queuert.connect(url, jobs=[Order]))
+            await exits.enter_async_context(_ended_at_last(self._start(client) for _ in range(starters)))
+            for _ in range(workers):
+                other = await exits.enter_async_context(queuert.connect(url, jobs=[Order], migrate=False))
+                await exits.enter_async_context(Worker(other, self.handlers(), concurrency=5, poll_interval=0.1))
+            yield client
+
+    async def _start(self, client: Client[Any]) -> None:
+        while True:
+            self._number += 1
+            number, confirmed = self._number, self.confirmed[self.has_moved]
+            try:
+                async with client.transaction() as tx:
+                    chain = await client.start(tx, Order(number=number))
+            except StorageError:
+                self.doubtful += 1
+                await asyncio.sleep(0.05)
+            else:
+                confirmed.append(chain.id)
+                await asyncio.sleep(0.002)
+
+    async def confirm(self, more: int) -> None:
+        """Wait until so many more are confirmed."""
+        confirmed = self.confirmed[self.has_moved]
+        wanted = len(confirmed) + more
+        async with asyncio.timeout(PATIENCE):
+            while len(confirmed) < wanted:
+                await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def _ended_at_last(works: Any) -> AsyncGenerator[None]:
+    tasks = [asyncio.create_task(work) for work in works]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _execute(connection: Any, text: str) -> None:
+    await connection.execute(text)
+
+
+async def _settled(pair: Pair) -> None:
+    """Wait until nothing is left to do."""
+    async with asyncio.timeout(PATIENCE):
+        while pair.standby.say("SELECT count(*) FROM queuert_job WHERE status <> 'completed'") != [(0,)]:
+            await asyncio.sleep(0.1)
+
+
+async def fail_over(pair: Pair, scheme: str, load: int) -> None:
+    shop = Shop()
+    url = pair.url_of("postgres", scheme)
+    pair.say("CREATE TABLE ledger (chain text)")
+    async with shop.open(url):
+        await shop.confirm(load)
+        await asyncio.to_thread(pair.standby.cut_off)
+        if pair.synchronous:
+            # Nothing is confirmed any more: commits wait for the standby.
+            async with asyncio.timeout(PATIENCE):
+                while pair.say("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") < [(3,)]:
+                    await asyncio.sleep(0.01)
+        else:
+            await shop.confirm(LOST)
+        pair.kill_primary()
+        await asyncio.to_thread(pair.standby.promote)
+        shop.has_moved = True
+        await shop.confirm(load)
+    # No new orders. What the workers have left is taken back when its lease ends.
+    async with queuert.connect(url, jobs=[Order], migrate=False) as client:
+        async with Worker(client, shop.handlers(), concurrency=10, poll_interval=0.1):
+            await _settled(pair)
+        diagnosis = await client.doctor(full=True)
+        assert diagnosis.healthy, diagnosis
+    before, after = map(set, shop.confirmed)
+    stored = {each for (each,) in pair.standby.say("SELECT id::text FROM queuert_job")}
+    lines = Counter(each for (each,) in pair.standby.say("SELECT chain FROM ledger"))
+    assert lines == Counter(stored), "every stored order has its line, once"
+    assert after <= stored, "what was confirmed after the promotion is there"
+    lost = before - stored
+    if pair.synchronous:
+        assert not lost, "what was confirmed is there"
+    else:
+        assert len(lost) >= LOST, "what was confirmed after the standby was cut off is lost"
+    print(  # noqa: T201
+        f"{len(before)} confirmed before, {len(after)} after, {shop.doubtful} in doubt, {len(lost)} lost; "
+        f"{len(stored)} stored and completed; handlers began {sum(shop.runs.values())} times, "
+        f"{sum(number > 1 for each, number in shop.runs.items() if each in stored)} of them more than once"
+    )
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", pytest.param("postgresql+asyncpg", marks=pytest.mark.soak)])
+async def test_a_standby_takes_over(pair: Pair, scheme: str) -> None:
+    await fail_over(pair, scheme, 40)
+
+
+@pytest.mark.soak
+async def test_a_standby_takes_over_under_long_load(pair: Pair) -> None:
+    await fail_over(pair, "postgresql", int(SECONDS * 100))

@@ -1,0 +1,42 @@
+"""`queuert limits`, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+
+from tests.cli.running import in_process
+
+from queuert import EntryJob, Limit, Rate, connect_sync
+
+
+class Fetch(
+    EntryJob[None], name="fetch", limit=Limit("partner-api", by="partner", concurrency=2, rate=Rate(100, per=10))
+):
+    partner: str
+
+
+def test_limits_are_shown_and_changed(url: str) -> None:
+    with connect_sync(url, jobs=[Fetch]) as client, client.transaction() as tx:
+        client.start_many(tx, [Fetch(partner="acme"), Fetch(partner="acme"), Fetch(partner="other")])
+    shown = in_process("limits", "--url", url, "--json")
+    rows = [json.loads(line) for line in shown.out.splitlines()]
+    assert [(row["limit"], row["key"], row["waiting"], row["set"]) for row in rows] == [
+        ("partner-api", "acme", 2, False),
+        ("partner-api", "other", 1, False),
+    ]
+    change = ("limits", "partner-api", "--key", "acme", "--concurrency", "20", "--rate", "5/1/smooth", "--by", "ann")
+    changed = in_process(*change, "--url", url, "--json")
+    row = json.loads(changed.out)
+    assert (row["key"], row["concurrency"], row["rate"], row["set"]) == ("acme", 20, "5/1/smooth", True)
+    assert "set_limit" in in_process("audit", "--url", url).out
+    assert "5/1/smooth" in in_process("limits", "partner-api", "--url", url).out
+    assert in_process("limits", "partner-api", "--key", "acme", "--clear", "--url", url).out == "cleared\n"
+    again = in_process("limits", "partner-api", "--key", "acme", "--clear", "--url", url)
+    assert (again.code, again.out) == (1, "nothing was set\n")
+
+
+def test_what_cannot_be_read_is_refused(url: str) -> None:
+    wrong = in_process("limits", "x", "--rate", "often", "--url", url)
+    assert wrong.code == 2
+    assert "a rate is NUMBER/SECONDS" in wrong.err
+    assert "which limit?" in in_process("limits", "--key", "a", "--url", url).err

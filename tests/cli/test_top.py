@@ -1,0 +1,167 @@
+"""`queuert top`: driven as a person would, on a SQLite file and in 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input, Static, TextArea
+
+import queuert
+from queuert import Attempt, Client, EntryJob, Handlers, JobError, Worker
+from queuert.cli.top.app import Top
+from queuert.cli.top.asking import Question
+from queuert.cli.top.chain import ChainScreen
+from queuert.cli.top.panes import Chains
+from queuert.cli.top.tables import Table
+
+
+class Charge(EntryJob[int], name="charge"):
+    amount: int
+
+
+handlers = Handlers[Any](max_attempts=1)
+
+
+@handlers.handles(Charge)
+async def charge(attempt: Attempt[Charge]) -> int:
+    if attempt.job.amount < 0:
+        raise JobError("NEGATIVE", "[red]no[/red] such amount\x1b[2J")
+    return attempt.job.amount
+
+
+@pytest.fixture
+async def client(sqlite_url: str) -> AsyncIterator[Client[Any]]:
+    async with queuert.connect(sqlite_url, jobs=[Charge], poll_interval=0.05) as client:
+        for amount in (7, -1):
+            await client.submit(Charge(amount=amount))
+        async with Worker(client, handlers) as worker:
+            await worker.drain()
+        yield client
+
+
+@pytest.fixture
+async def pilot(client: Client[Any], sqlite_url: str) -> AsyncIterator[Pilot[None]]:
+    async with (
+        queuert.connect(sqlite_url, jobs=[], migrate=False) as own,
+        Top(own, "ann", "jobs.db").run_test(size=(80, 24)) as pilot,
+    ):
+        await settled(pilot)
+        yield pilot
+
+
+async def settled(pilot: Pilot[None]) -> None:
+    """What was asked for is shown. A question may be waiting for its answer."""
+    await pilot.pause()
+    while any(worker.is_running for worker in pilot.app.workers if worker.group in ("look", "filter", "operations")):
+        await pilot.pause()
+    await pilot.pause()
+
+
+async def changed(pilot: Pilot[None]) -> None:
+    """What was confirmed is done."""
+    while any(worker.is_running for worker in pilot.app.workers if worker.group == "change"):
+        await pilot.pause()
+    await settled(pilot)
+
+
+async def press(pilot: Pilot[None], *keys: str) -> None:
+    await pilot.press(*keys)
+    await settled(pilot)
+
+
+def shown(pilot: Pilot[None], name: str) -> str:
+    return str(pilot.app.screen.query_one(name, Static).content)
+
+
+def rows(pilot: Pilot[None], name: str) -> list[str]:
+    table = pilot.app.query_one(name, Table)
+    return [" | ".join(str(cell) for cell in table.get_row_at(place)) for place in range(table.row_count)]
+
+
+async def failed(client: Client[Any]) -> Any:
+    (chain,) = (await client.list_chains(status="failed")).items
+    return chain
+
+
+async def test_the_overview_says_what_needs_attention(pilot: Pilot[None]) -> None:
+    assert "✗ 1 charge failed" in shown(pilot, "#attention")
+    assert rows(pilot, "#types")[0].startswith("charge | 0 | 0 | 0 | 1")
+
+
+async def test_a_failed_chain_is_found_read_and_repaired(pilot: Pilot[None], client: Client[Any]) -> None:
+    chain = await failed(client)
+    await press(pilot, "slash", *"status:failed", "enter")
+    assert [chain.id in row for row in rows(pilot, "#chains")] == [True]
+    await press(pilot, "enter")
+    assert isinstance(pilot.app.screen, ChainScreen)
+    text = shown(pilot, "#chain")
+    # What comes from the database is neither markup nor an order to the terminal.
+    assert "[red]no[/red] such amount\\x1b[2J" in text
+    assert "→" in text  # why, and what to do
+    await press(pilot, "e")
+    await pilot.pause()
+    assert isinstance(pilot.app.screen, Question)
+    pilot.app.screen.query_one("#value", TextArea).text = '{"amount": 5}'
+    pilot.app.screen.query_one("#reason", Input).focus()
+    await pilot.press("enter")
+    assert isinstance(pilot.app.screen, Question), "without a reason, nothing is changed"
+    await pilot.press(*"typo", "enter")
+    await changed(pilot)
+    async with Worker(client, handlers) as worker:
+        await worker.drain()
+    assert await client.wait(chain, Charge) == 5
+    (record,) = (await client.list_audit()).items
+    assert (record.by, record.reason, record.action) == ("ann", "typo", "retry")
+
+
+async def test_a_wrong_filter_says_so(pilot: Pilot[None]) -> None:
+    await press(pilot, "slash", *"colour:red", "enter")
+    assert "colour" in shown(pilot, "#filter-problem")
+    await press(pilot, *("backspace",) * 10, *"status:completed", "enter")
+    assert [row.startswith("✓ completed") for row in rows(pilot, "#chains")] == [True]
+
+
+async def test_all_that_match_are_changed_after_the_plan(pilot: Pilot[None], client: Client[Any]) -> None:
+    await press(pilot, "slash", *"status:failed", "enter")
+    await press(pilot, "D")
+    await pilot.pause()
+    assert isinstance(pilot.app.screen, Question)
+    pilot.app.screen.query_one("#reason", Input).value = "old"
+    await pilot.press("enter")
+    await changed(pilot)
+    assert (await client.list_chains(status="failed")).items == []
+    assert (await client.list_audit()).items[0].by == "ann"
+
+
+async def test_a_type_is_paused_and_resumed(pilot: Pilot[None], client: Client[Any]) -> None:
+    async with Worker(client, handlers):
+        await press(pilot, "4")
+        while len(rows(pilot, "#queues")) < 3:  # until the worker has registered
+            await press(pilot, "4")
+            pilot.app.look()  # type: ignore[attr-defined]
+        await press(pilot, "down", "down")
+        assert pilot.app.query_one("#queues", Table).chosen == "type:charge"
+        for paused in (True, False):
+            await press(pilot, "p")
+            await pilot.pause()
+            pilot.app.screen.query_one("#reason", Input).value = "maintenance"
+            await pilot.press("enter")
+            await changed(pilot)
+            assert [str(pause.target) for pause in await client.list_pauses()] == ["type charge"] * paused
+            await settled(pilot)
+
+
+async def test_a_database_that_is_away_is_said_and_survived(pilot: Pilot[None]) -> None:
+    await pilot.app._client.close()  # type: ignore[attr-defined]
+    await press(pilot, "3")
+    assert "not up to date" in str(pilot.app.query_one("#bar", Static).content)
+
+
+async def test_keys_of_other_tabs_do_nothing(pilot: Pilot[None], client: Client[Any]) -> None:
+    await press(pilot, "1", "r", "D", "p", "f", "e")
+    assert not isinstance(pilot.app.screen, Question)
+    assert pilot.app.query_one(Chains).where is not None
+    assert (await client.list_audit()).items == []

@@ -1,0 +1,84 @@
+"""The shop and its dashboard behind a real server, in a thread: browsers are driven from the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from tests.dashboard import shop
+
+import queuert
+from queuert import Client, Worker, testing
+from queuert.dashboard import Access
+
+T = TypeVar("T")
+
+PREFIX = "/ops/jobs"
+
+
+def who(request: Request) -> Access | None:
+    return Access("reader", "bob") if request.headers.get("x-user") == "bob" else Access("operator", "ada")
+
+
+class Served:
+    """`run` runs a coroutine on the server's event loop, with the client."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.stock: shop.Stock
+        self._loop = asyncio.new_event_loop()
+        self._client: Client[Any]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}{PREFIX}"
+
+    @property
+    def insecure_url(self) -> str:
+        return f"http://jobs.test:{self.port}{PREFIX}"
+
+    def run(self, call: Callable[[Client[Any]], Coroutine[Any, Any, T]]) -> T:
+        return asyncio.run_coroutine_threadsafe(call(self._client), self._loop).result(60)
+
+    def working(self) -> None:
+        """Run a worker until nothing is left to do."""
+
+        async def work(client: Client[Any]) -> None:
+            async with testing.running(client, shop.handlers) as run:
+                await run.until_idle()
+
+        self.run(work)
+
+    async def serve(self, listening: socket.socket, ready: threading.Event) -> None:
+        async with queuert.connect("memory://", jobs=shop.JOBS) as client:
+            self._client = client
+            self.stock = await shop.fill(client)
+            app = Starlette()
+            app.mount(PREFIX, shop.make(client, who, hide=["card"]).asgi)
+            config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
+            self.server = uvicorn.Server(config)
+            ready.set()
+            async with Worker(client, shop.idle_handlers, release="2026.11.17"):
+                await self.server.serve(sockets=[listening])
+
+
+@contextmanager
+def served() -> Generator[Served]:
+    listening = socket.create_server(("127.0.0.1", 0))
+    site, ready = Served(listening.getsockname()[1]), threading.Event()
+    thread = threading.Thread(target=lambda: site._loop.run_until_complete(site.serve(listening, ready)))
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield site
+    finally:
+        site.server.should_exit = True
+        thread.join(60)
+        site._loop.close()

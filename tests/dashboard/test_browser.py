@@ -1,0 +1,175 @@
+"""The dashboard in a real browser: what no other test can see."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
+from tests.dashboard import shop
+from tests.dashboard.serving import Served, served
+from tests.support.browser import FLAGS, MISSING, find_browser
+
+from queuert import Client
+
+pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
+
+WIDTHS = {1280: ("light", 800), 390: ("dark", 844)}
+PATIENCE = 30_000
+"""Milliseconds that a page may take on a busy machine."""
+
+CONTRAST = (Path(__file__).parent / "contrast.js").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Served]:
+    with served() as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """One browser for all tests of this module, and no longer: it keeps an event loop in this thread."""
+    path = find_browser()
+    if path is None:
+        pytest.skip(MISSING)
+    with sync_playwright() as playwright:
+        profile = tmp_path_factory.mktemp("browser")
+        context = playwright.chromium.launch_persistent_context(
+            profile, executable_path=path, args=list(FLAGS), headless=True, viewport={"width": 1280, "height": 800}
+        )
+        context.set_default_timeout(PATIENCE)
+        expect.set_options(timeout=PATIENCE)
+        yield context
+        context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A page that may not complain: no error of a script, and nothing that the policy refuses."""
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(f"dialog {dialog.message}"))
+    yield page
+    page.close()
+    assert said == []
+
+
+def test_every_page_at_both_widths_and_schemes(site: Served, page: Page) -> None:
+    """Nothing is too wide, nothing is hard to read, and hostile text does nothing."""
+    shots = os.environ.get("QUEUERT_SCREENSHOTS")
+    for width, (scheme, height) in WIDTHS.items():
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        for number, path in enumerate(shop.paths(site.stock)):
+            page.goto(f"{site.url}{path}")
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+            assert page.evaluate(CONTRAST) == [], (path, width)
+            assert page.title()
+            if shots:
+                page.screenshot(path=f"{shots}/{number:02}-{width}.png", full_page=True)
+
+
+def test_a_failed_order_is_found_understood_repaired_and_seen_to_end(site: Served, page: Page) -> None:
+    page.goto(f"{site.url}/")
+    page.get_by_role("link", name="charge-card failed").click()
+    page.get_by_role("link", name="reserve-stock → charge-card").click()
+    expect(page.get_by_role("heading", name="Why?")).to_be_visible()
+    expect(page.locator(".why")).to_contain_text("the bank refused •••")
+    page.get_by_role("link", name="Edit and retry").click()
+    dialog = page.locator("#ask")
+    dialog.get_by_label("Input of charge-card").fill('{"order": 12, "card": "•••"}')
+    dialog.get_by_role("button", name="Retry with this input").click()
+    assert "Edit and retry" not in page.title()  # the reason is missing, so nothing was sent
+    dialog.get_by_label("Why?").fill("the number was wrong")
+    dialog.get_by_role("button", name="Retry with this input").click()
+    expect(page.get_by_role("status")).to_contain_text("Retried")
+    page.evaluate("window.stays = true")
+    site.working()
+    expect(page.locator("h1 .status")).to_have_text("completed")
+    assert page.evaluate("window.stays"), "the page was loaded again"
+    expect(page.get_by_text("the number was wrong")).to_be_visible()
+
+
+def test_a_live_list_keeps_what_was_chosen_and_can_be_stopped(site: Served, page: Page) -> None:
+    def submit(client: Client[Any]) -> Any:
+        return client.submit(shop.Poll(round=9), after=3600)
+
+    page.goto(f"{site.url}/chains?where=chain-type:poll-carrier")
+    page.locator("tbody input").first.check()
+    expect(page.locator(".chosen")).to_contain_text("1 chosen")
+    page.get_by_text("Filters", exact=True).click()
+    before = page.locator("tbody tr").count()
+    site.run(submit)
+    expect(page.locator("tbody tr")).to_have_count(before + 1)
+    assert page.locator("tbody input:checked").count() == 1
+    assert page.locator("details.help").get_attribute("open") is not None
+    page.get_by_role("button", name="live").click()
+    site.run(submit)
+    page.get_by_role("button", name="stopped").click()  # it was stopped: only now it looks again
+    expect(page.locator("tbody tr")).to_have_count(before + 2)
+
+
+def test_keys(site: Served, page: Page) -> None:
+    page.goto(f"{site.url}/chains")
+    page.keyboard.press("?")
+    expect(page.get_by_role("heading", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    page.keyboard.press("x")
+    first = page.locator("tbody tr").first
+    expect(first).to_have_class("current")
+    expect(first.locator("input")).to_be_checked()
+    page.keyboard.press("/")
+    expect(page.locator("#search")).to_be_focused()
+    page.keyboard.type("status:failed,completed")
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_contain_text("status:failed,completed")
+
+
+def test_over_plain_http_an_id_is_copied_and_a_form_is_accepted(site: Served, page: Page) -> None:
+    page.goto(f"{site.insecure_url}/chain/{site.stock.waiting}")
+    assert not page.evaluate("window.isSecureContext")
+    button = page.locator("[data-copy]").first
+    button.click()
+    expect(button).to_have_attribute("title", "Copied")
+    page.get_by_role("link", name="Make due now").click()
+    page.locator("#ask").get_by_label("Why?").fill("now")
+    page.locator("#ask").get_by_role("button", name="Make due now").click()
+    expect(page.get_by_role("status")).to_contain_text("It is due now")
+
+
+def test_a_chain_is_scrubbed_through_time(site: Served, page: Page) -> None:
+    page.goto(f"{site.url}/chain/{site.stock.loop}")
+    page.locator("[data-scrub]").evaluate(
+        "(range) => { range.value = 0; range.dispatchEvent(new Event('change', {bubbles: true})); }"
+    )
+    expect(page.get_by_text("This is how it was at")).to_be_visible()
+    assert "at=" in page.url
+
+
+def test_without_javascript_everything_can_be_read_and_changed(site: Served, context: BrowserContext) -> None:
+    browser = context.browser
+    assert browser is not None
+    with browser.new_context(java_script_enabled=False) as plain:
+        page = plain.new_page()
+        page.goto(f"{site.url}/chains?where=chain-type:send-mail")
+        page.locator("tbody a").first.click()
+        page.get_by_role("link", name="Cancel").click()
+        page.get_by_label("Why?").fill("not needed")
+        page.get_by_role("button", name="Cancel").click()
+        expect(page.locator("h1 .status")).to_have_text("cancelled")
+
+
+def test_a_reader_sees_no_buttons(site: Served, page: Page) -> None:
+    page.set_extra_http_headers({"x-user": "bob"})
+    page.goto(f"{site.url}/chain/{site.stock.completed}")
+    expect(page.locator(".role")).to_contain_text("bob")
+    assert page.locator(".button").count() == 0

@@ -1,0 +1,163 @@
+"""What operators change: each is asked about first, and recorded with a name and a reason."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+from tests.dashboard import shop
+
+from queuert import Client, testing
+from queuert.dashboard.hiding import HIDDEN
+
+
+async def status_of(client: Client[Any], chain_id: str) -> str | None:
+    chain = await client.get_chain(chain_id)
+    return None if chain is None else chain.status
+
+
+async def recorded(client: Client[Any]) -> tuple[str, str, str | None, str | None]:
+    record = (await client.list_audit(limit=1)).items[0]
+    return record.action, record.target, record.by, record.reason
+
+
+async def test_retry_cancel_trigger_and_delete(web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock) -> None:
+    for action, chain, after in (
+        ("retry", stock.failed, "pending"),
+        ("trigger", stock.waiting, "pending"),
+        ("cancel", stock.waiting, "cancelled"),
+        ("delete", stock.loop, None),
+    ):
+        done = await shop.carry_out(web, f"/change/{action}/{chain}", reason=f"INC-42 {action}")
+        assert done.status_code == 303, done.text
+        assert await status_of(client, chain) == after
+        name = (await recorded(client))[0]
+        assert name == action
+        assert (await recorded(client))[2:] == ("ada", f"INC-42 {action}")
+
+
+async def test_a_reason_is_needed(web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock) -> None:
+    refused = await shop.carry_out(web, f"/change/retry/{stock.failed}", reason=" ")
+    assert refused.status_code == 409
+    assert "say why" in refused.text
+    assert await status_of(client, stock.failed) == "failed"
+
+
+async def test_what_has_changed_meanwhile_is_told(
+    web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock
+) -> None:
+    asked = shop.form_of((await web.get(f"/change/retry/{stock.failed}")).text)
+    async with client.transaction() as tx:
+        await client.retry(tx, stock.failed)
+    refused = await web.post(f"/change/retry/{stock.failed}", data={**asked, "reason": "x"})
+    assert refused.status_code == 409
+    assert "the chain is pending" in refused.text
+
+
+async def test_cascade_is_offered_with_a_number(web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock) -> None:
+    asked = (await web.get(f"/change/cancel/{stock.waiting}")).text
+    assert "cascade" not in asked
+    chain = await client.submit(shop.Reserve(order=3))
+    waits = await client.submit(shop.Invoice(customer="x", orders=[chain]))
+    assert "Also cancel the chains that wait for it (1)" in (await web.get(f"/change/cancel/{chain.id}")).text
+    await shop.carry_out(web, f"/change/cancel/{chain.id}", reason="x", cascade="1")
+    assert await status_of(client, waits.id) == "cancelled"
+
+
+async def test_a_failed_job_is_repaired_and_ends(
+    web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock
+) -> None:
+    done = await shop.carry_out(
+        web, f"/change/repair/{stock.failed}", input='{"order": 7, "card": "4000"}', reason="wrong number"
+    )
+    assert done.headers["location"] == f"/chain/{stock.failed}?done=retried"
+    async with testing.running(client, shop.handlers) as run:
+        await run.until_idle()
+    assert await status_of(client, stock.failed) == "completed"
+    assert await status_of(client, stock.blocked) == "completed"
+
+
+async def test_a_wrong_input_is_refused_with_what_is_wrong(
+    web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock
+) -> None:
+    for text, problem in (("{", "not JSON"), ('{"order": "x", "card": "y"}', "order"), ("[]", "JSON object")):
+        refused = await shop.carry_out(web, f"/change/repair/{stock.failed}", input=text, reason="x")
+        assert refused.status_code == 409
+        assert problem in refused.text
+        assert await status_of(client, stock.failed) == "failed"
+
+
+async def test_a_hidden_value_that_is_left_stays_as_it_is(client: Client[Any], stock: shop.Stock) -> None:
+    async with shop.browser(shop.make(client, hide=["card"])) as web:
+        text = f'{{"order": 8, "card": "{HIDDEN}"}}'
+        done = await shop.carry_out(web, f"/change/repair/{stock.failed}", input=text, reason="x")
+    assert done.status_code == 303
+    (job,) = (await client.list_jobs("charge-card", status="pending")).items
+    assert job.input == {"order": 8, "card": shop.CARD}
+
+
+async def test_all_that_match_after_the_plan(web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock) -> None:
+    path = "/change/many/retry?where=status:failed"
+    plan = (await web.get(path)).text
+    assert "<b>1 chain</b> match" in plan
+    assert "1 <bdi>charge-card</bdi>" in plan
+    done = await shop.carry_out(web, path, reason="INC-42", per_second="100")
+    assert done.headers["location"] == "/operations?done=started"
+    assert await recorded(client) == ("bulk-retry", "status:failed", "ada", "INC-42")
+    async with testing.running(client, shop.handlers) as run:
+        await run.until_idle()
+    page = (await web.get("/operations")).text
+    assert 'data-label="changed">1</td>' in page
+
+
+async def test_chosen_chains_are_planned_before_they_are_changed(
+    web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock
+) -> None:
+    token = shop.form_of((await web.get("/chains")).text)["token"]
+    planned = await web.post("/change/many/delete", data={"token": token, "chain": [stock.loop, stock.completed]})
+    assert planned.status_code == 200
+    assert "<b>2 chains</b> match" in planned.text
+    assert await status_of(client, stock.loop) == "completed"
+    done = await web.post("/change/many/delete", data={**shop.form_of(planned.text), "reason": "tidy"})
+    assert done.status_code == 303
+
+
+async def test_priority_and_rate_are_checked(web: httpx.AsyncClient, stock: shop.Stock) -> None:
+    path = "/change/many/set_priority?where=status:pending"
+    assert "not a priority" in (await shop.carry_out(web, path, reason="x", priority="high")).text
+    assert "not a number" in (await shop.carry_out(web, path, reason="x", priority="5", per_second="fast")).text
+    assert (await shop.carry_out(web, path, reason="x", priority="5")).status_code == 303
+
+
+async def test_pausing_and_resuming(web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock) -> None:
+    await shop.carry_out(web, "/change/resume?target=type:send-mail", reason="moved")
+    assert await client.list_pauses() == []
+    assert await recorded(client) == ("resume", "type send-mail", "ada", "moved")
+    refused = await shop.carry_out(web, "/change/pause?target=queue:default", reason="x", until="yesterday")
+    assert refused.status_code == 409
+    await shop.carry_out(web, "/change/pause?target=queue:default", reason="PSP down", until="2h")
+    (pause,) = await client.list_pauses()
+    assert (str(pause.target), pause.by, pause.reason) == ("queue default", "ada", "PSP down")
+    assert pause.until is not None
+    assert "PSP down" in (await web.get("/queues")).text
+
+
+async def test_schedules_are_steered_and_recorded(
+    web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock
+) -> None:
+    name = f"daily {shop.ATTACK}"
+    for action, status in (("pause", "paused"), ("resume", "active"), ("trigger", "active")):
+        path = str(httpx.URL(f"/change/schedule/{action}", params={"name": name}))
+        done = await shop.carry_out(web, path, reason="INC-42")
+        assert done.status_code == 303, done.text
+        schedule = await client.get_schedule(name)
+        assert schedule is not None
+        assert schedule.status == status
+        assert await recorded(client) == (action, f"schedule {name}", "ada", "INC-42")
+    await shop.carry_out(web, str(httpx.URL("/change/schedule/delete", params={"name": name})), reason="x")
+    assert await client.get_schedule(name) is None
+
+
+async def test_pruning(web: httpx.AsyncClient, stock: shop.Stock) -> None:
+    done = await shop.carry_out(web, "/change/prune")
+    assert done.headers["location"] == "/storage?done=pruned"

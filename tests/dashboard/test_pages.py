@@ -1,0 +1,249 @@
+"""Every page, through the doors: what it shows, and that nothing on it is taken for HTML."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.dashboard import shop
+
+import queuert
+from queuert import Attempt, Client, EntryJob, Handlers, Limit, testing
+from queuert.dashboard.hiding import HIDDEN
+
+ALLOWED = frozenset(
+    re.findall(
+        r"\w+",
+        "a article b bdi body br button circle code dd defs details dialog div dl dt em figure footer form g h1 h2 h3 "
+        "head header html i input kbd label li link main marker meta meter nav ol p path pre rect script section small "
+        "span summary svg symbol table tbody td text textarea th thead time title tr ul use",
+    )
+)
+
+
+class Checked(HTMLParser):
+    """Only our own elements, no inline script or style, nothing from elsewhere, and labels for every field."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[str] = []
+        self.labelled: set[str] = set()
+        self.fields: list[tuple[str, dict[str, str | None]]] = []
+        self.in_script = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.in_script = tag == "script"
+        if tag not in ALLOWED:
+            self.problems.append(f"element {tag}")
+        self.problems += [f"{tag} {name}" for name in given if name.startswith("on") or name in ("style", "srcdoc")]
+        for name in ("href", "src", "action", "formaction", "hx-get"):
+            value = given.get(name)
+            if value is not None and not value.startswith(("/", "#")):
+                self.problems.append(f"{tag} {name}={value}")
+        if tag == "label" and given.get("for"):
+            self.labelled.add(str(given["for"]))
+        if tag in ("input", "textarea", "select") and given.get("type") != "hidden":
+            self.fields.append((tag, given))
+
+    def handle_data(self, data: str) -> None:
+        if self.in_script and data.strip():
+            self.problems.append(f"inline script {data[:40]}")
+
+    def handle_endtag(self, tag: str) -> None:
+        self.in_script = False
+
+    def check(self) -> list[str]:
+        unlabelled = [
+            str(given) for _, given in self.fields
+            if given.get("id") not in self.labelled and not given.get("aria-label") and given.get("type") != "checkbox"
+        ]  # fmt: skip
+        return [*self.problems, *unlabelled]
+
+
+def check(page: httpx.Response) -> None:
+    parser = Checked()
+    parser.feed(page.text)
+    assert parser.check() == [], page.url
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert page.headers["x-frame-options"] == "DENY"
+    assert page.headers["cache-control"] == "no-store"
+
+
+async def test_every_page_shows_hostile_text_as_text(web: httpx.AsyncClient, stock: shop.Stock) -> None:
+    for path in shop.paths(stock):
+        page = await web.get(path)
+        assert page.status_code == 200, (path, page.text)
+        check(page)
+
+
+@pytest.mark.parametrize("part", ["/nothing", "/chain/nothing", "/job/ffff", "/chains?where=zzz", "/schedule?name=x"])
+async def test_what_does_not_exist_is_404(web: httpx.AsyncClient, part: str) -> None:
+    assert (await web.get(part)).status_code == 404
+
+
+async def test_a_filter_that_cannot_be_read_is_explained(web: httpx.AsyncClient) -> None:
+    page = await web.get("/chains", params={"where": "colour:<b>red</b>"})
+    assert page.status_code == 400
+    assert "colour" in page.text
+    assert "<b>red</b>" not in page.text
+
+
+async def test_the_overview_names_what_needs_attention(web: httpx.AsyncClient) -> None:
+    page = (await web.get("/")).text
+    assert "1 charge-card failed" in page
+    assert "type send-mail is paused" in page
+    assert "<title>1 needs attention · shop</title>" in page
+
+
+async def test_a_search_by_the_beginning_of_an_id_opens_the_chain(web: httpx.AsyncClient, stock: shop.Stock) -> None:
+    page = await web.get("/chains", params={"where": stock.waiting[:-1]})
+    assert (page.status_code, page.headers["location"]) == (303, f"/chain/{stock.waiting}")
+
+
+async def test_the_chain_has_a_picture_of_jobs_blockers_dependents_and_loops(
+    web: httpx.AsyncClient, stock: shop.Stock
+) -> None:
+    failed = (await web.get(f"/chain/{stock.failed}")).text
+    assert failed.count('class="box job completed"') == 2  # once for each direction
+    assert failed.count('class="box job failed"') == 2
+    assert failed.count('class="box dependent blocked"') == 2
+    blocked = (await web.get(f"/chain/{stock.blocked}")).text
+    assert blocked.count('class="box blocker failed"') == 2
+    assert "It waits for ever" in blocked
+    loop = (await web.get(f"/chain/{stock.loop}")).text
+    assert "×5" in loop
+
+
+async def test_the_chain_at_an_earlier_moment(client: Client[Any], web: httpx.AsyncClient, stock: shop.Stock) -> None:
+    first, second = (await client.list_chain_jobs(stock.failed)).items
+    before = await web.get(f"/chain/{stock.failed}", params={"at": first.created_at.isoformat()})
+    assert before.text.count('class="box job pending"') == 2
+    assert before.text.count('class="box job not-yet"') == 2
+    assert second.completed_at is not None
+    after = await web.get(f"/chain/{stock.failed}", params={"at": second.completed_at.isoformat()})
+    assert after.text.count('class="box job failed"') == 2
+
+
+async def test_the_job_shows_attempts_error_and_why(
+    client: Client[Any], web: httpx.AsyncClient, stock: shop.Stock
+) -> None:
+    (job,) = (await client.list_jobs("charge-card", status="failed")).items
+    page = (await web.get(f"/job/{job.id}")).text
+    assert page.count('<li class="failed">') == 2
+    assert "the bank refused" in page
+    assert "It has ended: failed" in page
+    assert "Traceback" in page
+
+
+async def test_hidden_fields_are_hidden_everywhere(client: Client[Any], stock: shop.Stock) -> None:
+    (job,) = (await client.list_jobs("charge-card", status="failed")).items
+    async with shop.browser(shop.make(client, hide={"charge-card": ["card"]})) as web:
+        for path in (
+            f"/job/{job.id}",
+            f"/job/{job.id}/input.json",
+            f"/job/{job.id}/error.json",
+            f"/chain/{stock.failed}",
+            f"/change/repair/{stock.failed}",
+        ):
+            page = await web.get(path)
+            assert page.status_code == 200
+            assert shop.CARD not in page.text, path
+            assert HIDDEN in page.text, path
+
+
+async def test_ten_megabytes_of_json_are_cut_and_whole_as_a_file(client: Client[Any]) -> None:
+    big = {"rows": [{"number": number, "text": "x" * 9000} for number in range(1200)]}
+    chain = await client.submit(shop.Mail(to="ada", data=big))
+    async with shop.browser(shop.make(client)) as web:
+        page = await web.get(f"/job/{chain.id}")
+        assert len(page.content) < 200_000
+        assert "Only the beginning is shown" in page.text
+        whole = await web.get(f"/job/{chain.id}/input.json")
+    assert len(whole.content) > 10_000_000
+    assert whole.headers["content-type"] == "application/json"
+    assert whole.headers["x-content-type-options"] == "nosniff"
+    assert whole.headers["content-disposition"].startswith("attachment")
+
+
+async def test_an_empty_database_says_what_to_do(client: Client[Any]) -> None:
+    async with shop.browser(shop.make(client)) as web:
+        for path, text in (
+            ("/", "Start a chain"),
+            ("/chains", "There are no chains yet"),
+            ("/workers", "queuert worker"),
+            ("/schedules", "There is no schedule"),
+            ("/operations", "Nothing was recorded"),
+        ):
+            assert text in (await web.get(path)).text
+
+
+async def test_the_doctor_looks_when_it_is_asked(web: httpx.AsyncClient) -> None:
+    assert "What the doctor found" not in (await web.get("/storage")).text
+    page = await web.get("/storage?doctor=1")
+    check(page)
+    assert "What the doctor found" in page.text
+
+
+def test_the_same_pages_over_wsgi_below_a_prefix(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+
+    async def fill() -> shop.Stock:
+        async with queuert.connect(url, jobs=shop.JOBS) as client:
+            return await shop.fill(client)
+
+    stock = asyncio.run(fill())
+    with queuert.connect_sync(url, jobs=shop.JOBS) as sync_client:
+        transport = httpx.WSGITransport(app=shop.make(sync_client).wsgi, script_name="/ops/jobs")
+        with httpx.Client(transport=transport, base_url="http://jobs.example") as web:
+            for path in shop.paths(stock):
+                page = web.get(path)
+                assert page.status_code == 200, (path, page.text)
+                check(page)
+                assert 'href="/ops/jobs/chains"' in page.text
+                assert "data-events" not in page.text  # a stream would pin a thread
+            asked = web.get(f"/change/retry/{stock.failed}")
+            done = web.post(f"/change/retry/{stock.failed}", data={**shop.form_of(asked.text), "reason": "INC-42"})
+            assert done.headers["location"] == f"/ops/jobs/chain/{stock.failed}?done=retried"
+        (record,) = sync_client.list_audit(stock.failed).items
+        assert (record.action, record.by, record.reason) == ("retry", "ada", "INC-42")
+
+
+async def test_a_list_goes_on_with_a_cursor(client: Client[Any]) -> None:
+    await client.submit_many([shop.Poll(round=9) for _ in range(60)])
+    async with shop.browser(shop.make(client)) as web:
+        first = (await web.get("/chains?where=status:pending")).text
+        assert first.count('type="checkbox"') == 50
+        link = first.split('rel="next" href="')[1].split('"')[0].replace("&amp;", "&")
+        second = (await web.get(link)).text
+        assert second.count('type="checkbox"') == 10
+        assert 'rel="next"' not in second
+
+
+class Sync(EntryJob[None], name="sync-tenant", limit=Limit(by="tenant", concurrency=4)):
+    tenant: str
+
+
+sync_handlers = Handlers[Any]()
+
+
+@sync_handlers.handles(Sync)
+async def sync_tenant(attempt: Attempt[Sync, Any]) -> None: ...
+
+
+async def test_limits_by_key_are_listed() -> None:
+    async with queuert.connect("memory://", jobs=[Sync]) as limited:
+        async with testing.running(limited, sync_handlers) as run:
+            await run.until_idle()
+        async with limited.transaction() as tx:
+            await limited.set_limit(tx, Sync, key=shop.ATTACK, concurrency=2, by="ada", reason="INC-42")
+        async with shop.browser(shop.make(limited)) as web:
+            page = await web.get("/queues")
+    check(page)
+    assert "Limits by key" in page.text
+    assert "changed by hand" in page.text

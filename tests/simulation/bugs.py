@@ -1,0 +1,124 @@
+"""Bugs that the simulation must find, planted one at a time in worker, operations and storage."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from unittest import mock
+
+from msgspec.structs import replace
+from tests.simulation.plan import Plan
+
+from queuert.adapters.memory.connection import MemoryTransaction
+from queuert.adapters.memory.operations import MemoryOperations
+from queuert.contexts import async_context
+from queuert.model import NOW, QueueLimit
+from queuert.operations.settle import settle
+from queuert.ports.program import Program
+from queuert.transaction import Hooks
+from queuert.worker.attempt_transaction import AttemptTransaction, TransactionInTask
+from queuert.worker.claiming import ClaimPolicy
+from queuert.worker.leases import LeaseKeeper
+from queuert.worker.orphans import Orphans
+from queuert.worker.run import WorkerRun
+from queuert.worker.verdict import Verdicts
+
+
+async def _nothing(*_: Any) -> None: ...
+
+
+@async_context
+async def _without_fence(self: AttemptTransaction[Any]) -> AsyncIterator[Any]:
+    async with self._sessions.transaction() as tx:
+        self._tx = tx
+        yield tx
+
+
+_commit = TransactionInTask.commit
+
+
+async def _settled_afterwards(self: TransactionInTask[Any], settlement: Any = None) -> bool:
+    await _commit(self, None)
+    if settlement is not None:
+        await self._sessions.run(settle(self._sessions.engine, Hooks(), [(self._claim.row, settlement)]))
+    return True
+
+
+def _reaps_nothing(*_: Any) -> Program[list[Any]]:
+    yield from ()
+    return []
+
+
+_queue_limits = ClaimPolicy._queue_limits
+
+
+def _changed_queues(change: Callable[[QueueLimit], QueueLimit]) -> Any:
+    def queue_limits(self: ClaimPolicy, claimed: Any) -> Iterable[QueueLimit]:
+        return [change(queue) for queue in _queue_limits(self, claimed)]
+
+    return queue_limits
+
+
+def _hurried(queue: QueueLimit) -> QueueLimit:
+    return replace(queue, types=tuple(replace(each, lease=0.05) for each in queue.types))
+
+
+def _uncapped(queue: QueueLimit) -> QueueLimit:
+    return replace(queue, max_concurrency=None)
+
+
+_create_jobs = MemoryOperations.create_jobs
+
+
+def _changed_jobs(**values: Any) -> Any:
+    return lambda self, jobs: _create_jobs(self, [replace(job, **values) for job in jobs])
+
+
+_end = MemoryTransaction._end
+_failed = Verdicts.failed
+_made = Orphans.__init__
+
+
+def _uncounted(self: Verdicts, *args: Any) -> Any:
+    return replace(_failed(self, *args), status="pending", error=None, uncounted=True)
+
+
+def _knows_nothing(self: Orphans, sessions: Any, worker_id: str, _held: Any, options: Any) -> None:
+    _made(self, sessions, worker_id, (), options)
+
+
+class Bug(NamedTuple):
+    owner: Any
+    name: str
+    instead: Any
+    plan: Plan
+    """Circumstances in which it matters."""
+
+
+CALM = Plan(0, actions=20)
+ZOMBIES = Plan(0, actions=20, workers=3, jumps=4)
+KILLS = Plan(0, actions=25, workers=3, kills=10)
+
+BUGS = {
+    "a phase does not check the claim": Bug(AttemptTransaction, "_block", _without_fence, ZOMBIES),
+    "the job is settled after the handler's commit": Bug(TransactionInTask, "commit", _settled_afterwards, KILLS),
+    "leases are far too short": Bug(ClaimPolicy, "_queue_limits", _changed_queues(_hurried), CALM),
+    "leases are not renewed": Bug(LeaseKeeper, "renew_due", _nothing, CALM),
+    "the cap of a queue is forgotten": Bug(ClaimPolicy, "_queue_limits", _changed_queues(_uncapped), CALM),
+    "blockers are forgotten": Bug(MemoryOperations, "create_jobs", _changed_jobs(blockers=()), CALM),
+    "delays are forgotten": Bug(MemoryOperations, "create_jobs", _changed_jobs(schedule=NOW), CALM),
+    "keys are forgotten": Bug(MemoryOperations, "create_jobs", _changed_jobs(dedup=None), CALM),
+    "failed attempts do not count": Bug(Verdicts, "failed", _uncounted, CALM),
+    "lost notifications are not made up for": Bug(WorkerRun, "_poll", _nothing, Plan(0, actions=20, unheard=1.0)),
+    "jobs of dead workers are left alone": Bug(MemoryOperations, "reap", _reaps_nothing, KILLS),
+    "a rollback commits": Bug(MemoryTransaction, "_end", lambda self, *, commit: _end(self, commit=True), CALM),
+    "a worker gives back what it is running": Bug(Orphans, "__init__", _knows_nothing, Plan(0, actions=20, lost=0.05)),
+}
+
+
+@contextmanager
+def planted(bug: str) -> Generator[None, None, None]:
+    owner, name, instead, _ = BUGS[bug]
+    with mock.patch.object(owner, name, instead):
+        yield

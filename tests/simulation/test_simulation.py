@@ -1,0 +1,96 @@
+"""Client, worker and storage on a simulated loop: the seed decides every delay, fault, crash and interleaving.
+
+A failure names the smallest plan that fails, too. To see it again: `run(Plan(…), folder)`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from tests.simulation.bugs import BUGS, planted
+from tests.simulation.loop import Stuck
+from tests.simulation.plan import Plan, Storage, shrink
+from tests.simulation.world import Violation, run
+
+SEEDS: dict[Storage, int] = {"memory": 100, "sqlite": 10}
+MANY: dict[Storage, int] = {"memory": 10_000, "sqlite": 500}
+PART = 10
+"""Seeds of one test."""
+TRIES = 40
+"""Seeds within which a planted bug must be found."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of faults would be logged."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def violation(plan: Plan, folder: Path) -> AssertionError | None:
+    try:
+        run(plan, folder)
+    except (Violation, Stuck) as error:
+        return error
+    return None
+
+
+def check(plan: Plan, folder: Path) -> None:
+    found = violation(plan, folder)
+    if found is not None:
+        smallest = shrink(plan, lambda each: violation(each, folder) is not None)
+        notes = "\n".join(getattr(found, "__notes__", ()))
+        pytest.fail(f"{found}\nplan: {plan}\nthe smallest that fails: {smallest}\n{notes}")
+
+
+def parts(seeds: dict[Storage, int]) -> list[tuple[Storage, int]]:
+    return [(storage, first) for storage in get_args(Storage) for first in range(0, seeds[storage], PART)]
+
+
+@pytest.mark.parametrize(("storage", "first"), parts(SEEDS))
+def test_what_is_promised_is_kept(storage: Storage, first: int, tmp_path: Path) -> None:
+    for seed in range(first, first + PART):
+        check(Plan.of(seed, storage), tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("storage", get_args(Storage))
+def test_many_times(storage: Storage, tmp_path: Path) -> None:
+    for seed in range(SEEDS[storage], MANY[storage]):
+        check(Plan.of(seed, storage), tmp_path)
+
+
+@pytest.mark.parametrize("storage", get_args(Storage))
+def test_a_seed_is_one_run(storage: Storage, tmp_path: Path) -> None:
+    plan = Plan(4, storage, kills=2, stops=1, jumps=1, lost=0.05, unheard=0.2)
+    digests = []
+    for place in ("first", "second"):
+        folder = tmp_path / place
+        folder.mkdir()
+        digests.append(run(plan, folder))
+    assert digests[0] == digests[1]
+    folder = tmp_path / "other"
+    folder.mkdir()
+    assert run(Plan(5, storage, kills=2, stops=1, jumps=1, lost=0.05, unheard=0.2), folder) != digests[0]
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_planted_bugs_are_found(bug: str, tmp_path: Path) -> None:
+    plan = BUGS[bug].plan
+    with planted(bug):
+        found = any(violation(plan.with_seed(seed), tmp_path) is not None for seed in range(TRIES))
+    assert found, f"no seed of {TRIES} shows it"
+
+
+def test_a_failure_is_made_smaller(tmp_path: Path) -> None:
+    plan = Plan(3, workers=3, actions=25, kills=4, stops=2, jumps=3, lost=0.05, unheard=0.2)
+    with planted("delays are forgotten"):
+        smallest = shrink(plan, lambda each: violation(each, tmp_path) is not None)
+        assert violation(smallest, tmp_path) is not None
+    assert (smallest.kills, smallest.stops, smallest.jumps, smallest.lost, smallest.unheard) == (0, 0, 0, 0, 0)
+    assert smallest.actions < plan.actions
