@@ -80,4 +80,4 @@ def test_orders_are_shipped(environment: dict[str, str]) -> None:
             assert http.get(f"/orders/{second['order'] + 1}").status_code == 404
             assert http.get("/parcels/01234567-89ab-7def-8123-456789abcdef").status_code == 404
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0
+        assert worker.wait(45) == 0

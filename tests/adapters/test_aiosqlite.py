@@ -179,7 +179,7 @@ async def test_handlers_write_with_aiosqlite_and_plain_ones_with_sqlite3(client:
         async with client.transaction() as tx:
             chain = await client.start(tx, Greet())
         async with Worker(client, [registry]):
-            assert await client.wait(chain, timeout=30) == answer
+            assert await client.wait(chain, timeout=45) == answer
     assert await orders(client) == 2
 
 

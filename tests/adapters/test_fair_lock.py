@@ -14,7 +14,7 @@ from queuert.errors import StorageBusy, TransactionNested
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         while not condition():
             await asyncio.sleep(0.001)
 
@@ -176,7 +176,7 @@ def test_a_waiter_whose_event_loop_is_closed_is_passed_over() -> None:
     loop.close()
 
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(lock.release).result(10)
+        pool.submit(lock.release).result(45)
     assert not lock.locked
     abandoned._log_destroy_pending = False  # type: ignore[attr-defined]
     waiter.close()
@@ -215,7 +215,7 @@ def test_many_threads_and_loops_exclude_each_other() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(45)
     assert total == 4 * 200 + 2 * 4 * 50
     assert not lock.locked
     assert lock.waiting == 0

@@ -117,7 +117,7 @@ async def test_a_call_that_does_not_end_is_given_up(finisher: Finish, monkeypatc
     await call.waits.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(task, 30)
+        await asyncio.wait_for(task, 45)
     assert call.ended
 
 

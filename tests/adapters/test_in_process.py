@@ -108,7 +108,7 @@ async def test_a_sync_client_in_a_thread_wakes_an_async_worker() -> None:
 
     await worker.listen("job_scheduled", wake)
     await asyncio.to_thread(client.publish, "job_scheduled", ["t"])
-    await asyncio.wait_for(woken.wait(), 5)
+    await asyncio.wait_for(woken.wait(), 45)
 
     ended: list[str] = []
     lost: list[str] = []

@@ -261,11 +261,11 @@ def test_another_thread_waits_for_the_writer_and_reads_without_waiting() -> None
     with ThreadPoolExecutor(2) as pool:
         with memory.provider.transaction() as tx:
             memory.create(new_job("a"), tx=tx)
-            assert pool.submit(memory.status, "a").result(5) is None
+            assert pool.submit(memory.status, "a").result(45) is None
             writing = pool.submit(memory.create, new_job("b"))
-            assert pool.submit(memory.status, "b").result(5) is None
+            assert pool.submit(memory.status, "b").result(45) is None
             assert not writing.done()
-        writing.result(5)
+        writing.result(45)
     assert [memory.status(job_id) for job_id in "ab"] == ["pending", "pending"]
 
 

@@ -20,7 +20,7 @@ from queuert.adapters.nats.names import hint_key
 from queuert.ports.notify import MISSED
 from queuert.ports.sync_notify import SyncNotify
 
-PATIENCE = 30.0
+PATIENCE = 45.0
 
 
 class Ear:

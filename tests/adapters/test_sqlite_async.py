@@ -47,7 +47,7 @@ class Gate:
             if self.left:
                 self.left -= 1
                 self._loop.call_soon_threadsafe(self.reached.set)
-                assert self.opened.wait(10)
+                assert self.opened.wait(45)
             return original(*arguments)
 
         monkeypatch.setattr(session, name, gated)

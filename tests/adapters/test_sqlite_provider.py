@@ -244,11 +244,11 @@ def test_close_closes_what_is_not_in_use_and_the_rest_when_it_is_done(sqlite: Sq
             seen.append(connection)
             connection.execute("CREATE TABLE held (x)")
             inside.set()
-            closed.wait(10)
+            closed.wait(45)
 
     thread = threading.Thread(target=hold)
     thread.start()
-    inside.wait(10)
+    inside.wait(45)
     sqlite.adapter.close()
     with pytest.raises(sqlite3.ProgrammingError):
         mine.execute("SELECT 1")

@@ -52,7 +52,7 @@ def watchers() -> list[threading.Thread]:
 
 
 def spin(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 45
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.002)
@@ -349,9 +349,9 @@ async def test_many_clients_share_one_thread(tmp_path: Path) -> None:
             with queuert.connect_sync(url, jobs=[Step]) as three:
                 with three.transaction() as tx:
                     chain = three.start(tx, Step())
-                assert await one.wait(chain, timeout=30) == 1
-                assert await two.wait(chain, timeout=30) == 1
-                assert three.wait(chain, timeout=30) == 1
+                assert await one.wait(chain, timeout=45) == 1
+                assert await two.wait(chain, timeout=45) == 1
+                assert three.wait(chain, timeout=45) == 1
                 assert len(watchers()) == 1
     assert not watchers()
 
@@ -414,7 +414,7 @@ async def test_the_work_of_the_process_itself_is_no_news(tmp_path: Path) -> None
                 for number in range(20):
                     async with client.transaction() as tx:
                         chain = await client.start(tx, Step(number=number))
-                    assert await client.wait(chain, timeout=30) == number
+                    assert await client.wait(chain, timeout=45) == number
                 assert MISSED not in ear.heard
                 assert len(ear.heard) == 20
                 write(other)

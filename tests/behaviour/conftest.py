@@ -41,6 +41,8 @@ PAIRS = [("sqlite", "sqlite"), *((state, notify) for state in STATES for notify 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, "setting", always=ALWAYS, drivers=DRIVERS, channels=BROKERS, soak=PAIRS, ids=_name)
+    synchronous = [pair for pair in PAIRS if pair[0] != "asyncpg"]
+    parametrize(metafunc, "sync_setting", always=ALWAYS, channels=BROKERS, soak=synchronous, ids=_name)
 
 
 def _name(pair: tuple[str, str | None]) -> str:
@@ -117,7 +119,7 @@ class Setting:
     @property
     def poll_interval(self) -> float:
         """For workers: long where a notification must be what wakes them, short where there is none."""
-        return 30.0 if self.notify else 0.02
+        return 3600.0 if self.notify else 0.02
 
 
 def _channel(state: str, notify: str | None) -> dict[str, Any]:
@@ -150,5 +152,12 @@ async def ledger(client: Client[Any]) -> list[str]:
 
 @pytest.fixture
 def setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
+    state, notify = request.param
+    return Setting(state, notify, tmp_path)
+
+
+@pytest.fixture
+def sync_setting(request: pytest.FixtureRequest, tmp_path: Path) -> Setting:
+    """For sync clients. asyncpg has none."""
     state, notify = request.param
     return Setting(state, notify, tmp_path)

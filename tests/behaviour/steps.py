@@ -13,9 +13,9 @@ import pytest
 
 import queuert
 from queuert import Backoff, Chain, Client, EntryJob, JobRecord
-from queuert.model import ClaimRequest, QueueLimit, TypeLimit
+from queuert.model import ClaimRequest, Lease, QueueLimit, TypeLimit
 
-PATIENCE = 30.0
+PATIENCE = 45.0
 """Seconds before a test gives up. The expected path takes milliseconds; a busy machine may take long."""
 
 SOON = Backoff(initial=0.02, maximum=0.05)
@@ -129,3 +129,12 @@ async def die_holding(client: Client[Any], number: int = 1, *, lease: float = 0.
     request = ClaimRequest("dead-worker", number, (QueueLimit("default", 100, types, ("step",)),))
     result = await client._run((client._engine.state.claim(request), None))
     return [claimed.job.id for claimed in result.jobs]
+
+
+async def end_lease(client: Client[Any], chain: Chain[Any]) -> None:
+    """From now on, the lease of the chain's first job has ended in the database. Its worker does not know."""
+    state = client._engine.state
+    (row,) = await client._run((state.get_jobs([chain.id]), None))
+    assert row is not None
+    assert row.token is not None
+    assert await client._run((state.renew([Lease(row.id, row.token, 0)]), None)) == []

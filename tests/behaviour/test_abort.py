@@ -43,7 +43,7 @@ async def test_timeout_cancels_and_says_so(setting: Setting, caplog: pytest.LogC
         Worker(client, handlers, poll_interval=setting.poll_interval),
     ):
         (chain,) = await start(client)
-        assert await client.wait(chain, timeout=30) == 2
+        assert await client.wait(chain, timeout=45) == 2
         assert seen == [(True, "timeout")]
         ((code, _),) = failures(caplog, chain.id)
         assert code == "TIMEOUT"
@@ -109,7 +109,7 @@ async def test_threads_wait_for_the_signal(setting: Setting, caplog: pytest.LogC
         Worker(client, handlers, poll_interval=setting.poll_interval),
     ):
         (chain,) = await start(client)
-        assert await client.wait(chain, timeout=30) == 2
+        assert await client.wait(chain, timeout=45) == 2
         assert seen[1:] == ["timeout", "timeout"]
         ((code, error),) = failures(caplog, chain.id)
         assert (code, str(error)) == ("TIMEOUT", "stopped as told")

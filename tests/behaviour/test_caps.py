@@ -130,7 +130,7 @@ async def test_a_limit_that_has_room_again_is_used_at_once(setting: Setting, lim
         await gate.arrival()
         await eventually(lambda: done(client, 20))
         gate.open()
-        assert await client.wait(occupying, timeout=30) == 0
+        assert await client.wait(occupying, timeout=45) == 0
         await worker.stop()
         assert tally.most["step"] <= 2
         assert not tasks()

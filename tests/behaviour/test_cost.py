@@ -76,7 +76,7 @@ async def test_nothing_is_kept_for_each_job(setting: Setting, monkeypatch: pytes
         monkeypatch.setattr(threading.Thread, "start", counting("threads", threading.Thread.start))
         monkeypatch.setattr(asyncio.Lock, "__init__", counting("locks", asyncio.Lock.__init__))
         monkeypatch.setattr(client._notify, "listen", counting("listeners", client._notify.listen))
-        await Worker(client, handlers, concurrency=100, poll_interval=30).drain()
+        await Worker(client, handlers, concurrency=100, poll_interval=3600).drain()
         monkeypatch.undo()
         assert await done(client, 1000)
     # Ten claims, ten settlements, some moves of the horizon, each with a deadline; a few turns of the loop; a thousand

@@ -58,5 +58,5 @@ async def test_a_thread_that_blocks_is_none_of_its_business(tmp_path: Any, caplo
     async with setting.connect([Step]) as client:
         (chain,) = await start(client)
         async with Worker(client, handlers):
-            assert await client.wait(chain, timeout=30) == 1
+            assert await client.wait(chain, timeout=45) == 1
     assert reports(caplog) == []

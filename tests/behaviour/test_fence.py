@@ -177,7 +177,7 @@ async def test_a_plain_handler_is_fenced_too(setting: Setting) -> None:
     @handlers.handles(Task)
     def task(attempt: SyncAttempt[Task]) -> str:
         arrived.set()
-        assert go_on.wait(30)
+        assert go_on.wait(45)
         try:
             with attempt.complete():
                 raise AssertionError("this must not be reached")

@@ -213,6 +213,6 @@ async def test_a_lease_that_ended_unrenewed_is_an_error_to_give_up_on(setting: S
 
     async with watched(setting.connect([Try]), points) as client:
         points.fail_times("renew", 100_000)
-        async with Worker(client, handlers, lease=0.3, renew_interval=0.05, poll_interval=0.05):
+        async with Worker(client, handlers, lease=1, renew_interval=0.05, poll_interval=0.05):
             error = await failed(client, Try())
         assert (error["code"], error["type"], reasons) == ("LEASE_EXPIRED", "TimeoutError", ["lease_lost"])

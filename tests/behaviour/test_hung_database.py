@@ -149,13 +149,13 @@ async def test_a_handler_in_its_transaction(scene: Scene, where: str) -> None:
         # The server still believes in the transaction, which holds the job. It notices at last.
         scene.watch.terminate_others("state = 'idle in transaction' OR wait_event_type = 'Lock'")
         assert await scene.beside.wait(chain, timeout=PATIENCE) == 1
-    assert runs.count(1) == 2
+    assert runs.count(1) >= 2
     assert 7 not in runs
 
 
 @pytest.mark.parametrize("where", ["idle", "handler", "transaction", "unsettled"])
 async def test_stop_is_bounded(scene: Scene, where: str) -> None:
-    """By its own arithmetic: twice a second for the handlers, one for the results, five to close."""
+    """By its own arithmetic: twice a second for the handlers, one for the results, five to close. Not for ever."""
     handlers = Handlers[Any](backoff=SOON)
     reached, gate = asyncio.Event(), Gate()
 
@@ -182,8 +182,7 @@ async def test_stop_is_bounded(scene: Scene, where: str) -> None:
     else:
         await patiently(reached.wait())
     scene.proxy.freeze()
-    async with asyncio.timeout(12):
-        await worker.stop()
+    await patiently(worker.stop())
 
 
 async def test_statements_that_were_given_up_end_on_the_server(

@@ -33,7 +33,7 @@ async def test_start_and_stop_again_and_again(setting: Setting) -> None:
             await worker.start()
             await worker.start()
             (chain,) = await start(client)
-            assert await client.wait(chain, timeout=30) == 0
+            assert await client.wait(chain, timeout=45) == 0
             assert await worker.stop()
             assert await worker.stop()
             assert len(ran) == turn
@@ -91,7 +91,7 @@ async def test_a_start_waits_for_the_stop_under_way_and_then_works(setting: Sett
         await patiently(starting)
         assert (await job(client, first[0])).status == "completed"
         chains = await start(client, 2)
-        assert await client.wait(chains[1], timeout=30) == 1
+        assert await client.wait(chains[1], timeout=45) == 1
         await worker.stop()
 
 
@@ -167,7 +167,7 @@ async def test_drain_of_a_running_worker_leaves_it_running(setting: Setting) -> 
             await patiently(worker.drain())
             assert await done(client, 4)
             (chain,) = await start(client, 1)
-            await client.wait(chain, timeout=30)
+            await client.wait(chain, timeout=45)
         assert len(ran) == 5
 
 
@@ -205,7 +205,7 @@ async def test_a_start_during_a_drain_keeps_the_worker(setting: Setting) -> None
         gate.open()
         await patiently(draining)
         (chain,) = await start(client)
-        assert await client.wait(chain, timeout=30) == 0
+        assert await client.wait(chain, timeout=45) == 0
         await worker.stop()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.adapters.postgres.ears import LISTENER
 from tests.behaviour.children import child
 from tests.behaviour.conftest import Setting
-from tests.behaviour.steps import Gate, Step, eventually, job, running, start
+from tests.behaviour.steps import PATIENCE, Gate, Step, eventually, job, running, start
 from tests.behaviour.watching import Points, watched
 from tests.conformance.postgres_harness import database
 from tests.support.pgbouncer import binary, pgbouncer
@@ -30,7 +29,6 @@ from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
 from queuert.model import WorkerRow
 from queuert.worker.presence import GRACE, LOOK_INTERVAL
 
-LEASE = 60
 LOOKS = int(3 * GRACE / LOOK_INTERVAL)
 """How often a worker looks for dead ones in three times the grace."""
 
@@ -87,9 +85,7 @@ async def test_a_killed_worker_loses_its_job_long_before_the_lease_ends(known: S
             assert await dead.says() == "at work"
             async with Worker(client, numbering()):
                 dead.send(signal.SIGKILL)
-                killed_at = time.monotonic()
-                assert await client.wait(chain, timeout=LEASE / 3) == 2
-                assert time.monotonic() - killed_at < LEASE / 3
+                assert await client.wait(chain, timeout=PATIENCE) == 2  # its lease ends in an hour
         assert (await job(client, chain)).attempt_number == 2
 
 
@@ -131,7 +127,7 @@ async def test_a_stopped_process_keeps_its_job(known: Setting) -> None:
                 assert await running(client) == [chain.id]
                 stopped.send(signal.SIGCONT)
                 stopped.tell()
-                assert await client.wait(chain, timeout=30) == 1
+                assert await client.wait(chain, timeout=45) == 1
 
 
 async def test_a_worker_that_stops_is_forgotten(setting: Setting) -> None:
@@ -144,7 +140,7 @@ async def test_a_worker_that_stops_is_forgotten(setting: Setting) -> None:
             assert (row.lock_key is not None) == (setting.state == "postgres" and setting.notify == "postgres")
             assert (row.process is not None) == (setting.state == "sqlite")
             gate.open()
-            assert await client.wait(chain, timeout=30) == 1
+            assert await client.wait(chain, timeout=45) == 1
         assert await workers(client) == {}
 
 
@@ -250,7 +246,7 @@ async def cuts(scheme: str, number: int, monkeypatch: pytest.MonkeyPatch) -> Non
         await looks(points)
         (running_job,) = await running(client)
         gate.open()
-        assert await client.wait(running_job, timeout=30) == 1
+        assert await client.wait(running_job, timeout=45) == 1
 
 
 async def test_a_cut_listening_connection_costs_no_job(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,7 +282,7 @@ async def test_a_listening_connection_that_does_not_come_back(scheme: str, monke
         await looks(points)
         (running_job,) = await running(client)
         gate.open()
-        assert await client.wait(running_job, timeout=30) == 1
+        assert await client.wait(running_job, timeout=45) == 1
 
 
 async def test_nobody_is_dead_after_a_restart_of_the_server(scheme: str, own_server: PostgresServer) -> None:
@@ -303,7 +299,7 @@ async def test_nobody_is_dead_after_a_restart_of_the_server(scheme: str, own_ser
             await looks(points)
             (running_job,) = await running(client)
             gate.open()
-            assert await client.wait(running_job, timeout=30) == 1
+            assert await client.wait(running_job, timeout=45) == 1
 
 
 @pytest.mark.skipif(binary() is None, reason="pgbouncer is not installed: apt-get install pgbouncer")
@@ -316,7 +312,7 @@ async def test_through_a_pooler_the_lease_decides(scheme: str, tmp_path: Path) -
         Worker(client, numbering(), poll_interval=0.05) as worker,
     ):
         (chain,) = await start(client)
-        assert await client.wait(chain, timeout=30) == 1
+        assert await client.wait(chain, timeout=45) == 1
         assert (await workers(client))[worker.id].lock_key is None
     watch = Watcher(database())
     assert watch(f"SELECT objid FROM pg_locks WHERE locktype = 'advisory' AND classid = {WORKER_SPACE}") == []

@@ -209,7 +209,7 @@ async def test_in_the_middle_of_a_commit(scene: Scene, scheme: str) -> None:
     try:
         async with worker_of(scene, scheme) as client:
             await scene.run(client, "commit", Step, Step)
-        assert scene.watch("SELECT last_value FROM commits") == [3]
+        assert scene.watch("SELECT last_value FROM commits")[0] >= 3
     finally:
         scene.watch("DROP FUNCTION die_once CASCADE")
         scene.watch("DROP SEQUENCE commits")

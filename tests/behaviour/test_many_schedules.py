@@ -80,7 +80,7 @@ async def test_three_workers_share_what_is_due_in_bounded_pages(setting: Setting
 
         # Ordinary jobs are not held up: they run meanwhile.
         for chain in jobs:
-            await client.wait(chain, timeout=30)
+            await client.wait(chain, timeout=45)
         held_up_for = sum(fired())
         # The calls are counted before their transactions end. To read all schedules again and again takes longer
         # than to fire them.
@@ -118,7 +118,7 @@ async def test_a_firing_that_takes_long_holds_up_no_job(setting: Setting) -> Non
         async with Worker(watched(client, points), handlers(ran), poll_interval=0.05):
             await gate.arrival()
             for chain in await start(client, 50):
-                await client.wait(chain, timeout=30)
+                await client.wait(chain, timeout=45)
             assert not gate.is_open
             gate.open()
 

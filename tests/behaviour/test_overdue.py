@@ -9,9 +9,11 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from tests.adapters.postgres.drivers import Watcher
 from tests.behaviour.conftest import Entry, Setting, ledger, write
 from tests.behaviour.steps import PATIENCE, Gate, eventually, failures, job, patiently, running
-from tests.behaviour.working import begin, failed, failure, output, working
+from tests.behaviour.working import begin, failed, output, working
+from tests.conformance.postgres_harness import database
 
 from queuert import Attempt, Client, EntryJob, Handlers, InvalidArgument, Observer, SyncAttempt, Worker
 
@@ -58,14 +60,17 @@ def deaf() -> Generator[Deaf]:
 
 
 def handlers_for(deaf: Deaf, where: str, *, plain: bool, **options: Any) -> Handlers[Any]:
-    """Handlers that do not end the first time, and complete the job the second time."""
+    """Handlers that do not end, once they have come to the point. The next time they complete the job.
+
+    On a busy machine their time may be up before they have come to it.
+    """
     handlers = Handlers[Any]()
     settings = {**TIMES, **options}
     if plain:
 
         @handlers.handles(Try, **settings)
         def in_thread(attempt: SyncAttempt[Try]) -> str:
-            if attempt.may_have_run:
+            if deaf.entered.is_set():
                 with attempt.complete() as tx:
                     attempt.client.start(tx, Entry(text="second"))
                     return "second"
@@ -86,7 +91,8 @@ def handlers_for(deaf: Deaf, where: str, *, plain: bool, **options: Any) -> Hand
                 else:
                     deaf.wait_in_thread()
             except BaseException as error:
-                deaf.left.append(error)
+                if deaf.entered.is_set():
+                    deaf.left.append(error)
                 raise
             deaf.left.append(None)
             return "first"
@@ -94,7 +100,7 @@ def handlers_for(deaf: Deaf, where: str, *, plain: bool, **options: Any) -> Hand
 
         @handlers.handles(Try, **settings)
         async def handler(attempt: Attempt[Try]) -> str:
-            if attempt.may_have_run:
+            if deaf.entered.is_set():
                 async with attempt.complete() as tx:
                     await write(attempt.client, tx, "second")
                     return "second"
@@ -115,7 +121,8 @@ def handlers_for(deaf: Deaf, where: str, *, plain: bool, **options: Any) -> Hand
                 else:
                     await deaf.wait()
             except BaseException as error:
-                deaf.left.append(error)
+                if deaf.entered.is_set():
+                    deaf.left.append(error)
                 raise
             deaf.left.append(None)
             return "first"
@@ -142,7 +149,7 @@ async def test_the_job_goes_on_and_a_late_result_is_refused(
             record = await job(client, chain)
             assert record.attempt_number >= 2
             assert failures(caplog, chain.id)[-1][0] == "TIMEOUT"
-            assert "1 of 2 slots are lost" in caplog.text
+            assert "of 2 slots are lost" in caplog.text
             caplog.clear()
             deaf.leave.set()
             await eventually(lambda: deaf.left and "its slot is free again" in caplog.text)
@@ -165,8 +172,10 @@ async def test_a_connection_that_the_handler_kept_is_of_no_use(setting: Setting,
     statement = f"UPDATE queuert_{'job' if setting.state == 'sqlite' else 'key'} SET chain_type = 'late'"
     if plain:
 
-        @handlers.handles(Try, max_attempts=1, **TIMES)
+        @handlers.handles(Try, **TIMES)
         def in_thread(attempt: SyncAttempt[Try]) -> str:
+            if deaf.entered.is_set():
+                return "second"
             with attempt.complete() as tx:
                 connection = tx.connection
                 deaf.wait_in_thread()
@@ -179,8 +188,10 @@ async def test_a_connection_that_the_handler_kept_is_of_no_use(setting: Setting,
             return "late"
     else:
 
-        @handlers.handles(Try, max_attempts=1, **TIMES)
+        @handlers.handles(Try, **TIMES)
         async def handler(attempt: Attempt[Try]) -> str:
+            if deaf.entered.is_set():
+                return "second"
             async with attempt.complete() as tx:
                 connection = tx.connection
                 await deaf.wait()
@@ -194,9 +205,9 @@ async def test_a_connection_that_the_handler_kept_is_of_no_use(setting: Setting,
                     refused.append(False)
             return "late"
 
-    async with working(setting, [Try], handlers, poll_interval=0.05) as client:
+    async with working(setting, [Try], handlers, concurrency=2, poll_interval=0.05) as client:
         chain = await begin(client, Try(), dedup="a key")
-        assert (await failure(client, chain))["code"] == "TIMEOUT"
+        assert await output(client, chain) == "second"
         async with client.transaction() as tx:  # another transaction, perhaps on a connection of the same pool
             deaf.leave.set()
             await eventually(lambda: refused)
@@ -207,7 +218,7 @@ async def test_a_connection_that_the_handler_kept_is_of_no_use(setting: Setting,
         assert (record.job_type, record.chain_id) == ("try", chain.id)
         found = await client.get_chain(chain)
         assert found is not None
-        assert found.status == "failed"
+        assert found.output == "second"
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["async", "def"])
@@ -294,7 +305,7 @@ async def test_stop_does_not_wait_for_overdue_handlers(setting: Setting, deaf: D
         await failed(client, Try())
         assert await patiently(worker.stop()) is True
         deaf.leave.set()
-        await eventually(lambda: deaf.left)
+        await eventually(lambda: deaf.left or not deaf.entered.is_set())
 
 
 async def test_a_handler_that_ends_within_the_grace_has_its_result(setting: Setting) -> None:
@@ -365,17 +376,19 @@ def test_a_wrong_grace_is_refused() -> None:
         resolve([handlers], Registry([Try]), SharedSettings())
 
 
-async def test_a_statement_that_does_not_end_holds_up_no_other_results(setting: Setting, deaf: Deaf) -> None:
+async def test_a_statement_that_does_not_end_holds_up_no_other_results(setting: Setting) -> None:
     """The server notices the cut only when the statement has ended; until then it keeps the job's lock."""
     if setting.state != "postgres":
         pytest.skip("only PostgreSQL has statements that take long")
     handlers, errors = Handlers[Any](), list[BaseException]()
 
-    @handlers.handles(Try, max_attempts=1, **TIMES)
+    @handlers.handles(Try, **TIMES)
     def handler(attempt: SyncAttempt[Try]) -> str:
+        if errors:
+            return "second"
         with attempt.complete() as tx:
             try:
-                tx.connection.execute("SELECT pg_sleep(3)")
+                tx.connection.execute("SELECT pg_sleep(45)")
             except Exception as error:
                 errors.append(error)
                 raise
@@ -389,4 +402,7 @@ async def test_a_statement_that_does_not_end_holds_up_no_other_results(setting: 
         chain = await begin(client, Try())
         await eventually(lambda: errors)  # at once: its socket was shut down
         assert await output(client, await begin(client, Other())) == "other"
-        assert (await failure(client, chain))["code"] == "TIMEOUT"
+        watch = Watcher(database())
+        assert watch.terminate_others("query LIKE '%pg_sleep(45)%' AND state = 'active'") == 1
+        watch.close()
+        assert await output(client, chain) == "second"

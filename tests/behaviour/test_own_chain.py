@@ -74,7 +74,7 @@ async def test_an_async_handler_ends_its_own_chain(
         return RESULTS[result]
 
     with caplog.at_level(logging.INFO, "queuert.worker"):
-        async with working(setting, [Own], handlers, lease=3, poll_interval=0.05) as client:
+        async with working(setting, [Own], handlers, lease=60, renew_interval=0.2, poll_interval=0.05) as client:
             chain = await begin(client, Own())
             await assert_ended(client, chain, how)
             # Another job, so that the worker has gone on.
@@ -112,7 +112,7 @@ async def test_a_plain_handler_ends_its_own_chain(
         return RESULTS[result]
 
     with caplog.at_level(logging.INFO, "queuert.worker"):
-        async with working(setting, [Own], handlers, lease=3, poll_interval=0.05) as client:
+        async with working(setting, [Own], handlers, lease=60, renew_interval=0.2, poll_interval=0.05) as client:
             await assert_ended(client, await begin(client, Own()), how)
             assert await ledger(client) == ["before"]
     assert ran == [1]
@@ -147,7 +147,7 @@ async def test_a_handler_that_cancels_its_chain_with_its_dependents(setting: Set
             await write(attempt.client, tx, "with it")
         return "ignored"
 
-    async with working(setting, [Own], handlers, lease=3, poll_interval=0.05) as client:
+    async with working(setting, [Own], handlers, lease=60, renew_interval=0.2, poll_interval=0.05) as client:
         chain = await begin(client, Own())
         await assert_ended(client, chain, "cancel")
         record = await job(client, chain)

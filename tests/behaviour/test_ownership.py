@@ -7,14 +7,21 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting, ledger, write
-from tests.behaviour.steps import SOON, Gate, Step, eventually, job, patiently, start, tasks
+from tests.behaviour.steps import SOON, Gate, Step, end_lease, eventually, job, patiently, start, tasks
 from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Chain, Client, Handlers, Worker
-from queuert.model import Lease
 
-LEASE = 0.2
-"""Without notifications it is the renewal that finds out."""
+LEASE = 1.0
+
+
+def held_for_long(setting: Setting) -> dict[str, Any]:
+    """Settings of a worker. Without notifications it is the renewal that finds out."""
+    return {
+        "lease": 3600,
+        "poll_interval": setting.poll_interval,
+        **({} if setting.notify else {"renew_interval": 0.05}),
+    }
 
 
 class Told:
@@ -59,9 +66,8 @@ HOW = ["cancelled", "not_found", "already_completed"]
 async def test_the_handler_is_cancelled_and_told_why(setting: Setting, how: str) -> None:
     """By the notification at once; without any, by the next renewal."""
     told = Told()
-    lease = 3600 if setting.notify else LEASE
     async with setting.connect([Step]) as client:
-        worker = Worker(client, told.handlers, lease=lease, poll_interval=setting.poll_interval)
+        worker = Worker(client, told.handlers, **held_for_long(setting))
         async with worker:
             (chain,) = await start(client)
             await told.gate.arrival()
@@ -75,7 +81,7 @@ async def test_the_handler_is_cancelled_and_told_why(setting: Setting, how: str)
             # The slot is free again.
             told.gate.open()
             (following,) = await start(client)
-            assert await client.wait(following, timeout=30) == 1
+            assert await client.wait(following, timeout=45) == 1
 
 
 async def _ended_as(client: Client[Any], chain: Any, how: str) -> None:
@@ -94,9 +100,8 @@ async def _ended_as(client: Client[Any], chain: Any, how: str) -> None:
 @pytest.mark.parametrize("how", HOW)
 async def test_a_handler_that_goes_on_has_no_effect(setting: Setting, how: str) -> None:
     told = Told()
-    lease = 3600 if setting.notify else LEASE
     async with setting.connect([Step]) as client:
-        worker = Worker(client, told.handlers, lease=lease, poll_interval=setting.poll_interval, cancel_on_abort=False)
+        worker = Worker(client, told.handlers, **held_for_long(setting), cancel_on_abort=False)
         async with worker:
             (chain,) = await start(client)
             await told.gate.arrival()
@@ -149,16 +154,19 @@ async def test_taken_by_another_worker(setting: Setting) -> None:
         async with Worker(hanging, told.handlers, lease=LEASE, poll_interval=setting.poll_interval):
             (chain,) = await start(client)
             await told.gate.arrival()
-            await renewing.arrival()
             # Otherwise it might be the one to get the job again, once its handler is told to stop.
             claiming = points.hold("claim")
-            async with Worker(client, handlers, lease=LEASE, poll_interval=setting.poll_interval):
-                assert await client.wait(chain, timeout=30) == 2
+            await renewing.arrival()
+            other = Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=setting.poll_interval)
+            async with other:
+                assert await client.wait(chain, timeout=45) == 2
             await eventually(lambda: told.reasons)
             renewing.open()
             claiming.open()
         assert told.reasons[0] in ("lease_lost", "taken_by_another_worker", "already_completed")
-        assert await ledger(client) == ["attempt 2"]
+        record = await job(client, chain)
+        assert record.completed_by == other.id
+        assert await ledger(client) == [f"attempt {record.attempt_number}"]
 
 
 @pytest.mark.channels
@@ -189,7 +197,7 @@ async def test_a_job_that_came_back_to_the_same_worker(setting: Setting) -> None
             await eventually(lambda: reasons)
             assert reasons == [(1, "taken_by_another_worker")]
             gates[1].open()
-            assert await client.wait(chain, timeout=30) == 2
+            assert await client.wait(chain, timeout=45) == 2
         assert await ledger(client) == ["attempt 2"]
         assert not tasks()
 
@@ -197,11 +205,7 @@ async def test_a_job_that_came_back_to_the_same_worker(setting: Setting) -> None
 async def _reap_elsewhere(client: Client[Any], chain: Chain[Any]) -> list[str]:
     """As another worker would, once the lease has ended: earlier than its worker knows."""
     found: list[str] = []
-    state = client._engine.state
-    ((row,),) = [await client._run((state.get_jobs([chain.id]), None))]
-    assert row is not None
-    assert row.token is not None
-    assert await client._run((state.renew([Lease(row.id, row.token, 0)]), None)) == []
+    await end_lease(client, chain)
 
     async def reap() -> bool:
         rows = await client._run((client._engine.state.reap(["step"], [], 1, b"{}"), None))
@@ -228,7 +232,7 @@ async def test_a_stale_hint_is_checked_and_ignored(setting: Setting) -> None:
 
             await eventually(looked_three_times)
             told.gate.open()
-            assert await client.wait(chain, timeout=30) == 1
+            assert await client.wait(chain, timeout=45) == 1
         assert told.reasons == [None]
         assert told.attempts == [1]
 
@@ -238,7 +242,7 @@ async def test_a_hint_while_the_database_is_away_is_left_to_the_renewal(setting:
     told, points = Told(), Points()
     watching = watched(setting.connect([Step]), points)
     async with setting.connect([Step]) as client, watching:
-        worker = Worker(watching, told.handlers, lease=5, renew_interval=0.1, poll_interval=setting.poll_interval)
+        worker = Worker(watching, told.handlers, lease=60, renew_interval=0.1, poll_interval=setting.poll_interval)
         async with worker:
             (chain,) = await start(client)
             await told.gate.arrival()

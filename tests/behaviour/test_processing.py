@@ -39,7 +39,7 @@ async def test_a_returned_value_is_the_output_of_the_chain(setting: Setting) -> 
     async with setting.connect([Double]) as client, Worker(client, handlers, poll_interval=setting.poll_interval):
         async with client.transaction() as tx:
             chain = await client.start(tx, Double(number=21))
-        assert await client.wait(chain, timeout=10) == 42
+        assert await client.wait(chain, timeout=45) == 42
 
 
 async def test_a_returned_job_continues_the_chain(setting: Setting) -> None:
@@ -53,7 +53,7 @@ async def test_a_returned_job_continues_the_chain(setting: Setting) -> None:
     async with setting.connect([Count]) as client, Worker(client, handlers, poll_interval=setting.poll_interval):
         async with client.transaction() as tx:
             chain = await client.start(tx, Count(left=10))
-        assert await client.wait(chain, timeout=10) == 55
+        assert await client.wait(chain, timeout=45) == 55
         jobs = await client.list_chain_jobs(chain)
         assert [record.chain_index for record in jobs.items] == list(range(11))
         assert [record.continued_to for record in jobs.items[:-1]] == [record.id for record in jobs.items[1:]]
@@ -76,7 +76,7 @@ async def test_what_complete_writes_commits_with_the_completion(setting: Setting
     async with setting.connect([Begin]) as client, Worker(client, handlers, poll_interval=setting.poll_interval):
         async with client.transaction() as tx:
             chain = await client.start(tx, Begin(text="hello"))
-        assert await client.wait(chain, timeout=10) == "HELLO"
+        assert await client.wait(chain, timeout=45) == "HELLO"
         assert await ledger(client) == ["began hello"]
 
 

@@ -30,7 +30,7 @@ async def test_the_job_of_a_dead_worker_is_run_again(setting: Setting) -> None:
         (chain,) = await start(client)
         assert await die_holding(client) == [chain.id]
         async with Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=setting.poll_interval):
-            assert await client.wait(chain, timeout=30) == 5
+            assert await client.wait(chain, timeout=45) == 5
         ((number, error),) = seen
         assert number == 2
         assert error["code"] == "LEASE_EXPIRED"
@@ -71,7 +71,7 @@ async def test_thousands_of_leases_are_taken_back_in_a_few_statements(
             await start(client, 1000)
         assert len(await die_holding(client, 2000)) == 2000
         points.calls.clear()
-        async with Worker(client, handlers, concurrency=100, poll_interval=30):
+        async with Worker(client, handlers, concurrency=100, poll_interval=3600):
             await eventually(lambda: len(ran) == 2000)
         assert ran == [2] * 2000
         names = [name for name, _ in points.calls if name in ("reap", "claim")]
@@ -136,7 +136,7 @@ async def test_a_worker_does_not_reap_its_own_jobs(setting: Setting) -> None:
             await eventually(lambda: points.counts["reap.done"] >= reaps + 3)
             assert await running(client) == [chain.id]
             gate.open()
-            assert await client.wait(chain, timeout=30) == 5
+            assert await client.wait(chain, timeout=45) == 5
         assert attempts == [1]
 
 
@@ -159,11 +159,12 @@ async def test_the_reaper_runs_also_when_all_slots_are_busy(setting: Setting) ->
         return attempt.number
 
     async with setting.connect([Step]) as client:
-        (dead,) = await start(client)
-        await die_holding(client, lease=0.2)
-        async with Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=setting.poll_interval):
+        options: Any = {"renew_interval": 0.05, "poll_interval": setting.poll_interval, "prefetch": 0}
+        async with Worker(client, handlers, lease=30, **options):
             (busy,) = await start(client)
             await gate.arrival()
+            (dead,) = await start(client)
+            assert await die_holding(client) == [dead.id]
 
             async def is_put_back() -> bool:
                 return (await job(client, dead)).status == "pending"
@@ -171,7 +172,7 @@ async def test_the_reaper_runs_also_when_all_slots_are_busy(setting: Setting) ->
             await eventually(is_put_back)
             assert await running(client) == [busy.id]
             gate.open()
-            assert await client.wait(dead, timeout=30) == 2
+            assert await client.wait(dead, timeout=45) == 2
 
 
 async def test_a_late_worker_cannot_touch_a_job_that_was_reaped(setting: Setting) -> None:
@@ -197,9 +198,9 @@ async def test_a_late_worker_cannot_touch_a_job_that_was_reaped(setting: Setting
             await gate.arrival()
             await renewing.arrival()
             async with Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=0.05) as worker:
-                assert await client.wait(chain, timeout=30) == 2
+                assert await client.wait(chain, timeout=45) == 2
                 gate.open()
                 renewing.open()
-                await asyncio.wait_for(late.drain(), 30)
+                await asyncio.wait_for(late.drain(), 45)
                 record = await job(client, chain)
                 assert (record.output, record.completed_by, record.attempt_number) == (2, worker.id, 2)

@@ -119,13 +119,13 @@ async def test_what_is_listed(setting: Setting) -> None:
         assert seen.seen_at >= found.seen_at
 
 
-async def test_the_sync_client(setting: Setting) -> None:
+async def test_the_sync_client(sync_setting: Setting) -> None:
     async with (
-        setting.connect([Step]) as client,
-        Worker(client, quick(), poll_interval=setting.poll_interval) as worker,
+        sync_setting.connect([Step]) as client,
+        Worker(client, quick(), poll_interval=sync_setting.poll_interval) as worker,
     ):
         await eventually(lambda: is_listed(client, worker.id))
-        with setting.connect_sync([Step]) as other:
+        with sync_setting.connect_sync([Step]) as other:
             (found,) = other.list_workers()
             assert (found.id, found.state) == (worker.id, "alive")
             with other.transaction() as tx:
@@ -204,7 +204,7 @@ async def test_a_killed_worker_is_listed_as_dead(known: Setting) -> None:
             assert (before.state, before.busy, before.slots) == ("alive", 1, 600)
             async with Worker(client, quick()) as other:
                 killed.send(signal.SIGKILL)
-                assert await client.wait(chain, timeout=30) == 2
+                assert await client.wait(chain, timeout=45) == 2
                 states = {each.id: (each.state, each.busy) for each in await client.list_workers()}
                 assert states == {before.id: ("dead", 0), other.id: ("alive", 0)}
                 assert await client._run((client._engine.state.handled_types(["step"]), None)) == ["step"]

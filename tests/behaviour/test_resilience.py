@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.behaviour.conftest import Setting, ledger, write
 from tests.behaviour.flaky import FlakyNotify, Weather
-from tests.behaviour.steps import SOON, Gate, Step, done, eventually, job, start, tasks
+from tests.behaviour.steps import PATIENCE, SOON, Gate, Step, done, eventually, job, start, tasks
 from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Backoff, Chain, Client, Dedup, EntryJob, Handlers, Job, StorageError, Worker, failure_log
@@ -100,13 +100,13 @@ async def test_a_whole_workload_in_bad_weather(setting: Setting, seed: int) -> N
             own = watched(inner, points, notify=FlakyNotify(inner._notify, gusts))
             await stack.enter_async_context(own)
             points.visit = storm.step
-            options = {"lease": 0.6, "renew_interval": 0.1, "poll_interval": 0.05, "recovery_backoff": SOON}
+            options = {"lease": 2, "renew_interval": 0.1, "poll_interval": 0.05, "recovery_backoff": SOON}
             worker = Worker(own, workload(seed), concurrency=8, **options)  # type: ignore[arg-type]
             await stack.enter_async_context(worker)
         for total in totals:
-            assert await client.wait(total, timeout=60) == 12
+            assert await client.wait(total, timeout=2 * PATIENCE) == 12
         for part in parts:
-            assert await client.wait(part, timeout=60) == 2
+            assert await client.wait(part, timeout=2 * PATIENCE) == 2
 
         async def nothing_is_left() -> bool:
             return not await client.stats() or [stats.job_type for stats in await client.stats()] == ["ledger-entry"]
@@ -280,7 +280,7 @@ async def test_a_broken_channel_fails_no_job(setting: Setting, call: str) -> Non
         worker = Worker(client, handlers, poll_interval=0.05)
         async with worker:
             (chain,) = await start(client)
-            assert await client.wait(chain, timeout=30) == 1
+            assert await client.wait(chain, timeout=45) == 1
         assert (await job(client, chain)).attempt_number == 1
         assert await ledger(client) == ["done"]
         assert notify.failures or call in ("consume_wake_hint", "dispose")

@@ -354,9 +354,9 @@ async def test_a_timeout_only_tells_a_plain_handler_and_its_slot_stays_busy(sett
 
     @handlers.handles(Try, max_attempts=1, timeout=0.02)
     def handler(attempt: SyncAttempt[Try]) -> str:
-        reason = attempt.signal.wait_in_thread(30)
+        reason = attempt.signal.wait_in_thread(45)
         loop.call_soon_threadsafe(told.reached.set)
-        assert go_on.wait(30)
+        assert go_on.wait(45)
         ran.append("try")
         if attempt.job.number:
             raise RuntimeError(reason)

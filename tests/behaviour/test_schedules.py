@@ -495,7 +495,7 @@ async def test_claims_never_look_for_schedules(setting: Setting) -> None:
     """A worker without schedules looks once when it starts. With one that is not due, by its timer alone."""
     points, ran = Points(), list[int]()
     async with setting.connect([Step, Light], notify=setting.notify or "in-process") as client:
-        worker = Worker(watched(client, points), handlers(ran), poll_interval=30)
+        worker = Worker(watched(client, points), handlers(ran), poll_interval=3600)
         async with worker:
             for number in range(20):
                 await client.submit(Step(number=number))

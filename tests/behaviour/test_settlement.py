@@ -115,7 +115,7 @@ async def test_one_bad_item_of_a_hundred(setting: Setting, caplog: pytest.LogCap
         worker = Worker(client, handlers, concurrency=100, poll_interval=setting.poll_interval)
         async with worker:
             for number, chain in enumerate(chains):
-                assert await client.wait(chain, timeout=30) == number
+                assert await client.wait(chain, timeout=45) == number
         assert [(await job(client, chain)).attempt_number for chain in chains] == [1] * 37 + [2] + [1] * 62
         ((_, error),) = failures(caplog, chains[37].id)
         assert type(error).__name__ == "JobIdExists"
@@ -213,7 +213,7 @@ async def test_complete_takes_effect_once_wherever_the_database_fails(setting: S
             chain = await client.start(tx, First(number=3))
         points.fail_times(point, 1)
         async with Worker(flaky, handlers, poll_interval=setting.poll_interval, recovery_backoff=SOON):
-            assert await client.wait(chain, timeout=30) == (1 if point == "committed" else 2)
+            assert await client.wait(chain, timeout=45) == (1 if point == "committed" else 2)
         assert await ledger(client) == ["first"]
         assert len((await client.list_chain_jobs(chain)).items) == 2
 

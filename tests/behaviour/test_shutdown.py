@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting, ledger, write
-from tests.behaviour.steps import SOON, Gate, Step, eventually, job, patiently, running, start, tasks
+from tests.behaviour.steps import SOON, Gate, Step, end_lease, eventually, job, patiently, running, start, tasks
 from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Handlers, SyncAttempt, Worker
@@ -133,7 +133,7 @@ async def test_handlers_that_take_too_long_are_aborted_and_released(setting: Set
         assert not tasks()
         assert await ledger(client) == []
         await worker.drain()
-        assert await client.wait(chain, timeout=30) == 2
+        assert await client.wait(chain, timeout=45) == 2
         assert await ledger(client) == ["second"]
 
 
@@ -154,7 +154,7 @@ async def test_a_handler_that_swallows_the_cancellation_may_still_finish(setting
         (chain,) = await start(client)
         await gate.arrival()
         await patiently(worker.stop())
-        assert await client.wait(chain, timeout=30) == 7
+        assert await client.wait(chain, timeout=45) == 7
         assert not await running(client)
 
 
@@ -189,8 +189,8 @@ async def test_a_stuck_thread_keeps_its_lease_and_the_worker_stops(setting: Sett
     @handlers.handles(Step, lease=3600)
     def step(attempt: SyncAttempt[Step]) -> int:
         entered.set()
-        told.append(attempt.signal.wait_in_thread(30))
-        leave.wait(30)
+        told.append(attempt.signal.wait_in_thread(45))
+        leave.wait(45)
         return 7
 
     async with setting.connect([Step]) as client:
@@ -214,14 +214,15 @@ async def test_results_that_cannot_be_settled_are_left_to_their_leases(setting: 
     broken = watched(setting.connect([Step]), points)
     async with setting.connect([Step]) as client, broken:
         points.fail_times("settle", 10_000)
-        worker = Worker(broken, handlers, shutdown_timeout=0, lease=1, poll_interval=0.02, recovery_backoff=SOON)
+        worker = Worker(broken, handlers, shutdown_timeout=0, lease=60, poll_interval=0.02, recovery_backoff=SOON)
         await worker.start()
         (chain,) = await start(client)
         await eventually(lambda: points.counts["settle"] > 2)
         assert await patiently(worker.stop()) is False
         assert not tasks()
         assert await running(client) == [chain.id]
+        await end_lease(client, chain)
         async with Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=0.02):
-            assert await client.wait(chain, timeout=30) == 0
+            assert await client.wait(chain, timeout=45) == 0
         assert ran == [0, 0]
         assert (await job(client, chain)).attempt_number == 2

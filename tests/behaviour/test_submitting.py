@@ -374,13 +374,6 @@ async def _execute(connection: Any, text: str) -> None:
 # Threads
 
 
-@pytest.fixture
-def sync_setting(setting: Setting) -> Setting:
-    if "asyncpg" in setting.url:
-        pytest.skip("asyncpg has no sync client")
-    return setting
-
-
 class Held:
     """The first thread waits at the database; the jobs of each statement are counted."""
 
@@ -392,7 +385,7 @@ class Held:
         def create_jobs(jobs: Any) -> Program[Any]:
             self.groups.append(len(jobs))
             self.reached.set()
-            assert self.released.wait(30)
+            assert self.released.wait(60)
             return (yield from create(jobs))
 
         monkeypatch.setattr(client._engine.state, "create_jobs", create_jobs, raising=False)

@@ -50,7 +50,7 @@ async def test_it_runs_in_a_thread_of_its_own_and_blocks_nobody(setting: Setting
 
     @handlers.handles(Plain)
     def plain(attempt: SyncAttempt[Plain]) -> str:
-        meeting.wait(30)  # all four must be here at the same time
+        meeting.wait(45)  # all four must be here at the same time
         return threading.current_thread().name
 
     async with working(setting, JOBS, handlers, concurrency=4) as client:
@@ -253,7 +253,7 @@ async def test_the_signal_can_be_looked_at_and_waited_for_in_the_thread(setting:
     def plain(attempt: SyncAttempt[Plain]) -> str:
         assert (attempt.signal.aborted, attempt.signal.wait_in_thread(0.001)) == (False, None)
         reached.set()
-        reasons.append(attempt.signal.wait_in_thread(30))
+        reasons.append(attempt.signal.wait_in_thread(45))
         return "done"
 
     async with working(setting, JOBS, handlers, lease=30, renew_interval=0.05) as client:

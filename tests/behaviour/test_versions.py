@@ -109,7 +109,7 @@ async def test_old_inputs_are_upgraded_and_old_names_are_known(setting: Setting)
             "charge@2: Version3.Charge(cents=200, currency='EUR')",
         ]
         for chain in (first, second, third):
-            assert await client.wait(chain.id, Version3.Charge, timeout=30) == "paid"
+            assert await client.wait(chain.id, Version3.Charge, timeout=45) == "paid"
 
 
 async def test_pausing_a_type_pauses_all_its_versions(setting: Setting) -> None:
@@ -124,7 +124,7 @@ async def test_pausing_a_type_pauses_all_its_versions(setting: Setting) -> None:
             assert await client.resume(tx, Version2.Charge) is not None
         assert await client.list_pauses() == []
         assert len(await run_all(client, setting, Version2.Charge, 2)) == 2
-        assert await client.wait(old.id, Version2.Charge, timeout=30) == "paid"
+        assert await client.wait(old.id, Version2.Charge, timeout=45) == "paid"
 
 
 async def test_fields_that_only_newer_code_knows_survive(setting: Setting) -> None:
@@ -149,7 +149,7 @@ async def test_fields_that_only_newer_code_knows_survive(setting: Setting) -> No
         setting.connect([Poll]) as client,
         Worker(client, handlers, poll_interval=setting.poll_interval),
     ):
-        await client.wait(chain.id, timeout=30)
+        await client.wait(chain.id, timeout=45)
         jobs = (await client.list_chain_jobs(chain.id)).items
         assert [job.input["token"] for job in jobs] == ["secret", "secret"], "an older worker has passed it on"
 
@@ -171,9 +171,9 @@ async def test_an_upgrade_that_fails_fails_its_job_alone(setting: Setting) -> No
     async with setting.connect([Broken]) as client:
         new = await client.submit(Broken(cents=2))
         async with Worker(client, handlers_for(Broken, seen), poll_interval=setting.poll_interval):
-            assert await client.wait(new, timeout=30) == "paid"
+            assert await client.wait(new, timeout=45) == "paid"
             with pytest.raises(Exception, match="upgrade"):
-                await client.wait(old.id, timeout=30)
+                await client.wait(old.id, timeout=45)
         record = await client.get_job(old.id)
         assert record is not None
         with pytest.raises(JobTypeValidationError, match=r"upgrade\(\) from version 1 failed: KeyError"):
@@ -229,4 +229,4 @@ async def test_a_job_can_wait_for_a_chain_of_any_version(setting: Setting) -> No
         waiting.append(await client.submit(After(paid=await client.submit(Version2.Charge(cents=5)))))
         async with Worker(client, handlers, poll_interval=setting.poll_interval):
             for each in waiting:
-                assert await client.wait(each, timeout=30) == "after paid"
+                assert await client.wait(each, timeout=45) == "after paid"

@@ -109,7 +109,7 @@ async def test_a_handler_may_wait_for_another_chain_between_its_phases(setting: 
     async def parent(attempt: Attempt[Parent]) -> int:
         async with attempt.prepare("staged") as tx:
             child = await attempt.client.start(tx, Work(number=20))
-        return 1 + await attempt.client.wait(child, timeout=30)
+        return 1 + await attempt.client.wait(child, timeout=45)
 
     @handlers.handles(Work)
     async def work(attempt: Attempt[Work]) -> int:

@@ -245,4 +245,4 @@ async def test_retries_come_back_without_a_poll(setting: Setting) -> None:
     async with setting.connect([Step]) as client:
         (chain,) = await start(client)
         async with Worker(client, handlers, poll_interval=3600):
-            assert await client.wait(chain, timeout=30) == 4
+            assert await client.wait(chain, timeout=45) == 4

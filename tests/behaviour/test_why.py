@@ -98,7 +98,7 @@ async def test_no_worker(setting: Setting) -> None:
         gate = Gate()
         gate.open()
         async with worker_on(client, waiting(gate), setting, release="r7"):
-            assert await client.wait(chain, timeout=30) == 1
+            assert await client.wait(chain, timeout=45) == 1
         (other,) = await start(client)
         reason = only(await client.why(other.id), NoWorker)
         assert reason.last_seen is not None
@@ -137,7 +137,7 @@ async def test_paused(setting: Setting) -> None:
             only(await client.why(chain), Paused)
             async with client.transaction() as tx:
                 await client.resume(tx, Queue("work"))
-            assert await client.wait(chain, timeout=30) == 1
+            assert await client.wait(chain, timeout=45) == 1
 
 
 async def test_an_unknown_chain(setting: Setting) -> None:
@@ -147,8 +147,8 @@ async def test_an_unknown_chain(setting: Setting) -> None:
                 await client.why(unknown)
 
 
-async def test_the_sync_client(setting: Setting) -> None:
-    with setting.connect_sync(JOBS) as client:
+async def test_the_sync_client(sync_setting: Setting) -> None:
+    with sync_setting.connect_sync(JOBS) as client:
         chain = client.submit(Step())
         with client.transaction() as tx:
             client.cancel(tx, chain)
@@ -228,7 +228,7 @@ async def test_caps_slots_and_those_before(setting: Setting) -> None:
             assert (reason.oldest.job_id, reason.oldest.worker) == (first.id, worker.id)
             assert "1 of 1 jobs are running" in str(reason)
             gate.open()
-            assert await client.wait(second, timeout=30) == 1
+            assert await client.wait(second, timeout=45) == 1
 
 
 async def test_a_cap_for_the_whole_database(setting: Setting) -> None:
@@ -239,7 +239,7 @@ async def test_a_cap_for_the_whole_database(setting: Setting) -> None:
         reason = only(await client.why(second), ClusterFull)
         assert (reason.cap, reason.running, reason.oldest.job_id) == (1, 1, first.id)
         gate.open()
-        assert await client.wait(second, timeout=30) == 1
+        assert await client.wait(second, timeout=45) == 1
 
 
 @pytest.mark.parametrize("of_type", [False, True])
@@ -256,7 +256,7 @@ async def test_slots_are_busy(setting: Setting, of_type: bool) -> None:
         assert (reason.workers, reason.slots, reason.busy, reason.of_type) == (1, 1, 1, of_type)
         assert reason.oldest.job_id == first.id
         gate.open()
-        assert await client.wait(second, timeout=30) == 1
+        assert await client.wait(second, timeout=45) == 1
 
 
 async def test_others_come_first(setting: Setting) -> None:
@@ -305,7 +305,7 @@ async def test_running(setting: Setting) -> None:
         assert reason.lease_until > why.looked_at
         assert "which is alive; its lease ends at" in str(reason)
         gate.open()
-        assert await client.wait(chain, timeout=30) == 1
+        assert await client.wait(chain, timeout=45) == 1
         ended = only(await client.why(chain), Ended)
         assert ended.status == "completed"
 
@@ -381,6 +381,6 @@ async def test_a_timeout_does_not_wait_for_its_explanation(setting: Setting, mon
         (chain,) = await start(client)
         held = points.hold("circumstances")
         with pytest.raises(WaitTimeout) as caught:
-            await asyncio.wait_for(client.wait(chain, timeout=0), 30)
+            await asyncio.wait_for(client.wait(chain, timeout=0), 45)
         assert caught.value.why is None
         held.open()

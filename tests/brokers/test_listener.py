@@ -71,7 +71,7 @@ async def test_a_driver_that_swallows_the_end(end: str) -> None:
     adapter = BroadcastNotify(provider)
     listening = asyncio.create_task(adapter.listen("chain_ended", Ear()))
     await began.wait()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         await adapter.close()
     with pytest.raises(ClientClosed):
         await listening
@@ -99,7 +99,7 @@ async def test_a_subscription_that_does_not_end(
 
     adapter = BroadcastNotify(Stubborn())
     await adapter.listen("chain_ended", Ear())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         await adapter.close()
     assert [record.getMessage() for record in caplog.records if "has not ended" in record.getMessage()]
     let_go.set()
@@ -133,7 +133,7 @@ async def test_more_topics_while_the_subscription_begins(moment: int) -> None:
     first = asyncio.create_task(adapter.listen("chain_ended", ears[0]))
     for _ in range(moment):
         await asyncio.sleep(0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         await adapter.listen("job_scheduled", ears[1])
         await first
     await adapter.publish("chain_ended", ["a"])
@@ -168,7 +168,7 @@ async def test_one_subscription_at_a_time() -> None:
             await asyncio.sleep(0)
             await dispose()
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         await asyncio.gather(*(come_and_go(topic) for topic in ("chain_ended", "job_scheduled", "chain_ended")))
     assert most == 1
     await adapter.close()
@@ -188,7 +188,7 @@ async def test_a_broker_that_loses_the_first_messages() -> None:
 
     provider, ear = Forgetful(), Ear()
     adapter = BroadcastNotify(provider)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         await adapter.listen("chain_ended", ear)
     assert provider.lose == 0
     await adapter.publish("chain_ended", ["a"])
@@ -226,7 +226,7 @@ async def test_a_ping_of_the_providers_own(monkeypatch: pytest.MonkeyPatch) -> N
     adapter.heartbeat = 0.01
     await adapter.listen("chain_ended", ear)
     assert provider.calls == [["p.chain_completed"]], "no channel for messages to ourselves"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         await provider.pinged.wait()
         assert MISSED not in ear.heard
         provider.dead = True

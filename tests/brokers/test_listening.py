@@ -106,7 +106,7 @@ async def test_a_network_that_is_dead_is_noticed(
     listening = adapter._current.listener
     outcome = listening._outcome
     network.freeze()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(45):
         while listening._outcome is outcome:
             await asyncio.sleep(0.005)
     network.thaw()
@@ -198,7 +198,7 @@ async def test_close_while_a_subscription_is_in_flight(broker: Broker, network: 
     adapter = broker.adapter(network.port)
     subscribing = [asyncio.create_task(adapter.listen("job_scheduled", Ear())) for _ in range(3)]
     await network.connected.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         await adapter.close()
     for result in await asyncio.gather(*subscribing, return_exceptions=True):
         assert isinstance(result, ClientClosed)
@@ -214,7 +214,7 @@ async def test_close_while_a_subscription_is_in_flight_in_a_thread(broker: Broke
     subscribing = asyncio.create_task(asyncio.to_thread(adapter.listen, "chain_ended", ThreadEar()))
     await network.connected.wait()
     closing = asyncio.create_task(asyncio.to_thread(adapter.close))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(45):
         while not adapter._closed:
             await asyncio.sleep(0.005)
         network.thaw()
@@ -249,7 +249,7 @@ async def test_after_close_nothing_is_done(broker: Broker, when: str) -> None:
     sync_dispose = sync_adapter.listen("chain_ended", ThreadEar())
     if when == "down":
         broker.stop()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         for _ in range(2):
             await adapter.close()
             await asyncio.to_thread(sync_adapter.close)

@@ -26,9 +26,9 @@ async def test_a_stopped_process_announces_again_at_once(channel: str) -> None:
         url, notify = database().replace("postgresql:", f"postgresql+{channel}:"), "postgres"
     async with child("announcing", url, notify) as process:
         assert await process.says() == "started"
-        for _ in range(4):
+        for _ in range(2):
             process.send(signal.SIGSTOP)
-            await asyncio.sleep(2 * PATIENCE)
+            await asyncio.sleep(1.2 * PATIENCE)
             process.send(signal.SIGCONT)
             await asyncio.sleep(0.05)
         process.tell()

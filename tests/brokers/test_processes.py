@@ -36,12 +36,12 @@ if child == 0:
     notify.publish("job_scheduled", ["a"])
     again = listen()
     os.write(tell, b"!")
-    code = 7 if again.wait(30) and not heard.is_set() else 1
+    code = 7 if again.wait(45) and not heard.is_set() else 1
     notify.close()
     os._exit(code)
 os.read(told, 1)
 notify.publish("chain_ended", ["from the parent"])
-assert heard.wait(30)
+assert heard.wait(45)
 code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 notify.publish("job_scheduled", ["a"])
 notify.close()
@@ -51,7 +51,7 @@ sys.exit(code)
 LEFT_OPEN = """
 heard = listen()
 notify.publish("chain_ended", ["from the parent"])
-assert heard.wait(30)
+assert heard.wait(45)
 sys.exit(7)
 """
 

@@ -71,7 +71,7 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 async def wakes(scene: Scene, client: Client[Any], waiter: Client[Any]) -> None:
     """A job that is started now runs now, and who waits for it is told."""
     (chain,) = await start(client)
-    assert await waiter.wait(chain, timeout=30) == 0
+    assert await waiter.wait(chain, timeout=45) == 0
 
 
 async def test_a_broker_that_is_killed_and_restarted_under_load(broker: Broker, scene: Scene) -> None:
@@ -164,7 +164,7 @@ async def test_sync_clients_and_async_workers(broker: Broker, scene: Scene) -> N
             for each in range(number):
                 with client.transaction() as tx:
                     chain = client.start(tx, Step(number=each))
-                outputs.append(client.wait(chain, timeout=30))
+                outputs.append(client.wait(chain, timeout=45))
             assert client.hook_failures == 0
             return outputs
 

@@ -113,8 +113,9 @@ async def test_a_process_that_hangs_is_killed(url: str, tmp_path: Path) -> None:
         await eventually((tmp_path / "blocked").exists)
         await workers.writes(r"worker process (\d+) has not answered for \d s: it is killed. Where it is now:")
         await workers.writes(r"programs/shop\.py., line \d+ in block")  # Python shows the stack
-        assert await output(client, chain) in await workers.ready(1)
-        assert 'restarts_total{reason="unresponsive"} 1\n' in (await workers.get("/metrics"))[1]
+        assert await output(client, chain) in workers.pids
+        # On a busy machine, a process may not answer in time although it does not hang.
+        assert re.search(r'restarts_total\{reason="unresponsive"\} [1-9]', (await workers.get("/metrics"))[1])
 
 
 # The rest of its life, on SQLite
@@ -187,8 +188,8 @@ async def test_the_pauses_before_a_restart_grow(sqlite_url: str, tmp_path: Path)
         (tmp_path / "dying").touch()
         os.kill(next(iter(workers.pids)), signal.SIGKILL)
         await workers.writes("starts in 2.0 s")
-        assert re.findall(r"starts in (\S+) s", workers.text) == ["0.5", "1.0", "2.0"]
-        assert len(re.findall("ended with exit code 7: another one takes its place", workers.text)) == 2
+        assert re.findall(r"starts in (\S+) s", workers.text)[:3] == ["0.5", "1.0", "2.0"]
+        assert len(re.findall("ended with exit code 7: another one takes its place", workers.text)) >= 2
         (tmp_path / "dying").unlink()
         await workers.ready(1)
 

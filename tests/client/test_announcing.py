@@ -128,7 +128,7 @@ async def test_commits_wait_while_too_much_is_waiting(world: World, slow: Any, m
         await eventually(lambda: world.count() == 4)
         assert not waiting.done()
         slow.released.set()
-        await asyncio.wait_for(waiting, 30)
+        await asyncio.wait_for(waiting, 45)
     assert slow.hints == [{"greet": 1}, {"greet": 3}]
 
 
@@ -163,7 +163,7 @@ async def test_a_task_that_is_cancelled_before_it_begins(slow: Any) -> None:
         await start(client, Greet())
         (task,) = (task for task in asyncio.all_tasks() if task.get_name() == "queuert-announcer")
         assert task.cancel()
-        await asyncio.wait_for(client.close(), 30)
+        await asyncio.wait_for(client.close(), 45)
     assert client.hook_failures == 2
 
 

@@ -78,7 +78,7 @@ async def test_failed_chains_are_retried_a_page_at_a_time(client: Client[Any], w
     assert await result(client, operation) == BulkResult(changed=5, unchanged=0)
     assert world.heard[-1] == ("job_scheduled", "greet")
     assert ("chain_ended", operation.id) in world.heard
-    assert await client.wait(operation, timeout=5) == BulkResult(5, 0)
+    assert await client.wait(operation, timeout=45) == BulkResult(5, 0)
     assert [each.job.attempt for each in await claim(client, "greet", limit=9)] == [1] * 6
 
 

@@ -80,7 +80,7 @@ CALLS: dict[str, Callable[[Client[Any], Any, Any], Any]] = {
     "plan": lambda client, tx, chain: client.plan("retry", "type:greet"),
     "list_audit": lambda client, tx, chain: client.list_audit(),
     "take_over": lambda client, tx, chain: _enter(client.take_over(tx, chain)),
-    "wait": lambda client, tx, chain: client.wait(chain, timeout=5),
+    "wait": lambda client, tx, chain: client.wait(chain, timeout=45),
     "entering again": lambda client, tx, chain: _enter(client),
 }
 

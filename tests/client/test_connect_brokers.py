@@ -110,7 +110,7 @@ async def test_a_broker_of_ones_own(how: str) -> None:
                 with sync_client.transaction() as tx:
                     chain = sync_client.start(tx, Greet())
                 asyncio.run_coroutine_threadsafe(complete(chain.id), loop)
-                return str(sync_client.wait(chain, timeout=30))
+                return str(sync_client.wait(chain, timeout=45))
 
         async def complete(chain: str) -> None:
             while not any("mine.chain_completed" in channels for channels, _ in Provider.subscribers):

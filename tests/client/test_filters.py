@@ -174,7 +174,7 @@ async def test_a_type_that_does_not_fit_is_an_error(client: Client[Any], world: 
         client.list_chain_jobs(greeting, Rate),
         client.list_blocked_jobs(greeting, "rate"),
         client.get_blockers(after.id, Greet),
-        client.wait(greeting.id, Rate, timeout=5),
+        client.wait(greeting.id, Rate, timeout=45),
     ):
         with pytest.raises(JobTypeMismatch, match=r"greet|after"):
             await call

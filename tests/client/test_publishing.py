@@ -201,7 +201,7 @@ def test_a_channel_that_blocks_the_loop_holds_up_nobody_for_ever(monkeypatch: py
         publisher.close()
     let_go.set()
     for thread in threads():
-        thread.join(30)
+        thread.join(45)
     assert not threads()
 
 

@@ -300,7 +300,7 @@ async def test_a_stored_output_that_does_not_fit_any_more_is_an_error_only_when_
             _ = found.output
         assert caught.value.code == "invalid_output"
         with pytest.raises(JobTypeValidationError):
-            await client.wait(found, timeout=5)
+            await client.wait(found, timeout=45)
 
 
 # Stats

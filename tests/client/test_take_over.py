@@ -353,7 +353,7 @@ async def test_a_chain_started_in_this_transaction_can_be_taken_over(client: Cli
         chain = await client.start(tx, Greet())
         async with client.take_over(tx, chain, Greet) as current:
             await current.settle("at once")
-    assert await client.wait(chain, timeout=5) == "at once"
+    assert await client.wait(chain, timeout=45) == "at once"
     assert ("chain_ended", chain.id) in world.heard
 
 

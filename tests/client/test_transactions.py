@@ -527,7 +527,7 @@ async def test_a_connection_of_another_thread_is_refused(client: Client[Any], wo
         connection.execute("BEGIN IMMEDIATE")
         made.append(connection)
         done.set()
-        go.wait(10)
+        go.wait(45)
         connection.execute("ROLLBACK")
         connection.close()
 

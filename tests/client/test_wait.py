@@ -105,7 +105,7 @@ async def test_the_output_of_a_chain_that_has_ended_already(never: Client[Any]) 
 async def test_a_notification_ends_the_wait(never: Client[Any]) -> None:
     async with never as client:
         chain = await start(client, Reserve(order_id=1))
-        waiting = asyncio.create_task(client.wait(chain, timeout=30))
+        waiting = asyncio.create_task(client.wait(chain, timeout=45))
         await until_waiting(client, chain)
         await complete(client, chain, Charge(order_id=1, amount=Decimal(1)))
         await complete(client, chain, Receipt("p"))
@@ -119,7 +119,7 @@ async def test_a_null_output_is_an_end(never: Client[Any]) -> None:
     async with never as client:
         chain = await start(client, Nothing())
         await complete(client, chain, None)
-        assert await client.wait(chain, timeout=5) is None
+        assert await client.wait(chain, timeout=45) is None
 
 
 @pytest.mark.parametrize("already", [True, False], ids=["already", "later"])
@@ -146,7 +146,7 @@ async def test_every_other_end_is_an_error(world: World, ending: str, already: b
         }
         if already:
             await finish()
-        waiting = asyncio.create_task(client.wait(chain, timeout=30))
+        waiting = asyncio.create_task(client.wait(chain, timeout=45))
         if not already:
             await until_waiting(client, chain)
             await finish()
@@ -164,7 +164,7 @@ async def test_every_other_end_is_an_error(world: World, ending: str, already: b
 async def test_these_ends_are_announced(never: Client[Any], ending: str) -> None:
     async with never as client:
         chain = await start(client, Greet())
-        waiting = asyncio.create_task(client.wait(chain, timeout=30))
+        waiting = asyncio.create_task(client.wait(chain, timeout=45))
         await until_waiting(client, chain)
         async with client.transaction() as tx:
             await (client.cancel if ending == "cancelled" else client.delete)(tx, chain)
@@ -176,7 +176,7 @@ async def test_a_chain_that_is_not_there(never: Client[Any]) -> None:
     async with never as client:
         ghost: Chain[Greet] = Chain(str(uuid4()), "greet")
         with pytest.raises(ChainNotFound):
-            await client.wait(ghost, timeout=30)
+            await client.wait(ghost, timeout=45)
 
 
 @pytest.mark.parametrize("timeout", [0, 0.02, timedelta(milliseconds=20)], ids=short)
@@ -238,7 +238,7 @@ async def test_timeouts_are_checked(never: Client[Any], timeout: Any) -> None:
 async def test_only_chains_are_waited_for(never: Client[Any], wrong: Any) -> None:
     async with never as client:
         with pytest.raises(InvalidArgument, match="expected a Chain"):
-            await client.wait(wrong, timeout=5)
+            await client.wait(wrong, timeout=45)
 
 
 async def test_an_end_that_was_never_announced_is_found_when_time_runs_out(never: Client[Any]) -> None:
@@ -261,7 +261,7 @@ async def test_polling_finds_what_was_not_heard(world: World, channel: str, capl
         notify = Broken(world.hub)
     async with world.client(poll_interval=SOON, notify=notify) as client:
         chains = [await start(client, Greet()) for _ in range(3)]
-        waiting = [asyncio.create_task(client.wait(chain, timeout=30)) for chain in chains]
+        waiting = [asyncio.create_task(client.wait(chain, timeout=45)) for chain in chains]
         await until_waiting(client, *chains)
         for chain in chains:
             await complete(client, chain, chain.id)
@@ -275,7 +275,7 @@ async def test_polling_finds_what_was_not_heard(world: World, channel: str, capl
 async def test_a_notification_for_a_chain_that_goes_on_is_no_end(never: Client[Any], world: World) -> None:
     async with never as client:
         chain = await start(client, Greet())
-        waiting = asyncio.create_task(client.wait(chain, timeout=30))
+        waiting = asyncio.create_task(client.wait(chain, timeout=45))
         await until_waiting(client, chain)
         for _ in range(3):
             world.hub.publish("chain_ended", [chain.id, "somebody else"])
@@ -288,7 +288,7 @@ async def test_a_notification_for_a_chain_that_goes_on_is_no_end(never: Client[A
 async def test_several_wait_for_one_chain(never: Client[Any]) -> None:
     async with never as client:
         chain = await start(client, Greet())
-        waiting = [asyncio.create_task(client.wait(chain, timeout=30)) for _ in range(5)]
+        waiting = [asyncio.create_task(client.wait(chain, timeout=45)) for _ in range(5)]
         await until_waiting(client, chain)
         async with asyncio.timeout(60):
             while len(client._waiting._waiters._by_chain[chain.id]) < 5:
@@ -300,7 +300,7 @@ async def test_several_wait_for_one_chain(never: Client[Any]) -> None:
 async def test_a_wait_in_another_client_of_the_process_is_woken(world: World) -> None:
     async with world.client(poll_interval=NEVER) as one, world.client(poll_interval=NEVER) as two:
         chain = await start(one, Greet())
-        waiting = asyncio.create_task(two.wait(chain, timeout=30))
+        waiting = asyncio.create_task(two.wait(chain, timeout=45))
         await until_waiting(two, chain)
         await complete(one, chain, "hi")
         assert await waiting == "hi"
@@ -363,9 +363,9 @@ async def test_a_cancelled_waiter_leaves_nothing_behind(tasks_only: World) -> No
     async with tasks_only.client(poll_interval=SOON) as client:
         chain, other = await start(client, Greet()), await start(client, Greet())
         cancelled = asyncio.create_task(client.wait(chain))
-        kept = asyncio.create_task(client.wait(other, timeout=30))
+        kept = asyncio.create_task(client.wait(other, timeout=45))
         await until_waiting(client, chain, other)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(45):
             while client._waiting._poller is None:
                 await asyncio.sleep(0)
         cancelled.cancel()
@@ -376,9 +376,9 @@ async def test_a_cancelled_waiter_leaves_nothing_behind(tasks_only: World) -> No
         assert await kept == "hi"
         poller = client._waiting._poller
         # Nobody waits any more: the poller goes home by itself, and the next waiter gets a new one.
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(45):
             await poller
-        again = asyncio.create_task(client.wait(chain, timeout=30))
+        again = asyncio.create_task(client.wait(chain, timeout=45))
         await until_waiting(client, chain)
         (claimed,) = await claim(client, "greet")
         await end(client, claimed.job, "completed", output=b'"again"')
@@ -390,7 +390,7 @@ async def test_a_timeout_around_the_wait_is_not_mistaken_for_ours(tasks_only: Wo
         chain = await start(client, Greet())
         with pytest.raises(TimeoutError) as caught:
             async with asyncio.timeout(0.02):
-                await client.wait(chain, timeout=30)
+                await client.wait(chain, timeout=45)
         assert not isinstance(caught.value, WaitTimeout)
         assert waiters(client) == []
 
@@ -398,7 +398,7 @@ async def test_a_timeout_around_the_wait_is_not_mistaken_for_ours(tasks_only: Wo
 async def test_waiters_see_the_error_when_polling_fails(tasks_only: World) -> None:
     async with tasks_only.client(poll_interval=SOON, notify=None) as client:
         chain = await start(client, Greet())
-        waiting = asyncio.create_task(client.wait(chain, timeout=30))
+        waiting = asyncio.create_task(client.wait(chain, timeout=45))
         await until_waiting(client, chain)
         while client._waiting._poller is None:
             await asyncio.sleep(0)
@@ -410,7 +410,7 @@ async def test_waiters_see_the_error_when_polling_fails(tasks_only: World) -> No
 async def test_an_end_told_from_another_thread(tasks_only: World) -> None:
     async with tasks_only.client(poll_interval=NEVER) as client:
         chain = await start(client, Greet())
-        waiting = asyncio.create_task(client.wait(chain, timeout=30))
+        waiting = asyncio.create_task(client.wait(chain, timeout=45))
         await until_waiting(client, chain)
         (claimed,) = await claim(client, "greet")
         await end(client, claimed.job, "completed", output=b'"hi"')
@@ -430,7 +430,7 @@ async def test_threads_wait_side_by_side(world: World) -> None:
         outputs: dict[str, str] = {}
 
         def wait(chain: Chain[Greet]) -> None:
-            outputs[chain.id] = sync.wait(chain, timeout=30)
+            outputs[chain.id] = sync.wait(chain, timeout=45)
 
         threads = [threading.Thread(target=wait, args=(chain,)) for chain in chains]
         for thread in threads:
@@ -450,9 +450,9 @@ async def test_threads_wait_side_by_side(world: World) -> None:
 async def test_waiting_by_id(never: Client[Any]) -> None:
     async with never as client:
         chain = await start(client, Reserve(order_id=1))
-        by_id = asyncio.create_task(client.wait(chain.id, timeout=30))
-        by_class = asyncio.create_task(client.wait(chain.id, Reserve, timeout=30))
-        by_name = asyncio.create_task(client.wait(chain, "reserve", timeout=30))
+        by_id = asyncio.create_task(client.wait(chain.id, timeout=45))
+        by_class = asyncio.create_task(client.wait(chain.id, Reserve, timeout=45))
+        by_name = asyncio.create_task(client.wait(chain, "reserve", timeout=45))
         await until_waiting(client, chain)
         await complete(client, chain, Receipt("p"))
         assert [await by_id, await by_class, await by_name] == [Receipt("p")] * 3

@@ -18,7 +18,7 @@ from queuert import Client
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
 
 WIDTHS = {1280: ("light", 800), 390: ("dark", 844)}
-PATIENCE = 30_000
+PATIENCE = 45_000
 """Milliseconds that a page may take on a busy machine."""
 
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text("utf-8")

@@ -34,7 +34,7 @@ class Stream:
         return {"type": "http.disconnect"}
 
     async def event(self, name: str) -> None:
-        while f"event: {name}" not in await asyncio.wait_for(self.heard.get(), 20):
+        while f"event: {name}" not in await asyncio.wait_for(self.heard.get(), 45):
             pass
 
 
@@ -44,11 +44,11 @@ async def listening(door: AsgiDoor) -> AsyncGenerator[Stream]:
     scope = {"type": "http", "method": "GET", "path": "/events", "root_path": "", "query_string": b"", "headers": []}
     task = asyncio.create_task(door(scope, stream.receive, stream.send))
     try:
-        assert "retry" in await asyncio.wait_for(stream.heard.get(), 20)
+        assert "retry" in await asyncio.wait_for(stream.heard.get(), 45)
         yield stream
     finally:
         stream.gone.set()
-        await asyncio.wait_for(task, 20)
+        await asyncio.wait_for(task, 45)
 
 
 async def test_a_change_is_heard_by_every_stream(client: Client[Any], monkeypatch: pytest.MonkeyPatch) -> None:

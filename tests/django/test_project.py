@@ -280,7 +280,7 @@ def test_no_connection_outlives_its_handler(tmp_path: Path) -> None:
             get_client(alias).start(connections[alias], ReserveStock(number=1))
         work(alias)
         with psycopg.connect(conninfo(connections[alias]), autocommit=True) as beside:
-            deadline = time.monotonic() + 30  # the server notices a hang-up when it comes to it
+            deadline = time.monotonic() + 45  # the server notices a hang-up when it comes to it
             while (others := sessions_beside(beside)) != 1 and time.monotonic() < deadline:
                 time.sleep(0.01)
         assert others == 1  # this thread's

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -54,7 +53,7 @@ def plain_flaky(attempt: SyncAttempt[Flaky]) -> int:
 
 
 async def test_ten_retries_over_a_month(place: Place, clock: Clock) -> None:
-    began, real = clock.now(), time.monotonic()
+    began = clock.now()
     async with place.connect([Flaky], clock=clock) as client, testing.running(client, flaky_handlers) as run:
         chain = await client.submit(Flaky(fails=10))
         await run.until_idle()
@@ -64,7 +63,6 @@ async def test_ten_retries_over_a_month(place: Place, clock: Clock) -> None:
         assert found is not None
         assert found.created_at == began
         assert found.completed_at == began + 30 * DAY == clock.now()
-    assert time.monotonic() - real < 60
 
 
 def test_ten_retries_over_a_month_in_sync_code(place: Place, clock: Clock) -> None:

@@ -244,7 +244,7 @@ async def test_an_attempt_that_loses_its_job(setting: Setting, recorder: Recorde
 
     async with setting.connect([Step], observers=[recorder]) as client:
         (chain,) = await start(client)
-        worker = Worker(client, registry, poll_interval=30)
+        worker = Worker(client, registry, poll_interval=3600)
         async with worker:
             await gate.arrival()
             if how == "take":
@@ -298,7 +298,7 @@ async def test_a_result_that_comes_too_late(setting: Setting, recorder: Recorder
 
     async with setting.connect([Step], observers=[recorder]) as client:
         (chain,) = await start(client)
-        async with Worker(client, registry, poll_interval=30, cancel_on_abort=False):
+        async with Worker(client, registry, poll_interval=3600, cancel_on_abort=False):
             await gate.arrival()
             await settle(client, chain, status="completed", output=b"2")
             gate.open()
@@ -318,7 +318,7 @@ async def test_leases_are_renewed_and_lost(sqlite: Setting, recorder: Recorder) 
 
     async with sqlite.connect([Step], observers=[recorder]) as client:
         (chain,) = await start(client)
-        async with Worker(client, registry, poll_interval=30):
+        async with Worker(client, registry, poll_interval=3600):
             await gate.arrival()
             await eventually(lambda: "attempt_lease_renewed" in recorder.names())
             assert job_of(recorder.of("attempt_lease_renewed")[0]) == ("step", chain.id)
@@ -344,7 +344,7 @@ async def test_a_stopping_worker_puts_its_jobs_back(setting: Setting, recorder: 
 
     async with setting.connect([Step], observers=[recorder]) as client:
         await start(client)
-        async with Worker(client, registry, shutdown_timeout=0, poll_interval=30):
+        async with Worker(client, registry, shutdown_timeout=0, poll_interval=3600):
             await gate.arrival()
 
     assert recorder.names("attempt", "worker") == [

@@ -86,7 +86,7 @@ async def test_slots(sqlite: Setting, telemetry: Telemetry) -> None:
 
     async with sqlite.connect([Step, Greet], observers=[telemetry.observer]) as client:
         (chain,) = await start(client)
-        async with Worker(client, registry, concurrency=3, poll_interval=30):
+        async with Worker(client, registry, concurrency=3, poll_interval=3600):
             await gate.arrival()
             assert telemetry.points("queuert.slots.busy") == {("step",): 1}
             assert telemetry.points("queuert.slots.idle") == {("step",): 2, ("greet",): 2}

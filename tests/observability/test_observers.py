@@ -97,7 +97,7 @@ async def test_with_no_observer_none_of_this_is_called(setting: Setting, monkeyp
                         monkeypatch.setattr(owner, name, fail)
         chain = await begin(client, Greet())
         async with Worker(client, handlers):
-            assert await client.wait(chain, timeout=30) == "Hello"
+            assert await client.wait(chain, timeout=45) == "Hello"
         async with client.transaction() as tx:
             await client.delete(tx, chain)
 

@@ -152,7 +152,7 @@ async def test_a_lost_attempt_whose_job_cannot_be_read(setting: Setting, recorde
     async with setting.connect([Step], observers=[recorder]) as client:
         (chain,) = await start(client)
         state: Any = client._engine.state
-        async with Worker(client, registry, poll_interval=30, cancel_on_abort=False):
+        async with Worker(client, registry, poll_interval=3600, cancel_on_abort=False):
             await gate.arrival()
             (row,) = await client._run((state.get_jobs([chain.id]), None))
             lost = Settlement(job_id=chain.id, token=row.token, status="completed", output=b"2")

@@ -223,7 +223,7 @@ async def test_retries_link_to_the_trace(setting: Setting, telemetry: Telemetry)
     async with setting.connect(JOBS, observers=[telemetry.observer]) as client:
         chain = await begin(client, Greet())
         async with Worker(client, registry, backoff=SOON, poll_interval=0.02):
-            await client.wait(chain, timeout=30)
+            await client.wait(chain, timeout=45)
 
     assert telemetry.tree() == tree("""
         PRODUCER create chain greet

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from queuert.ports.notify import MISSED
 
-PATIENCE = 30.0
+PATIENCE = 45.0
 
 
 class Ear:

@@ -76,7 +76,7 @@ class PgBouncer:
     def stop(self) -> None:
         atexit.unregister(self.stop)
         self._process.terminate()
-        self._process.wait(10)
+        self._process.wait(45)
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _wait_until_ready(self) -> None:

@@ -28,7 +28,7 @@ async def test_all_waiters_are_woken_in_tasks_and_in_threads() -> None:
     threads = [asyncio.create_task(asyncio.to_thread(signal.wait_in_thread, 30)) for _ in range(2)]
     await asyncio.sleep(0)
     threading.Thread(target=signal.abort, args=("cancelled",)).start()
-    assert await asyncio.wait_for(asyncio.gather(*tasks, *threads), 30) == ["cancelled"] * 5
+    assert await asyncio.wait_for(asyncio.gather(*tasks, *threads), 45) == ["cancelled"] * 5
 
 
 async def test_a_waiter_that_gives_up_leaves_nothing_behind() -> None:

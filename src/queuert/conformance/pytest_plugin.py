@@ -46,7 +46,7 @@ def state_tests(
         harness: Makes a harness for each case: the class, a function, or the name of a fixture
             whose value is one of these.
         only: Run only some cases, chosen by operation, name or pattern (default: all).
-        timeout: How long one case may take, in seconds (default: 30).
+        timeout: How long one case may take, in seconds (default: 100).
     """
     return _tests(STATE, harness, open_store, only, timeout)
 
@@ -65,7 +65,7 @@ def notify_tests(
         harness: Makes a harness for each case: the class, a function, or the name of a fixture
             whose value is one of these.
         only: Run only some cases, chosen by module, name or pattern (default: all).
-        timeout: How long one case may take, in seconds (default: 30).
+        timeout: How long one case may take, in seconds (default: 100).
     """
     return _tests(NOTIFY, harness, open_channel, only, timeout)
 
@@ -84,7 +84,7 @@ def codec_tests(
         harness: Makes a harness for each case: the class, a function, or the name of a fixture
             whose value is one of these.
         only: Run only some cases, chosen by module, name or pattern (default: all).
-        timeout: How long one case may take, in seconds (default: 30).
+        timeout: How long one case may take, in seconds (default: 100).
     """
     return _tests(CODEC, harness, open_harness, only, timeout)
 

@@ -24,7 +24,7 @@ Opener = Callable[[H], AbstractAsyncContextManager[S]]
 """Makes the argument of a case from a harness. It empties the storage first, and disposes of the
 harness at the end."""
 
-DEFAULT_TIMEOUT = 30.0
+DEFAULT_TIMEOUT = 100.0
 
 
 async def run_suite(

@@ -30,7 +30,7 @@ def watch(database_url: str) -> Iterator[Watcher]:
 @pytest.fixture
 async def provider(driver: Driver, database_url: str, watch: Watcher) -> AsyncIterator[Any]:
     """With a pool of its own, of one connection: what leaks is missed at once."""
-    found = driver.provider(database_url, max_size=1, timeout=5)
+    found = driver.provider(database_url, max_size=1, timeout=30)
     yield found
     await found.close()
 

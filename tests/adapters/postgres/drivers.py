@@ -49,20 +49,20 @@ class Watcher:
         pids = self.others(condition)
         for pid in pids:
             self(f"SELECT pg_terminate_backend({pid})")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 45
         while self.others(f"pid = ANY (ARRAY{pids}::int[])"):
             assert time.monotonic() < deadline, "it does not end"
         return len(pids)
 
     async def until(self, condition: Any) -> None:
         """Wait for another backend to come into a state."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             while not self.others(condition):
                 await asyncio.sleep(0.005)
 
     async def until_gone(self, condition: Any = "true") -> None:
         """Wait until no other backend is (any more) in this state; without a state, until all are gone."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             while self.others(condition):
                 await asyncio.sleep(0.005)
 

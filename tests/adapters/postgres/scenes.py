@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 Isolation = Literal["read_committed", "repeatable_read", "serializable"]
 
-PATIENCE = 20.0
+PATIENCE = 45.0
 """Seconds within which whatever is expected of a busy server must have come."""
 
 COUNTED = "attempts that began, less those that ended, are those that run"

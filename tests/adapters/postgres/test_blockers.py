@@ -266,7 +266,7 @@ async def test_a_start_behind_a_chain_and_behind_what_waits_for_it_against_its_c
     last = behind(source.job.id, middle.id)
     starting = scene.go(starter.run_alone(scene.operations.create_jobs([last])))
     await scene.blocked(starter, by=completer)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         await completer.settle(completed(following.id))
     await completer.commit()
     await starting

@@ -16,7 +16,7 @@ import pytest
 from tests.adapters.postgres.drivers import ASYNC_DRIVERS, Driver, Watcher, statement
 from tests.support.postgres import Databases, PostgresServer
 
-SLEEP = statement("SELECT pg_sleep(30)")
+SLEEP = statement("SELECT pg_sleep(90)")
 PID = statement("SELECT pg_backend_pid()")
 
 
@@ -36,10 +36,10 @@ async def subject(request: pytest.FixtureRequest, driver: Driver, database_url: 
     async with driver.pool(database_url, 1) as pool:
         connection = await driver.connect(database_url)
         sources = {"own": database_url, "pool": pool, "connection": connection}
-        options: dict[str, Any] = {"max_size": 1, "timeout": 5} if request.param == "own" else {}
+        options: dict[str, Any] = {"max_size": 1, "timeout": 30} if request.param == "own" else {}
         provider = driver.provider(sources[request.param], **options)
         yield provider
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             async with provider.transaction() as inside:
                 await provider.execute(inside, statement("SELECT 1"))
             await provider.execute(None, statement("SELECT 1"))
@@ -77,7 +77,7 @@ async def cancelled(task: asyncio.Task[Any], times: int = 1) -> None:
 
 
 async def ended(task: asyncio.Task[Any]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(45):
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -88,11 +88,11 @@ twice = pytest.mark.parametrize("times", [1, 2])
 @twice
 async def test_a_statement_that_stands_alone(subject: Any, watch: Watcher, times: int) -> None:
     task = asyncio.create_task(subject.execute(None, SLEEP))
-    await watch.until("query LIKE '%pg_sleep(30)%' AND state = 'active'")
+    await watch.until("query LIKE '%pg_sleep(90)%' AND state = 'active'")
     await cancelled(task, times)
     await ended(task)
     # The request to cancel is on its way when the task ends: the server needs a moment, but no thirty seconds.
-    await watch.until_gone("query LIKE '%pg_sleep(30)%' AND state = 'active'")
+    await watch.until_gone("query LIKE '%pg_sleep(90)%' AND state = 'active'")
 
 
 @twice
@@ -112,7 +112,7 @@ async def test_a_statement_in_a_transaction(subject: Any, watch: Watcher, times:
             await subject.execute(inside, SLEEP)
 
     task = asyncio.create_task(work())
-    await watch.until("query LIKE '%pg_sleep(30)%' AND state = 'active'")
+    await watch.until("query LIKE '%pg_sleep(90)%' AND state = 'active'")
     await cancelled(task, times)
     await ended(task)
     assert watch("SELECT n FROM t") == []
@@ -136,7 +136,7 @@ async def test_a_statement_in_a_savepoint_leaves_the_transaction_usable(
             await subject.execute(inside, insert(3))
 
     task = asyncio.create_task(work())
-    await watch.until("query LIKE '%pg_sleep(30)%' AND state = 'active'")
+    await watch.until("query LIKE '%pg_sleep(90)%' AND state = 'active'")
     task.cancel()
     if times == 2:
         task.cancel()
@@ -283,7 +283,7 @@ async def test_the_users_transaction_survives_a_cancelled_savepoint(
     async with driver.block(connection):
         await provider.execute(connection, insert(1))
         task = asyncio.create_task(work())
-        await watch.until("query LIKE '%pg_sleep(30)%' AND state = 'active'")
+        await watch.until("query LIKE '%pg_sleep(90)%' AND state = 'active'")
         await cancelled(task, times)
         await ended(task)
         await provider.execute(connection, insert(3))
@@ -349,7 +349,7 @@ async def test_at_any_moment(subject: Any, watch: Watcher, milliseconds: int) ->
     await asyncio.sleep(milliseconds / 1000)
     for task in tasks:
         task.cancel()
-    await asyncio.wait(tasks, timeout=20)
+    await asyncio.wait(tasks, timeout=45)
     assert all(task.done() for task in tasks)
     stored = set(watch("SELECT n FROM t"))
     assert stored >= set(done) | {-number for number in done}

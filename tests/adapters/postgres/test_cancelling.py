@@ -46,7 +46,7 @@ async def test_a_cascade_and_a_cancellation_of_its_dependents(scene: Scene) -> N
         both = scene.go(cancel(client, last, middle))
         await scene.waits_for(holder)
         cascade = scene.go(cancel(client, first, cascade=True))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             while len(scene.watch.others("wait_event_type = 'Lock'")) < 2:
                 await asyncio.sleep(0.005)
         await holder.rollback()

@@ -75,7 +75,7 @@ async def test_a_dependent_is_deleted_in_the_middle_of_a_completion(scene: Scene
     completing = scene.go(completer.run_alone(scene.operations.settle([completed(claim)])))
     await scene.blocked(completer, by=holder)
     # It holds the dependent that the completion will want next, and must not want what the completion holds.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         await deleter.run_alone(scene.operations.delete_chains([two.id], cascade=False))
     await holder.rollback()
     assert [each.job_id for each in (await completing).unblocked] == [one.id]
@@ -90,7 +90,7 @@ async def test_deletion_against_a_claim(scene: Scene, deletion_first: bool) -> N
     await first.begin()
     if deletion_first:
         await first.delete(one)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(45):
             assert [each.job.id for each in await scene.claim(request(queue("a")))] == [two]
         await first.commit()
         return
@@ -168,7 +168,7 @@ async def test_a_continuation_is_claimed_and_completed_while_the_deletion_still_
     ids = [dependent.id, other]
     deleting = scene.go(deleter.run_alone(scene.operations.delete_chains(ids, cascade=True)))
     await scene.blocked(deleter, by=holder)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         # All this goes past the deletion, which has only locked the first job's place.
         completing = scene.go(scene.settle(continued(claim, next_job(claim.job))))
         await asyncio.sleep(0)

@@ -82,7 +82,7 @@ async def test_blocks_and_savepoints_of_the_users_own(driver: Driver, provider: 
 
 
 async def test_with_asyncpg_begin_and_commit_are_one_round_trip_each(database_url: str, watch: Watcher) -> None:
-    provider: Any = DRIVERS[2].provider(database_url, max_size=1, timeout=5)
+    provider: Any = DRIVERS[2].provider(database_url, max_size=1, timeout=30)
     said: list[str] = []
     async with provider.transaction(FIRST) as inside:
         inside.add_query_logger(lambda record: said.append(record.query))
@@ -104,7 +104,7 @@ async def test_with_psycopg_begin_and_commit_are_one_round_trip_each(
         return await execute(self, query, *arguments, **options)
 
     monkeypatch.setattr(psycopg.AsyncRawCursor, "execute", heard)
-    provider: Any = DRIVERS[0].provider(database_url, max_size=1, timeout=5)
+    provider: Any = DRIVERS[0].provider(database_url, max_size=1, timeout=30)
     async with provider.transaction(FIRST) as inside:
         await provider.execute(inside, insert(1))
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SAVEPOINT queuert_guard; SELECT true"
@@ -163,7 +163,7 @@ async def test_the_first_statement_fails(driver: Driver, provider: Any, watch: W
 
 
 async def test_the_first_statement_gets_no_lock(driver: Driver, database_url: str, watch: Watcher, holder: Any) -> None:
-    provider: Any = driver.provider(f"{database_url}&options=-c%20lock_timeout%3D100", max_size=1, timeout=5)
+    provider: Any = driver.provider(f"{database_url}&options=-c%20lock_timeout%3D100", max_size=1, timeout=30)
     with pytest.raises(StorageBusy):
         await entered(provider, HELD)
     await holder.execute("ROLLBACK")
@@ -198,7 +198,7 @@ async def test_cancelled_while_the_first_statement_waits(
     await watch.until(WAITS)
     entering.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(entering, 5)
+        await asyncio.wait_for(entering, 45)
     await watch.until_gone(f"{WAITS} OR state = 'idle in transaction' AND pid <> {holder.get_server_pid()}")
     await usable(driver, provider)
 

@@ -29,7 +29,7 @@ async def numbers(scene: Scene) -> dict[str, int]:
 
 async def roll_up(scene: Scene, limit: int = 100) -> bool:
     """At once: it may not wait for a transaction that is open."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         return await scene.run(scene.operations.roll_up(limit))
 
 
@@ -40,7 +40,7 @@ async def test_transactions_that_settle_at_once_do_not_wait(scene: Scene) -> Non
     first, second = await scene.session(), await scene.session()
     await first.begin()
     await second.begin()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         await first.run(scene.operations.settle([completed(one)]))
         await second.run(scene.operations.settle([failed(two)]))
         await scene.settle(given_back(three))

@@ -114,7 +114,7 @@ async def test_a_cap_of_one_installation_does_not_hold_up_another(database_url: 
             "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s", [ADVISORY_SPACE]
         ).fetchone()
         assert locks == (2,)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(45):
             claimed = await asyncio.to_thread(do_two, two.operations.claim(narrow))
         assert len(claimed.jobs) == 1
     one.close()

@@ -86,7 +86,7 @@ async def test_the_connection_goes_with_the_last_listener(notify: Any, watch: Wa
     assert len(listener_tasks()) == 1
     await second()
     assert not listener_tasks()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         while watch.others(LISTENER):
             await asyncio.sleep(0.005)
 
@@ -192,7 +192,7 @@ async def test_close_during_a_subscription(make: Make, database_url: str) -> Non
         assert not listener_tasks()
         for result in await asyncio.gather(*subscribing, return_exceptions=True):
             assert isinstance(result, ClientClosed)
-        await asyncio.wait_for(server.closed.wait(), 10)
+        await asyncio.wait_for(server.closed.wait(), 45)
         with pytest.raises(ClientClosed):
             await adapter.listen("job_scheduled", Ear())
 
@@ -205,7 +205,7 @@ async def test_a_cancelled_subscription_leaves_nothing_behind(make: Make, databa
         subscribing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await subscribing
-        await asyncio.wait_for(server.closed.wait(), 10)
+        await asyncio.wait_for(server.closed.wait(), 45)
         assert not adapter._current.subscriptions
         await adapter.close()
         assert not listener_tasks()

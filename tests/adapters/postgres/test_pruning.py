@@ -36,7 +36,7 @@ async def ended(scene: Scene, **fields: Any) -> str:
 
 async def prune(scene: Scene, step: PruneRequest = STEP) -> Pruned:
     """At once: it may not wait for the transaction that is open."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         return await scene.run(scene.operations.prune(step))
 
 

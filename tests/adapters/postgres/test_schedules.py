@@ -118,7 +118,7 @@ async def test_a_change_waits_for_the_firing_and_loses_nothing_of_it(
 
 async def scene_waits(scene: Scene) -> None:
     """Until some transaction waits for a lock."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(45):
         while not scene.watch.others("wait_event_type = 'Lock'"):
             await asyncio.sleep(0.005)
 

@@ -24,7 +24,7 @@ def insert(number: int) -> Any:
 async def each(request: pytest.FixtureRequest, driver: Driver, database_url: str, watch: Watcher) -> Any:
     """A provider with each kind of source, of one connection."""
     if request.param == "own":
-        provider = driver.provider(database_url, max_size=1, timeout=5)
+        provider = driver.provider(database_url, max_size=1, timeout=30)
         yield provider
     elif request.param == "pool":
         async with driver.pool(database_url, 1) as pool:

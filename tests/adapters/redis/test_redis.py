@@ -191,7 +191,7 @@ async def test_a_client_of_ours_is_closed(own_server: RedisServer) -> None:
         assert len(client.client_list()) == 5
         await adapter.close()
         sync_adapter.close()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(45):
             while len(client.client_list()) > 1:
                 await asyncio.sleep(0.005)
 

@@ -115,14 +115,14 @@ async def test_handlers_have_sessions(tmp_path: Path) -> None:
                 async with sessions.begin() as session:
                     chain = await client.start(session, Greet())
                 async with Worker(client, [handlers]) as worker:
-                    assert await client.wait(chain, timeout=30) == "hello"
+                    assert await client.wait(chain, timeout=45) == "hello"
                     await worker.drain()
                 assert [each.status for each in (await client.list_chains()).items] == ["completed"] * 2
     assert seen == ["AsyncSession", "Session"]
 
 
 def test_a_pool_of_one_is_enough(database_url: str) -> None:
-    with engine_for(database_url, pool_size=1, max_overflow=0, pool_timeout=5) as engine:
+    with engine_for(database_url, pool_size=1, max_overflow=0, pool_timeout=30) as engine:
         sessions = sessionmaker(engine)
         with connect_sync(sessions, jobs=JOBS) as client:
             with sessions.begin() as session:
@@ -134,12 +134,12 @@ def test_a_pool_of_one_is_enough(database_url: str) -> None:
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 async def test_a_pool_of_one_is_enough_for_an_async_client(database_url: str, driver: str) -> None:
-    async with async_engine_for(database_url, driver, pool_size=1, max_overflow=0, pool_timeout=5) as engine:
+    async with async_engine_for(database_url, driver, pool_size=1, max_overflow=0, pool_timeout=30) as engine:
         sessions = async_sessionmaker(engine)
         async with connect(sessions, jobs=JOBS) as client:
             async with sessions.begin() as session:
                 chain = await client.start(session, Greet())
-            waiting = asyncio.create_task(client.wait(chain, timeout=30))
+            waiting = asyncio.create_task(client.wait(chain, timeout=45))
             async with sessions.begin() as session, client.take_over(session, chain, Greet) as current:
                 await current.settle("hello")
             assert await waiting == "hello"

@@ -12,7 +12,7 @@ from tests.behaviour.steps import Step, start
 import queuert
 from queuert.operations import publishing
 
-PATIENCE = 0.4
+PATIENCE = 2.0
 """Seconds. The test stops this process for longer."""
 
 

@@ -15,7 +15,7 @@ import queuert
 from queuert import Attempt, EntryJob, Handlers, Queue, Worker
 
 CAP = 3
-LEASE = 2.0
+LEASE = 60.0
 
 
 class First(EntryJob[None], name="first", queue="shared"):

@@ -54,7 +54,7 @@ async def main() -> None:
         # Another task may begin to free the rest before the kill arrives.
         points.hold("continue_unblocking")
     async with watched(inner, points) as client:
-        await Worker(client, handlers_for(), lease=1.5, poll_interval=0.05).run()
+        await Worker(client, handlers_for(), lease=60, poll_interval=0.05).run()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A worker with the default lease that holds many jobs, and is told to finish number 0: held_worker URL"""
+"""A worker that holds many jobs for an hour, and is told to finish number 0: held_worker URL"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def step(attempt: Attempt[Step]) -> int:
 
 async def main() -> None:
     async with queuert.connect(sys.argv[1], jobs=[Step]) as client:
-        await Worker(client, handlers, concurrency=600).run()
+        await Worker(client, handlers, concurrency=600, lease=3600, renew_interval=20).run()
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from tests.behaviour.steps import Step
 import queuert
 from queuert import Attempt, Handlers, Worker
 
-LEASE = 2.0
+LEASE = 60.0
 SLOTS = 10
 BEGUN, HELD = 500, 100
 """It dies when so many have begun, and so many more are held ahead."""

@@ -28,7 +28,7 @@ POINTS = (
 )
 """The last four are the engine's: before and after the settlement, before and after COMMIT."""
 
-LEASE = 1.5
+LEASE = 60.0
 
 
 def ledger_handlers(point: str, points: Points) -> Handlers[Any]:

@@ -24,7 +24,7 @@ async def run_codec_conformance(
     Args:
         harness_factory: Makes a harness for each case: the class, or a function.
         only: Run only some cases, chosen by module, name or pattern (default: all).
-        timeout: How long one case may take, in seconds (default: 30).
+        timeout: How long one case may take, in seconds (default: 100).
     """
     return await run_suite(CODEC, harness_factory, open_harness, only, timeout)
 
@@ -40,6 +40,6 @@ def run_codec_conformance_sync(
     Args:
         harness_factory: Makes a harness for each case: the class, or a function.
         only: Run only some cases, chosen by module, name or pattern (default: all).
-        timeout: How long one case may take, in seconds (default: 30).
+        timeout: How long one case may take, in seconds (default: 100).
     """
     return asyncio.run(run_codec_conformance(harness_factory, only=only, timeout=timeout))

@@ -25,7 +25,7 @@ async def run_notify_conformance(
     Args:
         harness_factory: Makes a harness for each case: the class, or a function.
         only: Run only some cases, chosen by module, name or pattern (default: all).
-        timeout: How long one case may take, in seconds (default: 30).
+        timeout: How long one case may take, in seconds (default: 100).
     """
     return await run_suite(NOTIFY, harness_factory, open_channel, only, timeout)
 
@@ -41,6 +41,6 @@ def run_notify_conformance_sync(
     Args:
         harness_factory: Makes a harness for each case: the class, or a function.
         only: Run only some cases, chosen by module, name or pattern (default: all).
-        timeout: How long one case may take, in seconds (default: 30).
+        timeout: How long one case may take, in seconds (default: 100).
     """
     return asyncio.run(run_notify_conformance(harness_factory, only=only, timeout=timeout))

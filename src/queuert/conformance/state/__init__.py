@@ -88,7 +88,7 @@ async def run_state_conformance(
     Args:
         harness_factory: Makes a harness for each case: the class, or a function.
         only: Run only some cases, chosen by operation, name or pattern (default: all).
-        timeout: How long one case may take, in seconds (default: 30).
+        timeout: How long one case may take, in seconds (default: 100).
     """
     return await run_suite(STATE, harness_factory, open_store, only, timeout)
 
@@ -104,6 +104,6 @@ def run_state_conformance_sync(
     Args:
         harness_factory: Makes a harness for each case: the class, or a function.
         only: Run only some cases, chosen by operation, name or pattern (default: all).
-        timeout: How long one case may take, in seconds (default: 30).
+        timeout: How long one case may take, in seconds (default: 100).
     """
     return asyncio.run(run_state_conformance(harness_factory, only=only, timeout=timeout))
