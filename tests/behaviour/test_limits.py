@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Any
@@ -158,10 +159,12 @@ async def test_rates_and_idle_workers(setting: Setting) -> None:
 async def test_a_partner_that_refuses_closes_its_key(setting: Setting) -> None:
     handlers = Handlers[Any]()
     attempts: list[tuple[str, int]] = []
+    moments: list[float] = []
 
     @handlers.handles(Fetch)
     async def fetch(attempt: Attempt[Fetch]) -> None:
         attempts.append((attempt.job.partner, attempt.number))
+        moments.append(time.monotonic())
         if len(attempts) == 1:
             raise RateLimited(0.3)
 
@@ -179,8 +182,11 @@ async def test_a_partner_that_refuses_closes_its_key(setting: Setting) -> None:
             async with client.transaction() as tx:
                 await client.start(tx, Plain())
             await eventually(lambda: done(client, 4))
-    assert attempts == [("a", 1), ("b", 1), ("a", 1), ("a", 1), ("", 1), ("", 1)]
     assert len(chains) == 3
+    assert sorted(attempts[:4]) == [("a", 1), ("a", 1), ("a", 1), ("b", 1)]
+    assert attempts[4:] == [("", 1), ("", 1)]
+    # Unless the machine was so slow that the key was open again when the next job was claimed.
+    assert attempts[1] == ("b", 1) or moments[1] - moments[0] > 0.3
 
 
 async def test_the_order_of_a_key(setting: Setting) -> None:

@@ -300,7 +300,7 @@ async def test_a_settlement_that_meets_the_statement_timeout(scheme: str) -> Non
         async with client.transaction() as tx:
             waiting = await client.start(tx, Behind(step=chains[5]))
         mark = "&" if "?" in url else "?"
-        short = "options=-cstatement_timeout%3D300" if scheme == "postgresql" else "statement_timeout=300"
+        short = "options=-cstatement_timeout%3D800" if scheme == "postgresql" else "statement_timeout=800"
         slow = queuert.connect(url.replace("postgresql", scheme, 1) + mark + short, jobs=[Step, Long, Behind])
         locker = await psycopg.AsyncConnection.connect(url)
         async with slow, locker:

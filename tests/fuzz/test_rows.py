@@ -51,7 +51,7 @@ async def run_beside(path: Path, column: str, value: str) -> None:
             connection.execute(f"UPDATE queuert_job SET {column} = {value} WHERE id = ?", (broken.id,))
         chain = await client.submit(Step(number=2))
         async with Worker(client, handlers, concurrency=2, poll_interval=0.05, shutdown_timeout=1):
-            assert await client.wait(chain, timeout=30) == 2
+            assert await client.wait(chain, timeout=45) == 2
         # What cannot be read is an error of the library, or shown as something else.
         for read in (client.get_job, client.get_chain, client.why):
             try:
