@@ -108,7 +108,9 @@ class Ended(Reason):
     def _remedy(self) -> str:
         if self.status == "failed":
             return "repair the cause, then client.retry(tx, chain)"
-        return "nothing is left to do" if self.status == "completed" else "start a new chain, if it is still needed"
+        if self.status == "completed":
+            return "nothing is left to do"
+        return "start a new chain, if it is still needed; or client.retry(tx, chain, input=…)"
 
 
 @dataclass(frozen=True)

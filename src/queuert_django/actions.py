@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.contrib.admin.helpers import ActionForm
@@ -12,9 +11,8 @@ from django.db import connections, transaction
 
 from django import forms
 from queuert import Chain, QueuertError, SyncClient
-from queuert.errors import InvalidArgument
-from queuert.jobs.filter_text import duration_of
-from queuert.model import OPEN
+from queuert.operating.changes import CHANGES, Change
+from queuert.operating.pauses import end_of_pause
 
 _atomic: Any = transaction.atomic
 
@@ -28,37 +26,8 @@ class PauseForm(ActionForm):
     )
 
 
-@dataclass(frozen=True)
-class Change:
-    """`carry_out` takes the client, the connection, ids of chains, and who does it."""
-
-    name: str
-    done: str
-    allowed: Callable[[str | None], bool]
-    needs: str
-    carry_out: Callable[[SyncClient[Any], Any, Sequence[str], str], list[Chain[Any]]]
-
-
-RETRY = Change(
-    "retry",
-    "retried",
-    lambda status: status == "failed",
-    "failed",
-    lambda client, tx, ids, by: client.retry(tx, ids, by=by),
-)
-CANCEL = Change(
-    "cancel",
-    "cancelled",
-    lambda status: status in OPEN,
-    "blocked, pending or running",
-    lambda client, tx, ids, by: client.cancel(tx, ids, by=by),
-)
-TRIGGER = Change(
-    "trigger",
-    "made due",
-    lambda status: status == "pending",
-    "pending",
-    lambda client, tx, ids, by: client.trigger(tx, ids, by=by),
+RETRY, CANCEL, TRIGGER = (
+    next(each for each in CHANGES if each.name == name) for name in ("retry", "cancel", "trigger")
 )
 
 
@@ -73,12 +42,12 @@ class Outcome:
 def change_chains(client: SyncClient[Any], alias: str, change: Change, ids: Sequence[str], by: str) -> Outcome:
     """Change the chains that can be changed so: all of them in one transaction, or none."""
     found = client.list_chains(ids=ids, limit=1000).items
-    fit = [chain.id for chain in found if change.allowed(chain.status)]
+    fit = [chain.id for chain in found if change.allows(chain.status)]
     changed: list[Chain[Any]] = []
     if fit:
         try:
             with _atomic(using=alias):
-                changed = change.carry_out(client, connections[alias], fit, by)
+                changed = getattr(client, change.name)(connections[alias], fit, by=by)
         except QueuertError as error:
             return Outcome(f"nothing was changed: {error}", complete=False)
     left = len(ids) - len(fit)
@@ -90,7 +59,7 @@ def pause_types(
     client: SyncClient[Any], alias: str, types: Sequence[str], *, reason: str, until: str, by: str
 ) -> Outcome:
     try:
-        end = _end(until)
+        end = end_of_pause(until.strip()) if until.strip() else None
         with _atomic(using=alias):
             for name in types:
                 client.pause(connections[alias], name, until=end, reason=reason or None, by=by)
@@ -105,20 +74,6 @@ def resume_types(client: SyncClient[Any], alias: str, types: Sequence[str], *, b
     others = [name for name in types if name not in ended]
     texts = [f"{word}: {', '.join(names)}" for word, names in (("resumed", ended), ("not paused", others)) if names]
     return Outcome("; ".join(texts), complete=not others)
-
-
-def _end(text: str) -> datetime | timedelta | None:
-    if not text.strip():
-        return None
-    try:
-        found = duration_of(text.strip()) or datetime.fromisoformat(text.strip()).astimezone()
-    except (ValueError, OverflowError):
-        raise InvalidArgument(
-            f"until: {text!r} is neither a duration, like 15m or 2h, nor a time, like 2026-11-17T12:00"
-        ) from None
-    if isinstance(found, datetime) and found <= datetime.now(UTC):
-        raise InvalidArgument(f"until: {text!r} is over: the pause would have ended already")
-    return found
 
 
 def _counted(number: int, what: str) -> str:

@@ -15,6 +15,7 @@ from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import PATIENCE, SOON, Gate, Step, eventually, patiently
 from tests.behaviour.watching import Points, watched
 from tests.observability.recorder import Recorder
+from tests.support.schedules import make_due
 
 from queuert import (
     After,
@@ -25,6 +26,7 @@ from queuert import (
     Every,
     Handlers,
     InvalidArgument,
+    Limit,
     Schedule,
     Schedules,
     StorageRejected,
@@ -39,6 +41,10 @@ FAR = timedelta(days=365)
 
 class Light(EntryJob[None], name="light"):
     pass
+
+
+class Limited(EntryJob[None], name="limited", limit=Limit(by="tenant", concurrency=1)):
+    tenant: int
 
 
 def soon(seconds: float = 2.5) -> datetime:
@@ -342,6 +348,62 @@ async def test_a_schedule_that_is_triggered_and_backfilled(setting: Setting) -> 
         # It may be called twice for a tick, and starts its job once.
         assert all(local.hour == 3 for moment, local in at if moment != at[0][0])
         assert len({moment for moment, _ in at}) == 1 + number
+
+
+async def test_a_backfill_that_always_fails_stops_no_tick(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "RETRY", (timedelta(milliseconds=50), timedelta(milliseconds=100)))
+    schedules, since = Schedules(), datetime.now(UTC)
+
+    @schedules.every(timedelta(milliseconds=200))
+    def often(tick: Tick) -> Step:
+        if tick.at < since:
+            raise ValueError("there is nothing of that time")
+        return Step(number=1)
+
+    async with setting.connect([Step, Light]) as client, working(setting, client, schedules):
+        await eventually(is_fired(client, "often"))
+        async with client.transaction() as tx:
+            assert await client.backfill(tx, "often", since - timedelta(hours=1), since - timedelta(minutes=59)) == 300
+
+        async def is_failing() -> bool:
+            return (await get(client, "often")).errors > 1
+
+        await eventually(is_failing)
+        before = len(await steps(client))
+
+        async def goes_on() -> bool:
+            return len(await steps(client)) > before + 1
+
+        await eventually(goes_on)
+        schedule = await get(client, "often")
+        assert (schedule.status, schedule.error) == ("failing", "ValueError: there is nothing of that time")
+
+
+async def test_a_job_of_a_type_with_a_limit_counts_for_it(setting: Setting) -> None:
+    gate, begun = Gate(), list[int]()
+    slow = Handlers[Any]()
+
+    @slow.handles(Limited)
+    async def limited(attempt: Attempt[Limited]) -> None:
+        begun.append(attempt.job.tenant)
+        await gate()
+
+    async with setting.connect([Limited]) as client:
+        for name, tenant in (("a", 1), ("b", 1), ("c", 2)):
+            await put(client, name, Every(HOUR), Limited(tenant=tenant))
+            async with client.transaction() as tx:
+                await client.trigger_schedule(tx, name)
+        await make_due(client, "a", "b")
+        async with working(setting, client, handlers=slow, concurrency=10):
+            await eventually(lambda: sorted(begun) == [1, 2])
+
+            async def all_started() -> bool:
+                return len((await client.list_jobs(Limited)).items) == 5
+
+            await eventually(all_started)
+            rows = {row.key: (row.running, row.waiting) for row in (await client.list_limits()).items if row.key}
+            assert rows == {"1": (1, 3), "2": (1, 0)}
+            gate.open()
 
 
 async def test_queued_ticks_fire_when_the_chain_ends(setting: Setting) -> None:

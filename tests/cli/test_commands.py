@@ -301,6 +301,7 @@ def test_why(place: str) -> None:
         f"job {READY} (bill) is pending\n"
         "  1. its type 'bill' has been paused since TIME by me: PSP\\x1b down\n"
         "     → client.resume(tx, 'bill') ends it now\n"
+        "     $ queuert resume bill\n"
         "  2. no worker that is alive has a handler for 'bill', and none has ever had one; no worker is alive\n"
         "     → start a worker that has a handler for 'bill' and serves its queue\n"
     )
@@ -308,6 +309,7 @@ def test_why(place: str) -> None:
     assert (found["chain_id"], found["status"]) == (READY, "pending")
     assert [(each["kind"], each["in_the_way"]) for each in found["reasons"]] == [("Paused", True), ("NoWorker", True)]
     assert (found["reasons"][0]["target"], found["reasons"][0]["by"]) == ("type bill", "me")
+    assert [each["command"] for each in found["reasons"]] == ["queuert resume bill", None]
     assert f"{FAILED} (charge-card, failed)" in queuert("why", "01b", "--url", place).out
     assert queuert("why", "02", "--url", place) == Ended(2, "", "queuert why: there is no job and no chain 02\n")
 

@@ -105,6 +105,14 @@ def test_looking(place: str, run: Run) -> None:
     assert shown.lines[0] == "nightly: 0 3 * * mon-fri Europe/Berlin, a function"
 
 
+def test_narrow_terminals(place: str, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    for arguments in (["list"], ["preview", "nightly"]):
+        lines = run("schedules", *arguments, "--url", place).lines
+        assert len(lines) > 4
+        assert max(map(len, lines)) <= 60
+
+
 def test_preview(place: str, run: Run) -> None:
     ticks = run("schedules", "preview", "nightly", "--count", "260", "--url", place)
     assert ticks.lines[0].split() == ["TICK", "UTC", "FIRES", "NOTE"]

@@ -302,6 +302,23 @@ def test_failures_are_tried_again_later_each_time() -> None:
     assert (state_of(row).errors, state_of(row).error) == (0, None)
 
 
+def test_a_backfill_that_fails_waits_alone_and_the_ticks_go_on() -> None:
+    past = (NOON - 3 * HOUR, NOON - 2.5 * HOUR)
+    row = made(state={"backfills": (past,)})
+    row = failed(row, state_of(row), NOON, "ValueError: no", extra=True)
+    assert row.due_at == NOON, "the ticks are looked at, at once"
+    fired, row = step(row, NOON)
+    assert (fired, row.due_at) == ([], NOON + RETRY[0])
+    assert state_of(row).errors == 1
+    row = failed(row, state_of(row), NOON + HOUR, "ValueError: no", extra=True)
+    fired, row = step(row, NOON + HOUR)
+    assert (fired, row.due_at) == ([NOON + HOUR], NOON + HOUR + 2 * RETRY[0])
+    assert (state_of(row).errors, state_of(row).error) == (2, "ValueError: no")
+    fired, row = step(row, NOON + HOUR + MINUTE)
+    assert (fired, row.due_at) == ([past[0]], NOON + 2 * HOUR)
+    assert (state_of(row).errors, state_of(row).error) == (0, None)
+
+
 def test_a_schedule_that_has_ended() -> None:
     row = made(Every(HOUR, end=NOON + 1.5 * HOUR))
     fired, row = step(row, NOON + 5 * HOUR)

@@ -12,7 +12,7 @@ from typing import NoReturn
 from queuert.cli.commands import COMMANDS
 from queuert.cli.exits import CLOSED_PIPE, DATABASE, INTERRUPTED, NOT_DONE, USAGE, CommandError
 from queuert.cli.terminal import clean
-from queuert.errors import ChainError, DriverMissing, QueuertError, SchemaMissing, StorageError
+from queuert.errors import ChainError, DriverMissing, QueuertError, ScheduleNotFound, SchemaMissing, StorageError
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -56,6 +56,8 @@ def _version() -> str:
 def _one_line(error: Exception) -> str:
     if isinstance(error, SchemaMissing):
         return "the tables of this version are not in the database: run `queuert migrate` with the same --url"
+    if isinstance(error, ScheduleNotFound):
+        return f"there is no schedule {clean(repr(error.name))}: `queuert schedules` shows all of them"
     return clean(" ".join(str(error).split())) or type(error).__name__
 
 

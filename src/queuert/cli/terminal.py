@@ -108,6 +108,7 @@ class Output:
         room = self._width - len(GAP) * (len(widths) - 1)
         _narrow(widths, flexible, NARROWEST, room)
         _narrow(widths, range(len(widths)), NARROWEST_ID, room)
+        _narrow(widths, range(len(widths)), NARROWEST, room)
         return widths
 
     def clear_screen(self) -> None:

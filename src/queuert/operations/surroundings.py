@@ -24,11 +24,13 @@ CLOCK_DIFFERENCE = 2.0
 def around(facts: Surroundings) -> Iterator[Finding]:
     """The database itself."""
     if not facts.up_to_date:
-        old = f"are of version {facts.schema_version}, this library needs version {facts.known_version}"
+        old = f"the tables are of version {facts.schema_version}, this library needs version {facts.known_version}."
+        if facts.schema_version == 0:
+            old = "there are no tables."
         yield Finding(
             "schema-old",
             "error",
-            f"the tables {old}." if facts.schema_version < facts.known_version else "functions are missing.",
+            old if facts.schema_version < facts.known_version else "functions are missing.",
             "run client.migrate() (queuert migrate); the jobs were not examined",
         )
     if facts.read_only is not None:
@@ -96,7 +98,7 @@ def _of_table(table: TableState) -> Iterator[Finding]:
             "warning",
             f"table {table.name} has {table.dead} dead rows beside {table.live}, and the last vacuum was "
             f"{table.since_vacuum:.0f} s ago. Claims read over them.",
-            "end old transactions, then run client.vacuum()",
+            f"end old transactions, then VACUUM {table.name}, or client.vacuum() for all tables",
             table.name,
         )
 

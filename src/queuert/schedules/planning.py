@@ -94,19 +94,19 @@ class Work:
                     next_at = due_at = None if following is None else following.at
         if state.cancelling:
             due_at = self.now
-        return replace(
-            self.read.row,
-            next_at=next_at,
-            due_at=due_at,
-            state=encode(replace(state, error=None, error_at=None, errors=0)),
-        )
+        if state.extras_after is None:
+            state = replace(state, error=None, error_at=None, errors=0)
+        return replace(self.read.row, next_at=next_at, due_at=due_at, state=encode(state))
 
 
-def failed(row: ScheduleRow, state: State, now: datetime, error: str) -> ScheduleRow:
-    """The row to store after a failure: it is tried again, later each time."""
+def failed(row: ScheduleRow, state: State, now: datetime, error: str, *, extra: bool = False) -> ScheduleRow:
+    """The row to store after a failure: it is tried again, later each time. `extra`: what failed
+    was triggered by hand or backfilled. It waits alone, and the ticks go on.
+    """
     errors = state.errors + 1
-    due_at = now + min(RETRY[0] * 2 ** min(errors - 1, 20), RETRY[1])
-    return replace(row, due_at=due_at, state=encode(replace(state, error=error, error_at=now, errors=errors)))
+    again = now + min(RETRY[0] * 2 ** min(errors - 1, 20), RETRY[1])
+    state = replace(state, error=error, error_at=now, errors=errors, extras_after=again if extra else None)
+    return replace(row, due_at=now if extra else again, state=encode(state))
 
 
 def counted_anew(row: ScheduleRow, state: State, times: Times, now: datetime) -> ScheduleRow:
@@ -143,15 +143,16 @@ def _when_to_look(state: State, due_at: datetime | None, now: datetime) -> datet
 def plan(read: ReadSchedule, now: datetime, chains: Chains) -> Work:
     """What is to be done with a schedule at this time."""
     state, fires = _resumed(read.state, now), list[Fire]()
-    state = _extras(read, state, fires)
+    if state.extras_after is None or state.extras_after <= now:
+        state = _extras(read, replace(state, extras_after=None), fires)
     if state.disabled_at is not None or state.paused_at is not None:
         until = None if state.disabled_at is not None else state.paused_until
-        return Work(read, now, fires, state, read.row.next_at, now if _has_extras(state) else until)
+        return Work(read, now, fires, state, read.row.next_at, _with_extras(state, until, now))
     if isinstance(read.times, After):
         work = _plan_after(read, read.times, now, state, chains)
     else:
         work = _plan_ticks(read, read.times, now, state, chains)
-    due_at = now if _has_extras(work.state) else work.due_at
+    due_at = _with_extras(work.state, work.due_at, now)
     return Work(read, now, fires + work.fires, work.state, work.next_at, due_at, work.skipped)
 
 
@@ -163,8 +164,12 @@ def _resumed(state: State, now: datetime) -> State:
     return replace(state, paused_at=None, paused_until=None, horizon=max(state.horizon, until - MICROSECOND))
 
 
-def _has_extras(state: State) -> bool:
-    return bool(state.triggers or state.backfills)
+def _with_extras(state: State, due_at: datetime | None, now: datetime) -> datetime | None:
+    """When there is something to do, with what was triggered by hand or is to be backfilled."""
+    if not (state.triggers or state.backfills):
+        return due_at
+    extras = state.extras_after or now
+    return extras if due_at is None else min(extras, due_at)
 
 
 def _extras(read: ReadSchedule, state: State, fires: list[Fire]) -> State:

@@ -32,6 +32,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int | None = None
     deadline: float | None = None
     """Seconds after the firing."""
+    lane: str | None = None
+    """The lane of its jobs, if their type has a limit."""
     overlap: Overlap = "allow"
     catch_up: CatchUp = "last"
     catch_up_max: int = 100
@@ -74,6 +76,8 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last of them, also if it has fired: each has a time of its own."""
     backfills: tuple[tuple[datetime, datetime], ...] = ()
     """Times whose ticks are to fire, each without its end."""
+    extras_after: datetime | None = None
+    """When these two are tried again: the function has failed for one of them."""
     declared_by: str | None = None
     """The release whose declaration this is."""
     declared_since: datetime | None = None

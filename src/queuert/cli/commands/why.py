@@ -9,14 +9,15 @@ from typing import Any
 from queuert.cli.arguments import Parsers
 from queuert.cli.database import add_client_command
 from queuert.cli.exits import DONE
+from queuert.cli.remedies import command_for
 from queuert.cli.terminal import Output, clean
 from queuert.client.client import Client
 from queuert.operating.ids import find_job
 
 TEXT = """\
-Explains why the current job of a chain is not running: all reasons, each with what would end it.
-The reason that must end first comes first. The beginning of an id is enough, if no other id begins
-so. The id of a job means its chain.
+Explains why the current job of a chain is not running: all reasons, each with what would end it,
+and the command for that. The reason that must end first comes first. The beginning of an id is
+enough, if no other id begins so. The id of a job means its chain.
 """
 
 
@@ -30,19 +31,29 @@ async def _why(arguments: argparse.Namespace, client: Client[Any]) -> int:
     job = await find_job(client, arguments.id)
     why = await client.why(job.chain_id)
     if not output.json:
+        reasons = iter(why.reasons)
         for line in str(why).splitlines():
             output.line(clean(line))
+            text = line.lstrip()
+            if text.startswith("→ "):
+                _show_command(output, line.removesuffix(text), command_for(why, next(reasons)))
         return DONE
     facts = {each.name: getattr(why, each.name) for each in dataclasses.fields(why) if each.name != "reasons"}
-    reasons = [
+    described = [
         {
             "kind": type(reason).__name__,
             "text": str(reason),
             "remedy": reason.remedy,
+            "command": command_for(why, reason),
             "in_the_way": reason.in_the_way,
             **dataclasses.asdict(reason),
         }
         for reason in why.reasons
     ]
-    output.json_line({**facts, "reasons": reasons})
+    output.json_line({**facts, "reasons": described})
     return DONE
+
+
+def _show_command(output: Output, indent: str, command: str | None) -> None:
+    if command is not None:
+        output.line(f"{indent}$ {clean(command)}")

@@ -99,7 +99,7 @@ def put_row(
     same_times = before == definition.times and state.disabled_at is None
     was_ticking = before.get("kind") != "after"
     state = replace(state, disabled_at=None, undeclared_for=0.0, undeclared_at=None)
-    state = replace(state, error=None, error_at=None, errors=0)
+    state = replace(state, error=None, error_at=None, errors=0, extras_after=None)
     row = replace(row, definition=data, by_function=by_function)
     if not same_times:
         waits = isinstance(times, After) and (state.waiting_since is not None or was_ticking)
@@ -156,7 +156,7 @@ def _triggered(row: ScheduleRow, now: datetime) -> ScheduleRow:
     state, at = state_of(row), whole_milliseconds(now)
     if state.triggered_at is not None:
         at = max(at, state.triggered_at + MILLISECOND)
-    state = replace(state, triggers=(*state.triggers, at), triggered_at=at)
+    state = replace(state, triggers=(*state.triggers, at), triggered_at=at, extras_after=None)
     return replace(row, due_at=now, state=encode(state))
 
 
@@ -184,7 +184,7 @@ def backfill(engine: Engine, hooks: Hooks, name: str, start: datetime, end: date
         if not ticks:
             return None
         state, last = state_of(known), ticks[-1].at + MICROSECOND
-        state = replace(state, backfills=(*state.backfills, (ticks[0].at, last)))
+        state = replace(state, backfills=(*state.backfills, (ticks[0].at, last)), extras_after=None)
         return replace(known, due_at=now, state=encode(state))
 
     yield from change(engine, hooks, name, make)

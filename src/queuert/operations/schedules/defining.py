@@ -58,4 +58,5 @@ def _with_job(engine: Engine, made: Definition, job: Job[Any, Any]) -> Definitio
         input=msgspec.Raw(job_type.encode_input(job)),
         priority=options.priority,
         deadline=None if deadline is None else deadline.after,
+        lane=job_type.lane_of(job),
     )

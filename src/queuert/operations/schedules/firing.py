@@ -157,9 +157,13 @@ def look_at(engine: Engine, name: str) -> Program[Work | None]:
     return plan(read, look.now, chains)
 
 
-def record_failure(engine: Engine, row: ScheduleRow, now: datetime, error: str) -> Program[Failure | None]:
-    """A schedule could not be fired. None if it has changed meanwhile: then it does not count."""
-    later_row = failed(row, state_of(row), now, error)
+def record_failure(
+    engine: Engine, row: ScheduleRow, now: datetime, error: str, *, extra: bool = False
+) -> Program[Failure | None]:
+    """A schedule could not be fired. None if it has changed meanwhile: then it does not count.
+    `extra`: see `failed`.
+    """
+    later_row = failed(row, state_of(row), now, error, extra=extra)
     (saved,) = yield from engine.state.save_schedules([later_row])
     return failure(later_row, now, error) if saved else None
 
@@ -232,6 +236,7 @@ def stored_job(definition: Definition, job_id: str) -> NewJob:
         input=bytes(definition.input),
         priority=DEFAULT_PRIORITY if definition.priority is None else definition.priority,
         deadline=None if definition.deadline is None else When(after=definition.deadline),
+        lane=definition.lane,
     )
 
 
@@ -308,7 +313,15 @@ def _save(engine: Engine, rows: Sequence[ScheduleRow]) -> Program[None]:
 
 def failure(row: ScheduleRow, now: datetime, error: str) -> Failure:
     """The failure after which this row is stored."""
-    return Failure(error, 0.0 if row.due_at is None else (row.due_at - now).total_seconds())
+    again = _extras_after(row) or row.due_at
+    return Failure(error, 0.0 if again is None else (again - now).total_seconds())
+
+
+def _extras_after(row: ScheduleRow) -> datetime | None:
+    try:
+        return state_of(row).extras_after
+    except InvalidSchedule:
+        return None
 
 
 def _unreadable(row: ScheduleRow, now: datetime, error: str) -> ScheduleRow:

@@ -282,7 +282,7 @@ class Firing:
                 try:
                     made.append(check_jobs(self._engine, name, await call(declaration, fire.tick)))
                 except Exception as error:
-                    await self._failed(work, error)
+                    await self._failed(work, error, extra=fire.extra)
                     return
             hooks = Hooks()
             fired = await self._run(fire_one(self._engine, hooks, work, made, self._worker_id))
@@ -298,15 +298,15 @@ class Firing:
         try:
             if work is None or isinstance(error, StorageUnavailable | StorageBusy):
                 raise error
-            await self._failed(work, error)
+            await self._failed(work, error, extra=any(fire.extra for fire in work.fires))
         except Exception as reason:
             self._log.failed(f"schedule {name}", reason, "schedule %s could not be fired, it is tried again", name,
                              extra={"schedule": name, "worker_id": self._worker_id})  # fmt: skip
             await asyncio.sleep(self._recovery.next_delay())
 
-    async def _failed(self, work: Work, error: Exception) -> None:
+    async def _failed(self, work: Work, error: Exception, *, extra: bool) -> None:
         name, text = work.read.row.name, f"{type(error).__qualname__}: {error}"[:1000]
-        recorded = await self._run(record_failure(self._engine, work.read.row, work.now, text))
+        recorded = await self._run(record_failure(self._engine, work.read.row, work.now, text, extra=extra))
         if recorded is None:
             return
         self._log.failed(f"schedule {name}", error, "schedule %s could not be fired", name,
