@@ -155,7 +155,7 @@ async def test_a_type_is_paused_and_resumed(pilot: Pilot[None], client: Client[A
 
 
 async def test_a_database_that_is_away_is_said_and_survived(pilot: Pilot[None]) -> None:
-    await pilot.app._client.close()  # type: ignore[attr-defined]
+    await pilot.app.client.close()  # type: ignore[attr-defined]
     await press(pilot, "3")
     assert "not up to date" in str(pilot.app.query_one("#bar", Static).content)
 
