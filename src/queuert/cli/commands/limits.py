@@ -81,7 +81,7 @@ async def _limits(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output = Output(arguments)
     change: dict[str, Any] = {name: getattr(arguments, name) for name in CHANGES if hasattr(arguments, name)}
     other = arguments.clear or arguments.pause or arguments.resume
-    name: Any = arguments.name
+    name: str | None = arguments.name
     if name is None and (change or other or arguments.key is not None):
         raise CommandError("which limit? Name it")
     if change and other:
@@ -91,12 +91,12 @@ async def _limits(arguments: argparse.Namespace, client: Client[Any]) -> int:
     if arguments.pause or arguments.resume:
         return await _pause(arguments, client, output)
     about = {"key": arguments.key, "by": arguments.by, "reason": arguments.reason}
-    if arguments.clear:
+    if arguments.clear and name is not None:
         async with client.transaction() as tx:
             cleared = await client.clear_limit(tx, name, **about)
         output.line("cleared" if cleared else "nothing was set")
         return DONE if cleared else NOT_DONE
-    if change:
+    if change and name is not None:
         async with client.transaction() as tx:
             rows = [await client.set_limit(tx, name, **about, **change)]
     else:
