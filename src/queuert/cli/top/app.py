@@ -24,6 +24,7 @@ from queuert.cli.top.texts import lines, text
 from queuert.client.client import Client
 from queuert.client.own_work import carry_out
 from queuert.errors import QueuertError
+from queuert.jobs.filter import Filter
 from queuert.model import REPAIRABLE
 from queuert.operating.changes import CHANGES
 from queuert.operating.repairing import carry_out_repair, plan_repair
@@ -39,22 +40,32 @@ PANES = {
     "schedules": Schedules,
     "limits": Limits,
 }
+TABS_OF = {
+    "change_row": ("chains",),
+    "change_all": ("chains",),
+    "repair_row": ("chains",),
+    "pause": ("queues", "schedules", "limits"),
+    "fire": ("schedules",),
+    "limit": ("limits",),
+}
+"""Where an action does something, if not everywhere."""
 HELP = """\
-1–6     overview, chains, workers, queues, schedules, limits
+1 to 6  the tabs
 /       filter of chains
-Enter   look at a chain
+Enter   open a chain, or the chains of a type
 r c t d retry, cancel, make due now, delete
-R C T D the same for all chains that match the filter
+R C T D the same for all that match the filter
 e       edit the input of a chain, and retry it
-p       pause or resume a queue, a type, a schedule or a key
+p       pause it, or resume it
 f       fire a schedule now
 l u     change a limit, undo that
-Space   stop or go on reading the database
+Space   stop reading the database, or go on
 q       quit"""
 
 
 class Top(App[None]):
     TITLE = "queuert"
+    ENABLE_COMMAND_PALETTE = False
     CSS = """
     Top > Screen { overflow: hidden; }
     #tabs { height: 1fr; }
@@ -72,7 +83,9 @@ class Top(App[None]):
     #question { width: 90%; max-width: 90; height: auto; max-height: 90%; border: round $warning; padding: 1; }
     #question-title { text-style: bold; }
     #question #value { height: 8; }
-    #question .label { color: $text-muted; margin-top: 1; }
+    #question Input { border: none; height: 1; padding: 0 1; background: $boost; }
+    #question Input:focus { background: $primary-background; }
+    #question .label { color: $text-muted; }
     #problem { color: $error; height: auto; }
     #buttons { height: 3; }
     """
@@ -86,9 +99,9 @@ class Top(App[None]):
         *((name[0].upper(), f"change_all('{name}')", "") for name in ("retry", "cancel", "trigger", "delete")),
         ("e", "repair_row", "Edit"),
         ("p", "pause", "Pause"),
-        ("f", "fire", ""),
-        ("l", "limit('set')", ""),
-        ("u", "limit('clear')", ""),
+        ("f", "fire", "Fire"),
+        ("l", "limit('set')", "Change"),
+        ("u", "limit('clear')", "Undo"),
         ("space", "freeze", "Freeze"),
         ("question_mark", "help", "Help"),
         ("q", "quit", "Quit"),
@@ -112,6 +125,7 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         self.set_interval(EVERY, self._look_again)
+        self.query_one("#types").focus()
 
     # Reading
 
@@ -152,6 +166,7 @@ class Top(App[None]):
             each.update(bar)
 
     def on_tabbed_content_tab_activated(self) -> None:
+        self.refresh_bindings()
         self.look()
 
     @work(exclusive=True, group="filter")
@@ -166,9 +181,21 @@ class Top(App[None]):
             self.query_one("#chains", Table).focus()
 
     async def on_data_table_row_selected(self) -> None:
-        chain_id = self._chosen("chains")
+        """Open a chain, or the chains of a type: those that failed, if some did."""
+        chain_id, job_type, target = (self._chosen(name) for name in ("chains", "types", "queues"))
         if chain_id is not None:
             await self.push_screen(ChainScreen(chain_id))
+        elif job_type is not None:
+            failed = job_type in self.query_one(Overview).failed
+            self._show_chains(Filter(type=job_type, status="failed" if failed else None))
+        elif target is not None and target.startswith("type:"):
+            self._show_chains(Filter(type=target.removeprefix("type:")))
+
+    def _show_chains(self, where: Filter) -> None:
+        self.action_show("chains")
+        line = self.query_one("#filter", Input)
+        line.value = str(where)
+        self.post_message(Input.Submitted(line, line.value))
 
     # Keys
 
@@ -199,8 +226,13 @@ class Top(App[None]):
             self.repair(chain_id)
 
     def _chosen(self, name: str) -> str | None:
-        """The row with the cursor, if this tab is open."""
-        return self.query_one(f"#{name}", Table).chosen if self._tab == name else None
+        """The row with the cursor, if the tab of this table is open."""
+        tab = "overview" if name == "types" else name
+        return self.query_one(f"#{name}", Table).chosen if self._tab == tab else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Only keys that do something on this tab are shown."""
+        return action not in TABS_OF or self._tab in TABS_OF[action]
 
     # Changing
 
@@ -240,16 +272,13 @@ class Top(App[None]):
             return
         stored = json.dumps(job.input, ensure_ascii=False, default=plain, indent=2)
         explanation = text("The job gets new attempts with this input.")
-        answer = await self.ask(f"retry {job.job_type} with another input", explanation, "retry", edit=stored)
-        if answer is None:
-            return
+        title = f"retry {job.job_type} with another input"
 
-        async def carry_it_out() -> bool:
+        async def carry_it_out(answer: Answer) -> None:
             await plan_repair(client, chain_id, answer.value, None)
             await carry_out_repair(client, chain_id, answer.value, None, by=self.by, reason=answer.reason)
-            return True
 
-        if await self.guarded(carry_it_out):
+        if await self.ask_until_done(title, explanation, "retry", carry_it_out, edit=stored):
             self.tell("retried: 1 chain")
 
     @work(exclusive=True, group="change")
@@ -314,10 +343,34 @@ class Top(App[None]):
 
     # What all changes share
 
-    async def ask(
-        self, title: str, explanation: Text, button: str, *, edit: str | None = None, fields: Sequence[Field] = ()
-    ) -> Answer | None:
-        return await self.push_screen_wait(Question(title, explanation, button, edit=edit, fields=fields))
+    async def ask(self, title: str, explanation: Text, button: str) -> Answer | None:
+        return await self.push_screen_wait(Question(title, explanation, button))
+
+    async def ask_until_done(
+        self,
+        title: str,
+        explanation: Text,
+        button: str,
+        act: Callable[[Answer], Awaitable[None]],
+        *,
+        edit: str | None = None,
+        fields: Sequence[Field] = (),
+    ) -> bool:
+        """Ask again if what was filled in is refused: nothing that was typed is lost."""
+        answer: Answer | None = None
+        problem = ""
+        while True:
+            question = Question(title, explanation, button, edit=edit, fields=fields, again=answer, problem=problem)
+            answer = await self.push_screen_wait(question)
+            if answer is None:
+                return False
+            try:
+                await act(answer)
+            except (QueuertError, OSError) as error:
+                problem = str(error)
+            else:
+                self.look()
+                return True
 
     async def guarded(self, act: Callable[[], Awaitable[Any]]) -> Any:
         """None if it failed: the error is shown, and the application goes on."""

@@ -13,6 +13,8 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Static, TextArea
 
+from queuert.cli.top.texts import text
+
 
 @dataclass(frozen=True)
 class Field:
@@ -45,13 +47,18 @@ class Question(ModalScreen[Answer | None]):
         *,
         edit: str | None = None,
         fields: Sequence[Field] = (),
+        again: Answer | None = None,
+        problem: str = "",
     ) -> None:
+        """`again`: what was answered before, and `problem`: what was wrong with it."""
         super().__init__()
         self._title = title
         self._explanation = explanation
         self._button = button
-        self._edit = edit
+        self._edit = edit if edit is None or again is None else again.value
         self._fields = fields
+        self._again = again or Answer("", "", {})
+        self._problem = problem
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="question"):
@@ -61,10 +68,11 @@ class Question(ModalScreen[Answer | None]):
                 yield TextArea(self._edit, id="value", language=None)
             for field in self._fields:
                 yield Label(field.label, markup=False, classes="label")
-                yield Input(placeholder=field.hint, id=f"field-{field.name}")
+                value = self._again.fields.get(field.name, "")
+                yield Input(value, placeholder=field.hint, id=f"field-{field.name}")
             yield Label("why? It is kept in the audit, with your name", classes="label")
-            yield Input(placeholder="INC-42: the payment service was down", id="reason")
-            yield Static("", id="problem")
+            yield Input(self._again.reason, placeholder="INC-42: the payment service was down", id="reason")
+            yield Static(text(self._problem), id="problem")
             with Horizontal(id="buttons"):
                 yield Button(self._button, variant="warning", id="yes")
                 yield Button("No", id="no")

@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Input, Label, Sparkline, Static
 
-from queuert.cli.times import local
+from queuert.cli.times import brief, local
 from queuert.cli.top.tables import Table
 from queuert.cli.top.texts import age, lines, status, text
 from queuert.client.client import Client
@@ -47,6 +47,9 @@ class Pane(Vertical):
 
 
 class Overview(Pane):
+    failed: frozenset[str] = frozenset()
+    """Types with jobs that failed."""
+
     def compose(self) -> ComposeResult:
         yield Label("completed, by minute", classes="chart-title", id="completed-title")
         yield Sparkline([], id="completed")
@@ -58,6 +61,7 @@ class Overview(Pane):
     async def load(self, client: Client[Any]) -> None:
         stats = [each for each in await client.stats(limit=BOUND + 1) if not is_own(each.job_type)]
         workers, pauses = await client.list_workers(), await client.list_pauses()
+        self.failed = frozenset(each.job_type for each in stats if each.failed)
         points = (await client.history(since=HISTORY)).total()
         for name, title in (("completed", "completed"), ("failed", "failed for good")):
             numbers = [getattr(point, name) for point in points]
@@ -88,7 +92,7 @@ class Overview(Pane):
                         age(each.oldest_ready_age),
                     ],
                 )
-                for each in stats
+                for each in sorted(stats, key=lambda each: (-each.failed, each.job_type))
             ]
         )
 
@@ -127,7 +131,7 @@ class Chains(Pane):
                     [
                         status(chain.status),
                         text(types_of(chain)),
-                        text(local(chain.created_at)),
+                        text(brief(chain.created_at)),
                         text((chain.last_error or {}).get("code"), "red"),
                         text(chain.id),
                     ],
@@ -231,7 +235,7 @@ class Limits(Pane):
 
 def _limit_row(row: LimitRow, pause: Pause | None) -> tuple[str, list[Text]]:
     rule = row.rule
-    most = "" if rule.concurrency is None else f" of {rule.concurrency:,}"
+    most = "" if rule.concurrency is None else f" of {rule.concurrency:,}{' each' * (row.key is None)}"
     notes = [
         "⏸ paused" if pause is not None else None,
         None if pause is None else pause.reason,

@@ -88,14 +88,15 @@ async def set_limit(app: Top, chosen: str) -> None:
     name, key = _limit(chosen)
     fields = LIMIT if key is not None else (KEY, *LIMIT)
     explanation = text("Workers heed it at once. Jobs that are running go on.")
-    answer = await app.ask(f"change {_about(name, key)}", explanation, "change", fields=fields)
 
-    async def change(tx: Transaction[Any], who: dict[str, Any]) -> None:
-        given = dict(answer.fields) if answer is not None else {}
-        named = given.pop("key", "") or None
-        await app.client.set_limit(tx, name, key=key if key is not None else named, **limit_change(**given), **who)
+    async def change(answer: Answer) -> None:
+        given = dict(answer.fields)
+        about: dict[str, Any] = {"key": given.pop("key", "") or key, "by": app.by, "reason": answer.reason}
+        async with app.client.transaction() as tx:
+            await app.client.set_limit(tx, name, **limit_change(**given), **about)
 
-    await _carry_out(app, answer, change, f"changed: {_about(name, key)}")
+    if await app.ask_until_done(f"change {_about(name, key)}", explanation, "change", change, fields=fields):
+        app.tell(f"changed: {_about(name, key)}")
 
 
 async def clear_limit(app: Top, chosen: str) -> None:
