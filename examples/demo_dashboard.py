@@ -10,6 +10,7 @@ import asyncio
 import socket
 import sys
 from contextlib import suppress
+from datetime import timedelta
 from itertools import count
 
 from rich.console import Console
@@ -17,21 +18,35 @@ from rich.console import Console
 import orders
 import queuert
 from database import Db, execute
-from queuert import Attempt, Backoff, Client, EntryJob, Handlers, JobError, Worker
+from queuert import Attempt, Backoff, Client, EntryJob, Handlers, JobError, Limit, Schedules, Worker
 
 PORT = 8000
 EVERY = 1.0
 """Seconds between two baskets."""
+PRINTERS = ("north", "south")
 MISTYPED = 4
 """Every so many baskets have a postcode that was mistyped."""
 
 
-class PrintLabel(EntryJob[str], name="print-label"):
+class PrintLabel(EntryJob[str], name="print-label", limit=Limit("printers", by="printer", concurrency=2)):
     customer: str
     postcode: str
+    printer: str
+
+
+class CountStock(EntryJob[None], name="count-stock"):
+    pass
 
 
 handlers = Handlers[Db]()
+
+
+schedules = Schedules()
+schedules.every(timedelta(minutes=1), CountStock())
+
+
+@handlers.handles(CountStock)
+async def count_stock(attempt: Attempt[CountStock, Db]) -> None: ...
 
 
 @handlers.handles(PrintLabel, max_attempts=2, backoff=Backoff(initial=0.5))
@@ -44,11 +59,11 @@ async def print_label(attempt: Attempt[PrintLabel, Db]) -> str:
 
 async def run(url: str, console: Console) -> None:
     """Until Ctrl-C."""
-    async with queuert.connect(url, jobs=(*orders.JOBS, PrintLabel)) as client:
+    async with queuert.connect(url, jobs=(*orders.JOBS, PrintLabel, CountStock)) as client:
         async with client.transaction() as tx:
             for table in orders.TABLES:
                 await execute(tx, table)
-        async with Worker(client, [orders.handlers, handlers], concurrency=20, release="demo"):
+        async with Worker(client, [orders.handlers, handlers], schedules=[schedules], concurrency=20, release="demo"):
             page = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "queuert", "dashboard", "--url", url, "--title", "shop", "--listen", _address(),
                 stdout=asyncio.subprocess.PIPE,
@@ -83,7 +98,7 @@ async def take_orders(client: Client[Db]) -> None:
         basket = {number * 10 + each: 250_00 if number % 5 == 0 and each == 0 else 20_00 + each for each in range(3)}
         await orders.place_basket(client, f"customer-{number}", basket)
         postcode = "1O115" if number % MISTYPED == 0 else f"{10000 + number}"
-        await client.submit(PrintLabel(customer=f"customer-{number}", postcode=postcode))
+        await client.submit(PrintLabel(customer=f"customer-{number}", postcode=postcode, printer=PRINTERS[number % 2]))
         await asyncio.sleep(EVERY)
 
 

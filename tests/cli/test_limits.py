@@ -35,8 +35,32 @@ def test_limits_are_shown_and_changed(url: str) -> None:
     assert (again.code, again.out) == (1, "nothing was set\n")
 
 
+def test_a_key_is_paused_and_resumed(url: str) -> None:
+    with connect_sync(url, jobs=[Fetch]) as client, client.transaction() as tx:
+        client.start(tx, Fetch(partner="acme"))
+    key = ("limits", "partner-api", "--key", "acme", "--url", url, "--by", "ann", "--reason", "INC-42")
+    assert in_process(*key, "--pause", "--until", "2h").out == "paused: key 'acme' of limit partner-api\n"
+    (row,) = (json.loads(line) for line in in_process("limits", "--url", url, "--json").out.splitlines())
+    assert row["paused"] is True
+    assert "yes: INC-42" in in_process("limits", "--url", url).out
+    assert in_process(*key, "--resume").out == "resumed: key 'acme' of limit partner-api\n"
+    assert in_process(*key, "--resume").code == 1
+    nobody = ("limits", "partner-api", "--key", "nobody", "--url", url)
+    in_process(*nobody, "--pause")
+    assert "paused, without jobs: key 'nobody' of limit partner-api" in in_process("limits", "--url", url).out
+    audit = in_process("audit", "--url", url).out
+    assert audit.count("INC-42") == 2
+
+
 def test_what_cannot_be_read_is_refused(url: str) -> None:
     wrong = in_process("limits", "x", "--rate", "often", "--url", url)
     assert wrong.code == 2
     assert "a rate is NUMBER/SECONDS" in wrong.err
     assert "which limit?" in in_process("limits", "--key", "a", "--url", url).err
+    for words in (
+        ["x", "--pause"],
+        ["x", "--key", "a", "--pause", "--rate", "1/1"],
+        ["x", "--until", "2h"],
+        ["x", "--weight", "inf"],
+    ):
+        assert in_process("limits", *words, "--url", url).code == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input, Static, TextArea
 
 import queuert
-from queuert import Attempt, Client, EntryJob, Handlers, JobError, Worker
+from queuert import Attempt, Client, EntryJob, Every, Handlers, JobError, Worker
 from queuert.cli.top.app import Top
 from queuert.cli.top.asking import Question
 from queuert.cli.top.chain import ChainScreen
@@ -117,6 +118,84 @@ async def test_a_failed_chain_is_found_read_and_repaired(pilot: Pilot[None], cli
     assert (record.by, record.reason, record.action) == ("ann", "typo", "retry")
 
 
+async def fill_in(pilot: Pilot[None], **fields: str) -> None:
+    """Answer the question that is shown."""
+    await pilot.pause()
+    assert isinstance(pilot.app.screen, Question)
+    for name, value in fields.items():
+        pilot.app.screen.query_one(f"#{name}", Input).value = value
+    pilot.app.screen.query_one("#reason", Input).focus()
+    await pilot.press("enter")
+    await pilot.pause()
+
+
+async def last_record(client: Client[Any]) -> tuple[str, str, str | None, str | None]:
+    record = (await client.list_audit(limit=1)).items[0]
+    return record.action, record.target, record.by, record.reason
+
+
+async def test_enter_on_a_type_shows_its_failed_chains_and_the_newcomer_goes_on(
+    pilot: Pilot[None], client: Client[Any]
+) -> None:
+    await press(pilot, "enter")
+    await settled(pilot)
+    assert pilot.app.query_one("#filter", Input).value == "status:failed type:charge"
+    assert len(rows(pilot, "#chains")) == 1
+    await press(pilot, "enter")
+    assert isinstance(pilot.app.screen, ChainScreen)
+    assert "client." not in shown(pilot, "#chain"), "people press keys"
+
+
+async def test_an_input_that_is_refused_can_be_corrected(pilot: Pilot[None], client: Client[Any]) -> None:
+    await press(pilot, "slash", *"status:failed", "enter")
+    await press(pilot, "e")
+    await pilot.pause()
+    pilot.app.screen.query_one("#value", TextArea).text = '{"amount": 5'
+    await fill_in(pilot, reason="typo")
+    while not isinstance(pilot.app.screen, Question):
+        await pilot.pause()
+    await pilot.pause()
+    assert "not JSON" in shown(pilot, "#problem")
+    assert pilot.app.screen.query_one("#value", TextArea).text == '{"amount": 5'
+    pilot.app.screen.query_one("#value", TextArea).text = '{"amount": 5}'
+    await fill_in(pilot)
+    await changed(pilot)
+    assert await last_record(client) == ("retry", "charge", "ann", "typo")
+
+
+async def test_limits_are_changed_undone_paused_and_resumed(pilot: Pilot[None], client: Client[Any]) -> None:
+    async with client.transaction() as tx:
+        await client.set_limit(tx, "api", concurrency=3)
+    await press(pilot, "6")
+    assert rows(pilot, "#limits") == ["api | all keys | 0 of 3 each |  |  | 1 | changed by hand"]
+    await press(pilot, "l")
+    await fill_in(pilot, **{"field-concurrency": "many", "reason": "VIP"})
+    while not isinstance(pilot.app.screen, Question):
+        await pilot.pause()
+    await fill_in(pilot, **{"field-key": "acme", "field-concurrency": "5", "field-rate": "10/1"})
+    await changed(pilot)
+    assert await last_record(client) == ("set_limit", "limit api, key acme", "ann", "VIP")
+    assert rows(pilot, "#limits")[1] == "api | acme | 0 of 5 | 0 | 10/1 | 1 | changed by hand"
+    await press(pilot, "down")
+    for action, key in (("pause", "p"), ("resume", "p"), ("clear_limit", "u")):
+        await press(pilot, key)
+        await fill_in(pilot, reason=action)
+        await changed(pilot)
+        assert (await last_record(client))[::3] == (action, action)
+        assert len(await client.list_pauses()) == (action == "pause")
+
+
+async def test_schedules_are_paused_and_fired_with_a_reason(pilot: Pilot[None], client: Client[Any]) -> None:
+    async with client.transaction() as tx:
+        await client.put_schedule(tx, "nightly", Every(timedelta(days=1)), Charge(amount=1))
+    await press(pilot, "5")
+    for action, key in (("pause", "p"), ("resume", "p"), ("trigger", "f")):
+        await press(pilot, key)
+        await fill_in(pilot, reason=f"INC {action}")
+        await changed(pilot)
+        assert await last_record(client) == (action, "schedule nightly", "ann", f"INC {action}")
+
+
 async def test_a_wrong_filter_says_so(pilot: Pilot[None]) -> None:
     await press(pilot, "slash", *"colour:red", "enter")
     assert "colour" in shown(pilot, "#filter-problem")
@@ -155,7 +234,7 @@ async def test_a_type_is_paused_and_resumed(pilot: Pilot[None], client: Client[A
 
 
 async def test_a_database_that_is_away_is_said_and_survived(pilot: Pilot[None]) -> None:
-    await pilot.app._client.close()  # type: ignore[attr-defined]
+    await pilot.app.client.close()  # type: ignore[attr-defined]
     await press(pilot, "3")
     assert "not up to date" in str(pilot.app.query_one("#bar", Static).content)
 

@@ -167,3 +167,21 @@ async def test_a_window_matches_a_chain_that_was_pruned(world: World) -> None:
         assert await client.get_chain(again) is None
         other = await start(client, Brief().set(dedup=Dedup("key", scope="any")))
         assert (other.deduplicated, other.status) == (False, "pending")
+
+
+async def test_who_prunes_is_recorded_once_with_the_first_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("queuert.operations.pruning.AT_ONCE", 2)
+    async with world.client([Brief]) as client:
+        await store(client, "brief")
+        for _ in range(5):
+            await complete(client, await start(client, Brief()))
+        world.pass_time(3601)
+        assert (await client.prune(full=True, by="ada", reason="the disk is full")).deleted == 5
+        await client.prune()
+        (record,) = (await client.list_audit()).items
+        assert (record.action, record.target, record.by, record.reason) == (
+            "prune", "ended chains", "ada", "the disk is full",
+        )  # fmt: skip
+        assert record.details == {"full": True}
+        with pytest.raises(InvalidArgument, match="say who does it"):
+            await client.prune(reason="x")

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from queuert import Attempt, Backoff, Chain, ChainFailed, Client, EntryJob, Every, Handlers, Job, testing
+from queuert import Attempt, Backoff, Chain, ChainFailed, Client, EntryJob, Every, Handlers, Job, Limit, testing
 from queuert.dashboard import Access, Dashboard
 
 SECRET = "a secret of the tests, long enough"
@@ -46,11 +46,18 @@ class Mail(EntryJob[None], name="send-mail"):
     data: Any = None
 
 
+class Sync(EntryJob[None], name="sync-tenant", limit=Limit("partner-api", by="tenant", concurrency=2)):
+    tenant: str
+
+
+LIMIT = "partner-api"
+
+
 class CountStock(EntryJob[None], name="count-stock"):
     """Never started: a worker that has only this one can be seen, and does nothing."""
 
 
-JOBS = (Reserve, Invoice, Poll, Mail, CountStock)
+JOBS = (Reserve, Invoice, Poll, Mail, Sync, CountStock)
 
 handlers = Handlers[Any]()
 
@@ -79,6 +86,10 @@ async def invoice(attempt: Attempt[Invoice, Any]) -> None: ...
 @handlers.handles(Poll)
 async def poll(attempt: Attempt[Poll, Any]) -> int | Poll:
     return attempt.job.round if attempt.job.round >= 5 else Poll(round=attempt.job.round + 1)
+
+
+@handlers.handles(Sync)
+async def sync_tenant(attempt: Attempt[Sync, Any]) -> None: ...
 
 
 idle_handlers = Handlers[Any]()
@@ -111,6 +122,7 @@ async def fill(client: Client[Any]) -> Stock:
         with suppress(ChainFailed):
             await client.wait(failed)
         await run.until_idle()
+    await client.submit_many([Sync(tenant=tenant) for tenant in ("acme", "acme", ATTACK)])
     return Stock(completed.id, failed.id, blocked.id, waiting.id, loop.id)
 
 
@@ -144,6 +156,10 @@ def paths(stock: Stock) -> list[str]:
         "/change/many/set_priority?where=status:pending",
         "/change/pause?target=everything",
         "/change/resume?target=type:send-mail",
+        f"/change/pause?target=key:{LIMIT}%1Facme",
+        f"/change/limit/set?lane={LIMIT}",
+        f"/change/limit/set?lane={LIMIT}%1Facme",
+        f"/change/limit/clear?lane={LIMIT}",
         "/change/prune",
     ]
 

@@ -8,19 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import BrowserContext, Page, expect
 from tests.dashboard import shop
 from tests.dashboard.serving import Served, served
-from tests.support.browser import FLAGS, MISSING, find_browser
 
 from queuert import Client
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
 
 WIDTHS = {1280: ("light", 800), 390: ("dark", 844)}
-PATIENCE = 45_000
-"""Milliseconds that a page may take on a busy machine."""
-
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text("utf-8")
 
 
@@ -28,36 +24,6 @@ CONTRAST = (Path(__file__).parent / "contrast.js").read_text("utf-8")
 def site() -> Iterator[Served]:
     with served() as site:
         yield site
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
-    """One browser for all tests of this module, and no longer: it keeps an event loop in this thread."""
-    path = find_browser()
-    if path is None:
-        pytest.skip(MISSING)
-    with sync_playwright() as playwright:
-        profile = tmp_path_factory.mktemp("browser")
-        context = playwright.chromium.launch_persistent_context(
-            profile, executable_path=path, args=list(FLAGS), headless=True, viewport={"width": 1280, "height": 800}
-        )
-        context.set_default_timeout(PATIENCE)
-        expect.set_options(timeout=PATIENCE)
-        yield context
-        context.close()
-
-
-@pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
-    """A page that may not complain: no error of a script, and nothing that the policy refuses."""
-    page = context.new_page()
-    said: list[str] = []
-    page.on("console", lambda message: said.append(message.text) if message.type in ("error", "warning") else None)
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("dialog", lambda dialog: said.append(f"dialog {dialog.message}"))
-    yield page
-    page.close()
-    assert said == []
 
 
 def test_every_page_at_both_widths_and_schemes(site: Served, page: Page) -> None:

@@ -39,7 +39,7 @@ async def test_retry_cancel_trigger_and_delete(web: httpx.AsyncClient, client: C
 async def test_a_reason_is_needed(web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock) -> None:
     refused = await shop.carry_out(web, f"/change/retry/{stock.failed}", reason=" ")
     assert refused.status_code == 409
-    assert "say why" in refused.text
+    assert "Say why" in refused.text
     assert await status_of(client, stock.failed) == "failed"
 
 
@@ -51,7 +51,7 @@ async def test_what_has_changed_meanwhile_is_told(
         await client.retry(tx, stock.failed)
     refused = await web.post(f"/change/retry/{stock.failed}", data={**asked, "reason": "x"})
     assert refused.status_code == 409
-    assert "the chain is pending" in refused.text
+    assert "The chain is pending" in refused.text
 
 
 async def test_cascade_is_offered_with_a_number(web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock) -> None:
@@ -158,6 +158,59 @@ async def test_schedules_are_steered_and_recorded(
     assert await client.get_schedule(name) is None
 
 
-async def test_pruning(web: httpx.AsyncClient, stock: shop.Stock) -> None:
-    done = await shop.carry_out(web, "/change/prune")
+async def test_pruning_is_recorded(web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock) -> None:
+    assert "Say why" in (await shop.carry_out(web, "/change/prune", reason="")).text
+    done = await shop.carry_out(web, "/change/prune", reason="the disk is full")
     assert done.headers["location"] == "/storage?done=pruned"
+    assert await recorded(client) == ("prune", "ended chains", "ada", "the disk is full")
+
+
+async def limit_rows(client: Client[Any]) -> dict[str | None, tuple[int | None, bool]]:
+    return {row.key: (row.rule.concurrency, row.is_set) for row in (await client.list_limits()).items}
+
+
+async def test_limits_are_changed_and_undone_for_one_key_and_for_all(
+    web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock
+) -> None:
+    name, key = shop.LIMIT, shop.ATTACK
+    everything = str(httpx.URL("/change/limit/set", params={"lane": name}))
+    one_key = str(httpx.URL("/change/limit/set", params={"lane": f"{name}\x1f{key}"}))
+    assert await limit_rows(client) == {None: (2, False), "acme": (2, False), key: (2, False)}
+    await shop.carry_out(web, everything, concurrency="3", reason="more")
+    assert await recorded(client) == ("set_limit", f"limit {name}", "ada", "more")
+    await shop.carry_out(web, everything, key="other", concurrency="none", rate="5/1/smooth", weight="3", reason="VIP")
+    assert await recorded(client) == ("set_limit", f"limit {name}, key other", "ada", "VIP")
+    done = await shop.carry_out(web, one_key, concurrency="7", reason="less")
+    assert done.headers["location"] == "/queues?done=limited"
+    assert await limit_rows(client) == {None: (3, True), "acme": (3, False), key: (7, True), "other": (None, True)}
+    page = (await web.get("/queues")).text
+    assert "5 in 1.0 s, evenly" in page
+    assert "any number" in page
+    for path in (everything, one_key):
+        done = await shop.carry_out(web, path.replace("/set", "/clear"), reason="enough")
+        assert done.headers["location"] == "/queues?done=unlimited"
+    assert await recorded(client) == ("clear_limit", f"limit {name}, key {key}"[:200], "ada", "enough")
+    again = await shop.carry_out(web, one_key.replace("/set", "/clear"), reason="enough")
+    assert (again.status_code, "Nothing was set" in again.text) == (409, True)
+    for field, text in (("concurrency", "many"), ("rate", "often"), ("weight", "nan"), ("concurrency", "0"), ("x", "")):
+        refused = await shop.carry_out(web, everything, **{field: text, "reason": "x"})
+        assert refused.status_code == 409, (field, text)
+    assert (await limit_rows(client))[None] == (2, False)
+    assert (await web.get("/change/limit/set")).status_code == 400
+
+
+async def test_a_key_is_paused_and_resumed_also_without_jobs(
+    web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock
+) -> None:
+    for key in (shop.ATTACK, "nobody"):
+        target = f"key:{shop.LIMIT}\x1f{key}"
+        pausing = str(httpx.URL("/change/pause", params={"target": target}))
+        assert "cancel_running" not in (await web.get(pausing)).text
+        await shop.carry_out(web, pausing, reason="INC-42", until="2h")
+        assert (await recorded(client))[:1] == ("pause",)
+        page = (await web.get("/queues")).text
+        resuming = str(httpx.URL("/change/resume", params={"target": target}))
+        assert page.count("INC-42") == 1
+        await shop.carry_out(web, resuming, reason="over")
+        assert (await recorded(client))[::3] == ("resume", "over")
+        assert "INC-42" not in (await web.get("/queues")).text

@@ -13,7 +13,7 @@ import pytest
 from tests.dashboard import shop
 
 import queuert
-from queuert import Attempt, Client, EntryJob, Handlers, Limit, testing
+from queuert import Client
 from queuert.dashboard.hiding import HIDDEN
 
 ALLOWED = frozenset(
@@ -98,7 +98,8 @@ async def test_the_overview_names_what_needs_attention(web: httpx.AsyncClient) -
     page = (await web.get("/")).text
     assert "1 charge-card failed" in page
     assert "type send-mail is paused" in page
-    assert "<title>1 needs attention · shop</title>" in page
+    assert "no worker that is alive has a handler for sync-tenant" in page
+    assert "<title>2 need attention · shop</title>" in page
 
 
 async def test_a_search_by_the_beginning_of_an_id_opens_the_chain(web: httpx.AsyncClient, stock: shop.Stock) -> None:
@@ -225,25 +226,11 @@ async def test_a_list_goes_on_with_a_cursor(client: Client[Any]) -> None:
         assert 'rel="next"' not in second
 
 
-class Sync(EntryJob[None], name="sync-tenant", limit=Limit(by="tenant", concurrency=4)):
-    tenant: str
-
-
-sync_handlers = Handlers[Any]()
-
-
-@sync_handlers.handles(Sync)
-async def sync_tenant(attempt: Attempt[Sync, Any]) -> None: ...
-
-
-async def test_limits_by_key_are_listed() -> None:
-    async with queuert.connect("memory://", jobs=[Sync]) as limited:
-        async with testing.running(limited, sync_handlers) as run:
-            await run.until_idle()
-        async with limited.transaction() as tx:
-            await limited.set_limit(tx, Sync, key=shop.ATTACK, concurrency=2, by="ada", reason="INC-42")
-        async with shop.browser(shop.make(limited)) as web:
-            page = await web.get("/queues")
+async def test_limits_by_key_are_listed_with_who_waits(web: httpx.AsyncClient, client: Client[Any]) -> None:
+    async with client.transaction() as tx:
+        await client.set_limit(tx, shop.Sync, key=shop.ATTACK, concurrency=1, by="ada", reason="INC-42")
+    page = await web.get("/queues")
     check(page)
     assert "Limits by key" in page.text
-    assert "changed by hand" in page.text
+    assert page.text.count("changed by hand") == 1
+    assert re.findall(r'data-label="waiting">(\d+)<', page.text) == ["1", "2"]

@@ -36,7 +36,12 @@ STATUS_COLOURS = {
     "expired": "red",
     "cancelled": "dim",
     "blocked": "yellow",
+    "alive": "green",
+    "dead": "red",
+    "paused": "yellow",
+    "failing": "red",
 }
+"""Of chains, workers and schedules, also in `queuert top`."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,12 @@ def local(moment: datetime | None) -> str:
     return "" if moment is None else moment.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
+def brief(moment: datetime) -> str:
+    """For narrow tables: 08:00:00 of today, or 11-16 08:00."""
+    found = moment.astimezone()
+    return f"{found:%H:%M:%S}" if found.date() == datetime.now().astimezone().date() else f"{found:%m-%d %H:%M}"
+
+
 def with_age(moment: datetime | None) -> str:
     """A date, and how long ago it was or how soon it will be."""
     if moment is None:

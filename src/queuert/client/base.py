@@ -364,8 +364,8 @@ class BaseClient(Generic[Conn]):
         tx = self._writing("take_over", tx)
         return take_over.take_over(self._engine, tx.hooks, chain_id(chain), self._type_name(job_type)), tx.connection
 
-    def _prune(self, full: bool) -> Plan[Pruned, Conn]:
-        return pruning.prune(self._engine, full=full), None
+    def _prune(self, full: bool, by: str | None, reason: str | None) -> Plan[Pruned, Conn]:
+        return pruning.prune(self._engine, audit.check_who(by, reason), full=full), None
 
     def _retention(self, tx: Tx[Conn] | None) -> Plan[Retention, Conn]:
         return self._engine.state.retention(), self._reading(tx)

@@ -181,7 +181,7 @@ class Client(BaseClient[Conn]):
         """
         return await self._run((self._engine.state.vacuum(), None))
 
-    async def prune(self, *, full: bool = False) -> Pruned:
+    async def prune(self, *, full: bool = False, by: str | None = None, reason: str | None = None) -> Pruned:
         """Delete now what has been kept long enough (see `Keep`), in small transactions of its own.
 
         Workers do this by themselves, by the policies that they have stored for their job types.
@@ -190,8 +190,11 @@ class Client(BaseClient[Conn]):
         Args:
             full: Look at all chains that are kept (default: False). Without this, it looks where
                 something can be due: so it may miss chains whose ids do not increase with time.
+            by: Who does it: 1 to 200 characters. With it, the change is recorded, together with the
+                first of the transactions: see `list_audit` (default: it is not recorded).
+            reason: Why, for the record: 1 to 1,000 characters (default: none).
         """
-        return await self._run(self._prune(full))
+        return await self._run(self._prune(full, by, reason))
 
     async def retention(self, *, tx: Tx[Conn] | None = None) -> Retention:
         """How long ended chains are kept, by the policies that are stored, and how far deleting

@@ -184,7 +184,7 @@ class SyncClient(BaseClient[Conn]):
         """
         return self._run((self._engine.state.vacuum(), None))
 
-    def prune(self, *, full: bool = False) -> Pruned:
+    def prune(self, *, full: bool = False, by: str | None = None, reason: str | None = None) -> Pruned:
         """Delete now what has been kept long enough (see `Keep`), in small transactions of its own.
 
         Workers do this by themselves, by the policies that they have stored for their job types.
@@ -193,8 +193,11 @@ class SyncClient(BaseClient[Conn]):
         Args:
             full: Look at all chains that are kept (default: False). Without this, it looks where
                 something can be due: so it may miss chains whose ids do not increase with time.
+            by: Who does it: 1 to 200 characters. With it, the change is recorded, together with the
+                first of the transactions: see `list_audit` (default: it is not recorded).
+            reason: Why, for the record: 1 to 1,000 characters (default: none).
         """
-        return self._run(self._prune(full))
+        return self._run(self._prune(full, by, reason))
 
     def retention(self, *, tx: Tx[Conn] | None = None) -> Retention:
         """How long ended chains are kept, by the policies that are stored, and how far deleting

@@ -71,16 +71,23 @@ def span_of(name: str) -> Span:
 def charts_of(history: History) -> list[Chart]:
     points = history.total()
     times = [point.at for point in points]
-    minutes = history.step.total_seconds() / 60
+    minutes = [history.step.total_seconds() / 60] * len(points)
+    # The last step is not over. At its beginning, a few jobs would seem to be very many.
+    minutes[-1] = max((history.until - points[-1].at).total_seconds() / 60, minutes[-1] / 4)
+
+    def by_minute(name: str) -> list[float]:
+        numbers = [getattr(point, name) for point in points]
+        return [round(number / length, 2) for number, length in zip(numbers, minutes, strict=True)]
+
     return [
         Chart(
             "Jobs a minute",
             "a minute",
             times,
             (
-                Series("completed", "good", [_rate(point.completed, minutes) for point in points]),
-                Series("failed", "bad", [_rate(point.failed, minutes) for point in points]),
-                Series("tried again", "warn", [_rate(point.retried, minutes) for point in points]),
+                Series("completed", "good", by_minute("completed")),
+                Series("failed", "bad", by_minute("failed")),
+                Series("tried again", "warn", by_minute("retried")),
             ),
         ),
         Chart(
@@ -113,15 +120,14 @@ class TypeRate:
 
 
 def rate_now(history: History) -> float:
-    """Jobs that were completed in a minute, lately: in the last five steps, without the one that is
-    not over, unless it is the only one in which something happened.
+    """Jobs that were completed in a minute, lately: in the step that is not over, and the one
+    before it, unless nothing happened then.
     """
-    points = history.total()
-    over = points[-6:-1]
-    if any(point.completed for point in over):
-        return sum(point.completed for point in over) / len(over) / (history.step.total_seconds() / 60)
-    elapsed = max((history.until - points[-1].at).total_seconds(), 1.0)
-    return points[-1].completed / elapsed * 60
+    before, last = history.total()[-2:]
+    elapsed = max((history.until - last.at).total_seconds(), 1.0)
+    if not before.completed:
+        return last.completed / elapsed * 60
+    return (before.completed + last.completed) / (history.step.total_seconds() + elapsed) * 60
 
 
 def type_rates(history: History) -> list[TypeRate]:
@@ -132,10 +138,6 @@ def type_rates(history: History) -> list[TypeRate]:
         if not is_own(name):
             found.append(TypeRate(name, whole.begun, whole.completed, whole.failed, whole.ran.quantile(0.5)))
     return sorted(found, key=lambda each: (-each.failed, -each.begun, each.job_type))
-
-
-def _rate(number: int, minutes: float) -> float:
-    return round(number / minutes, 2)
 
 
 def _seconds(value: float | None) -> float | None:

@@ -11,6 +11,7 @@ from queuert.dashboard.assets import assets
 from queuert.durations import distance_of, length_of
 from queuert.errors import DriverMissing
 from queuert.operating.counts import Count
+from queuert.operating.remedies import remedy_of
 
 SHORT_ID = 8
 """Characters at the end of an id that are shown in lists. The beginning of a UUIDv7 is the time, so
@@ -39,6 +40,7 @@ def _environment() -> Any:
         between=between,
         duration=duration,
         capitalize_first=capitalize_first,
+        remedy=remedy_of,
     )
     environment.globals.update(ago=ago, asset_version=asset_version)
     return environment

@@ -6,7 +6,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
-from queuert.dashboard.changes import bulk, pauses, repair
+from queuert.dashboard.changes import bulk, limits, pauses, pruning, repair
 from queuert.dashboard.changes import chains as chain_changes
 from queuert.dashboard.changes import schedules as schedule_changes
 from queuert.dashboard.messages import Response
@@ -52,7 +52,8 @@ _CHANGING: tuple[tuple[str, View], ...] = (
     (r"/change/many/(?P<action>retry|cancel|trigger|delete|set_priority)", bulk.view),
     (r"/change/(?P<action>pause|resume)", pauses.view),
     (r"/change/schedule/(?P<action>pause|resume|trigger|delete)", schedule_changes.view),
-    (r"/change/prune", storage.prune),
+    (r"/change/limit/(?P<action>set|clear)", limits.view),
+    (r"/change/prune", pruning.view),
 )
 _ROUTES = [
     (re.compile(pattern), view, changes)

@@ -52,6 +52,11 @@ class Visit:
     def token_field(self) -> str:
         return csrf.FIELD if self.request.framework_token is None else "csrfmiddlewaretoken"
 
+    def here_without(self, *names: str, **more: str) -> str:
+        """The address of this page, without some values of its query, and with others."""
+        kept = {name: values[0] for name, values in self.request.query.items() if name not in (*names, "done")}
+        return self.request.url(self.request.path, **{**kept, **more})
+
     def page(
         self,
         template: str,
@@ -63,7 +68,6 @@ class Visit:
         **context: Any,
     ) -> Response:
         """A page of the dashboard. `live`: it updates itself."""
-        here = {name: values for name, values in self.request.query.items() if name != "done"}
         body = render(
             template,
             {
@@ -75,7 +79,9 @@ class Visit:
                 "live": live,
                 "scripts": scripts,
                 "done": self.request.one("done"),
-                "here": self.request.url(self.request.path, **{name: values[0] for name, values in here.items()}),
+                "here": self.here_without(),
+                "here_without": self.here_without,
+                "section": f"/{self.request.path.split('/')[1]}",
                 **context,
             },
         )

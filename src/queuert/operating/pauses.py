@@ -10,12 +10,15 @@ from queuert.client.client import Client
 from queuert.errors import InvalidArgument
 from queuert.jobs.filter_text import duration_of
 from queuert.jobs.versions import is_version_of
+from queuert.limit_records import SEPARATOR
 from queuert.model import PauseTarget
 from queuert.operating.filters import versions_known
 
 
 def target_of(text: str) -> PauseTarget:
-    """From `charge-card`, `type:charge-card`, `queue:mail` or `everything`."""
+    """From `charge-card`, `type:charge-card`, `queue:mail` or `everything`. A key of a limit is
+    named by `target_text` only: people give the limit and the key on their own.
+    """
     if text == "everything":
         return PauseTarget("everything")
     scope, colon, name = text.partition(":")
@@ -23,7 +26,14 @@ def target_of(text: str) -> PauseTarget:
         raise InvalidArgument(f"{text!r} has no name: give NAME, type:NAME, queue:NAME or everything")
     if colon and scope == "queue":
         return PauseTarget("queue", name)
+    if colon and scope == "key" and SEPARATOR in name:
+        return PauseTarget("key", name)
     return PauseTarget("type", name if colon and scope == "type" else text)
+
+
+def target_text(target: PauseTarget) -> str:
+    """What `target_of` reads."""
+    return target.scope if target.scope == "everything" else f"{target.scope}:{target.name}"
 
 
 def time_or_duration(text: str) -> datetime | timedelta:

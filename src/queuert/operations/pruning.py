@@ -4,34 +4,42 @@ from __future__ import annotations
 
 from collections import Counter
 
+from queuert.audit import NewAudit, details_of
 from queuert.operations.engine import Engine
-from queuert.ports.program import Pause, Program
+from queuert.ports.program import Pause, Program, atomically
 from queuert.retention import Pruned, PruneRequest
 
 AT_ONCE = 500
 """Chains that one transaction looks at."""
 TRIES, TRY_AGAIN = 200, 0.05
 """How often to ask, and how many seconds later, while another process is at it."""
+TARGET = "ended chains"
+"""In the audit."""
 
 
-def prune(engine: Engine, *, full: bool) -> Program[Pruned]:
+def prune(engine: Engine, who: tuple[str | None, str | None], *, full: bool) -> Program[Pruned]:
     """Delete all that is due now, in small transactions, and merge what was counted. Not inside of
     one.
 
-    With `full`, look at all chains that are kept, in one lap.
+    With `full`, look at all chains that are kept, in one lap. If it is known who does it, that is
+    recorded together with the first step.
     """
+    by, reason = who
+    entry = NewAudit(action="prune", target=TARGET, by=by, reason=reason, details=details_of({"full": full}))
+    recorded = by is None
     chains, jobs, examined, tries = Counter[str](), 0, 0, 0
     restart = full
     while True:
         request = PruneRequest(AT_ONCE, exact=True, lap_every=0.0 if full else None, restart=restart)
-        step = yield from engine.state.prune(request)
+        program = engine.state.prune(request)
+        step = yield from (program if recorded else atomically(_recorded(engine, program, entry)))
         if step.busy:
             tries += 1
             if tries == TRIES:
                 break
             yield Pause(TRY_AGAIN)
             continue
-        restart, tries = False, 0
+        restart, tries, recorded = False, 0, True
         chains.update(step.chains)
         jobs += step.jobs
         examined += step.examined
@@ -42,3 +50,11 @@ def prune(engine: Engine, *, full: bool) -> Program[Pruned]:
     while engine.state.statistics and (yield from engine.state.roll_up(AT_ONCE)):
         yield Pause(0)
     return Pruned(dict(sorted(chains.items())), jobs, examined, busy=tries > 0)
+
+
+def _recorded(engine: Engine, program: Program[Pruned], entry: NewAudit) -> Program[Pruned]:
+    """A step, and who asked for it. Nothing is recorded while another process is at it."""
+    step = yield from program
+    if not step.busy:
+        yield from engine.state.record_audit([entry])
+    return step

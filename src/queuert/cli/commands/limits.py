@@ -4,25 +4,37 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from queuert.cli.arguments import Parsers, given
+from queuert.cli.commands.pause import end
 from queuert.cli.database import add_client_command
 from queuert.cli.exits import DONE, NOT_DONE, CommandError
-from queuert.cli.terminal import Column, Output
+from queuert.cli.terminal import Column, Output, clean
 from queuert.cli.times import local
 from queuert.client.client import Client
-from queuert.errors import InvalidArgument
-from queuert.jobs.limits import Rate
-from queuert.limit_records import LimitRow, RateRule
+from queuert.limit_records import LimitRow
+from queuert.model import Pause
+from queuert.operating.limits import (
+    key_pauses,
+    key_target,
+    not_listed,
+    rate_text,
+    read_concurrency,
+    read_rate,
+    read_weight,
+)
 
 LIMITS = """\
 Shows limits by key, and their keys that have jobs or something of their own. With the name of a
 limit, it changes the limit, for one key (--key) or for all keys that have nothing of their own. What
 is not given stays as it is. A limit without a name has the name of its job type.
+
+With --key and --pause, no job of this key begins, until --resume.
 """
-NONE = "none"
 PAGE = 1000
+CHANGES = ("concurrency", "rate", "weight")
 
 COLUMNS = (
     Column("limit", flexible=True),
@@ -34,6 +46,7 @@ COLUMNS = (
     Column("weight", right=True),
     Column("opens at"),
     Column("set"),
+    Column("paused", flexible=True),
 )
 
 
@@ -41,44 +54,74 @@ def add(parsers: Parsers) -> None:
     parser = add_client_command(parsers, "limits", "limits by key", LIMITS, _limits)
     parser.add_argument("name", metavar="NAME", nargs="?", help="the limit to change (default: show all)")
     parser.add_argument("--key", help="the key to change (default: all keys)")
+    # Without a default: None means that there is no limit.
+    for name, shown, read, text in (
+        ("concurrency", "NUMBER", read_concurrency, "how many jobs may run at once; none: no limit"),
+        (
+            "rate",
+            "NUMBER/SECONDS",
+            read_rate,
+            "how many jobs may begin in so many seconds, like 100/10, or 100/10/smooth; none: no limit",
+        ),
+        ("weight", "NUMBER", read_weight, "how many turns a key gets, beside 1 of others"),
+    ):
+        parser.add_argument(f"--{name}", metavar=shown, type=partial(given, read), default=argparse.SUPPRESS, help=text)
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument("--clear", action="store_true", help="undo what was set: what the code declares holds again")
+    other.add_argument("--pause", action="store_true", help="with --key: no job of the key begins any more")
+    other.add_argument("--resume", action="store_true", help="with --key: jobs of the key begin again")
     parser.add_argument(
-        "--concurrency", metavar="NUMBER", type=_concurrency, help="how many jobs may run at once; none: no limit"
+        "--until", metavar="TIME", type=end, help="when the pause ends by itself: see `queuert pause --help`"
     )
-    parser.add_argument(
-        "--rate",
-        metavar="NUMBER/SECONDS",
-        type=_rate,
-        help="how many jobs may begin in so many seconds, like 100/10, or 100/10/smooth; none: no limit",
-    )
-    parser.add_argument("--weight", metavar="NUMBER", type=float, help="how many turns a key gets, beside 1 of others")
-    parser.add_argument("--clear", action="store_true", help="undo what was set: what the code declares holds again")
     parser.add_argument("--reason", help="why, for `queuert audit`")
     parser.add_argument("--by", help="who does it, for `queuert audit`")
 
 
 async def _limits(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output = Output(arguments)
-    fields = ("concurrency", "rate", "weight")
-    given_values = {name: value for name in fields if (value := getattr(arguments, name)) is not None}
-    change: dict[str, Any] = {name: None if value == NONE else value for name, value in given_values.items()}
-    if arguments.name is None:
-        if change or arguments.clear or arguments.key is not None:
-            raise CommandError("which limit? Name it")
-        _show(await _all(client), output)
-        return DONE
+    change: dict[str, Any] = {name: getattr(arguments, name) for name in CHANGES if hasattr(arguments, name)}
+    other = arguments.clear or arguments.pause or arguments.resume
+    name: str | None = arguments.name
+    if name is None and (change or other or arguments.key is not None):
+        raise CommandError("which limit? Name it")
+    if change and other:
+        raise CommandError("one thing at a time: change the limit, or clear, pause or resume it")
+    if arguments.until is not None and not arguments.pause:
+        raise CommandError("--until is for --pause")
+    if arguments.pause or arguments.resume:
+        return await _pause(arguments, client, output)
     about = {"key": arguments.key, "by": arguments.by, "reason": arguments.reason}
-    if arguments.clear:
+    if arguments.clear and name is not None:
         async with client.transaction() as tx:
-            cleared = await client.clear_limit(tx, arguments.name, **about)
+            cleared = await client.clear_limit(tx, name, **about)
         output.line("cleared" if cleared else "nothing was set")
         return DONE if cleared else NOT_DONE
-    if not change:
-        _show([row for row in await _all(client) if row.name == arguments.name], output)
-        return DONE
-    async with client.transaction() as tx:
-        row = await client.set_limit(tx, arguments.name, **about, **change)
-    _show([row], output)
+    if change and name is not None:
+        async with client.transaction() as tx:
+            rows = [await client.set_limit(tx, name, **about, **change)]
+    else:
+        rows = [row for row in await _all(client) if name in (None, row.name)]
+    paused = key_pauses(await client.list_pauses())
+    _show(rows, paused, output)
+    if not change and not output.json:
+        for limit, _, pause in not_listed(paused, rows):
+            if name in (None, limit):
+                output.line(clean(f"paused, without jobs: {pause.target}{_why(pause)}"))
     return DONE
+
+
+async def _pause(arguments: argparse.Namespace, client: Client[Any], output: Output) -> int:
+    if arguments.key is None:
+        raise CommandError("which key? Give --key. `queuert pause` pauses job types and queues")
+    target, who = key_target(arguments.name, arguments.key), {"by": arguments.by, "reason": arguments.reason}
+    async with client.transaction() as tx:
+        if arguments.pause:
+            await client.pause(tx, target, until=arguments.until, **who)
+            done = "paused"
+        else:
+            done = "not paused" if await client.resume(tx, target, **who) is None else "resumed"
+    output.line(clean(f"{done}: {target}"))
+    return NOT_DONE if done == "not paused" else DONE
 
 
 async def _all(client: Client[Any]) -> list[LimitRow]:
@@ -92,15 +135,16 @@ async def _all(client: Client[Any]) -> list[LimitRow]:
             return rows
 
 
-def _show(rows: Sequence[LimitRow], output: Output) -> None:
+def _show(rows: Sequence[LimitRow], paused: dict[tuple[str, str], Pause], output: Output) -> None:
+    found = [(row, None if row.key is None else paused.get((row.name, row.key))) for row in rows]
     if output.json:
-        for row in rows:
+        for row, pause in found:
             output.json_line(
                 {
                     "limit": row.name,
                     "key": row.key,
                     "concurrency": row.rule.concurrency,
-                    "rate": None if row.rule.rate is None else _text(row.rule.rate),
+                    "rate": None if row.rule.rate is None else rate_text(row.rule.rate),
                     "weight": row.rule.weight,
                     "ordered": row.rule.ordered,
                     "running": row.running,
@@ -108,15 +152,16 @@ def _show(rows: Sequence[LimitRow], output: Output) -> None:
                     "opens_at": row.opens_at,
                     "holder": row.holder,
                     "set": row.is_set,
+                    "paused": pause is not None,
                 }
             )
     elif rows:
-        output.table(COLUMNS, [_cells(row) for row in rows])
+        output.table(COLUMNS, [_cells(row, pause) for row, pause in found])
     else:
         output.line("no limits")
 
 
-def _cells(row: LimitRow) -> tuple[Any, ...]:
+def _cells(row: LimitRow, pause: Pause | None) -> tuple[Any, ...]:
     rule = row.rule
     return (
         row.name,
@@ -124,32 +169,13 @@ def _cells(row: LimitRow) -> tuple[Any, ...]:
         row.running,
         rule.concurrency,
         None if row.key is None else row.waiting,
-        None if rule.rate is None else _text(rule.rate),
+        None if rule.rate is None else rate_text(rule.rate),
         f"{rule.weight:g}",
         local(row.opens_at),
         "yes" if row.is_set else None,
+        None if pause is None else f"yes{_why(pause)}",
     )
 
 
-def _text(rate: RateRule) -> str:
-    return f"{rate.number}/{rate.per:g}{'/smooth' if rate.smooth else ''}"
-
-
-def _concurrency(text: str) -> int | str:
-    return NONE if text == NONE else int(text)
-
-
-def _rate(text: str) -> Rate | str:
-    return NONE if text == NONE else given(_read_rate, text)
-
-
-def _read_rate(text: str) -> Rate:
-    number, _, rest = text.partition("/")
-    per, slash, smooth = rest.partition("/")
-    try:
-        parsed = int(number), float(per)
-    except ValueError:
-        raise InvalidArgument(f"a rate is NUMBER/SECONDS, like 100/10, not {text!r}") from None
-    if slash and smooth != "smooth":
-        raise InvalidArgument(f"a rate ends with the seconds or with /smooth, not {text!r}")
-    return Rate(*parsed, smooth=bool(slash))
+def _why(pause: Pause) -> str:
+    return f": {pause.reason}" if pause.reason else ""

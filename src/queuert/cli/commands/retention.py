@@ -43,6 +43,8 @@ def add(parsers: Parsers) -> None:
     parser = add_client_command(parsers, "prune", "delete what has been kept long enough", PRUNE, _prune)
     parser.add_argument("--now", action="store_true", help="delete it: without this, nothing is done")
     parser.add_argument("--full", action="store_true", help="look at all chains that are kept, whatever their ids")
+    parser.add_argument("--reason", help="why, for `queuert audit`")
+    parser.add_argument("--by", help="who does it, for `queuert audit`")
 
 
 async def _retention(arguments: argparse.Namespace, client: Client[Any]) -> int:
@@ -84,7 +86,7 @@ async def _prune(arguments: argparse.Namespace, client: Client[Any]) -> int:
     if not arguments.now:
         raise CommandError("this deletes chains: give --now. `queuert retention` shows what is kept")
     output = Output(arguments)
-    pruned = await client.prune(full=arguments.full)
+    pruned = await client.prune(full=arguments.full, by=arguments.by, reason=arguments.reason)
     if output.json:
         output.json_line({**structs.asdict(pruned), "chains": dict(pruned.chains)})
     elif pruned.busy:

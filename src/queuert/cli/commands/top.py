@@ -43,4 +43,4 @@ async def _top(arguments: argparse.Namespace, client: Client[Any]) -> int:
 def _named(url: str) -> str:
     """Where the database is, without user and password."""
     parts = urlsplit(url)
-    return f"{parts.hostname or ''}{parts.path}"
+    return f"{parts.hostname or ''}{parts.path}".replace("//", "/")

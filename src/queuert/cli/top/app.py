@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar
 
 from rich.text import Text
@@ -15,41 +15,57 @@ from textual.binding import BindingType
 from textual.widgets import Footer, Input, Static, TabbedContent, TabPane
 
 from queuert.cli.terminal import plain
-from queuert.cli.times import local
-from queuert.cli.top.asking import Answer, Question
+from queuert.cli.top import steering
+from queuert.cli.top.asking import Answer, Field, Question
 from queuert.cli.top.chain import ChainScreen
-from queuert.cli.top.panes import Chains, Overview, Pane, Queues, Schedules, Workers
+from queuert.cli.top.panes import Chains, Limits, Overview, Pane, Queues, Schedules, Workers
 from queuert.cli.top.tables import Table
 from queuert.cli.top.texts import lines, text
 from queuert.client.client import Client
 from queuert.client.own_work import carry_out
 from queuert.errors import QueuertError
+from queuert.jobs.filter import Filter
 from queuert.model import REPAIRABLE
 from queuert.operating.changes import CHANGES
-from queuert.operating.pauses import target_of, with_versions
 from queuert.operating.repairing import carry_out_repair, plan_repair
-from queuert.schedules.times import Tick
 from queuert.why import NoWorker
 
 EVERY = 2.0
 """Seconds between two looks at the database."""
-PREVIEWED = 5
-PANES = {"overview": Overview, "chains": Chains, "workers": Workers, "queues": Queues, "schedules": Schedules}
+PANES = {
+    "overview": Overview,
+    "chains": Chains,
+    "workers": Workers,
+    "queues": Queues,
+    "schedules": Schedules,
+    "limits": Limits,
+}
+TABS_OF = {
+    "change_row": ("chains",),
+    "change_all": ("chains",),
+    "repair_row": ("chains",),
+    "pause": ("queues", "schedules", "limits"),
+    "fire": ("schedules",),
+    "limit": ("limits",),
+}
+"""Where an action does something, if not everywhere."""
 HELP = """\
-1–5     overview, chains, workers, queues, schedules
+1 to 6  the tabs
 /       filter of chains
-Enter   look at a chain
+Enter   open a chain, or the chains of a type
 r c t d retry, cancel, make due now, delete
-R C T D the same for all chains that match the filter
+R C T D the same for all that match the filter
 e       edit the input of a chain, and retry it
-p       pause or resume a queue, a type or a schedule
+p       pause it, or resume it
 f       fire a schedule now
-Space   stop or go on reading the database
+l u     change a limit, undo that
+Space   stop reading the database, or go on
 q       quit"""
 
 
 class Top(App[None]):
     TITLE = "queuert"
+    ENABLE_COMMAND_PALETTE = False
     CSS = """
     Top > Screen { overflow: hidden; }
     #tabs { height: 1fr; }
@@ -67,6 +83,9 @@ class Top(App[None]):
     #question { width: 90%; max-width: 90; height: auto; max-height: 90%; border: round $warning; padding: 1; }
     #question-title { text-style: bold; }
     #question #value { height: 8; }
+    #question Input { border: none; height: 1; padding: 0 1; background: $boost; }
+    #question Input:focus { background: $primary-background; }
+    #question .label { color: $text-muted; }
     #problem { color: $error; height: auto; }
     #buttons { height: 3; }
     """
@@ -80,7 +99,9 @@ class Top(App[None]):
         *((name[0].upper(), f"change_all('{name}')", "") for name in ("retry", "cancel", "trigger", "delete")),
         ("e", "repair_row", "Edit"),
         ("p", "pause", "Pause"),
-        ("f", "fire", ""),
+        ("f", "fire", "Fire"),
+        ("l", "limit('set')", "Change"),
+        ("u", "limit('clear')", "Undo"),
         ("space", "freeze", "Freeze"),
         ("question_mark", "help", "Help"),
         ("q", "quit", "Quit"),
@@ -88,8 +109,8 @@ class Top(App[None]):
 
     def __init__(self, client: Client[Any], by: str, database: str) -> None:
         super().__init__()
-        self._client = client
-        self._by = by
+        self.client = client
+        self.by = by
         self._database = database
         self._frozen = False
         self._trouble: str | None = None
@@ -104,16 +125,19 @@ class Top(App[None]):
 
     def on_mount(self) -> None:
         self.set_interval(EVERY, self._look_again)
+        self.query_one("#types").focus()
 
     # Reading
 
     @property
-    def _pane(self) -> Pane:
-        return self.query_one(PANES[self._tab])
+    def _pane(self) -> Pane | None:
+        """None: the application is ending, and its panes are gone already."""
+        return next(iter(self.query(PANES[self._tab]).results(Pane)), None)
 
     @property
     def _tab(self) -> str:
-        return self.query_one("#tabs", TabbedContent).active.removeprefix("tab-") or "overview"
+        tabs = next(iter(self.query("#tabs").results(TabbedContent)), None)
+        return "overview" if tabs is None else tabs.active.removeprefix("tab-") or "overview"
 
     def _look_again(self) -> None:
         # A look that takes long is not cut short by the next one.
@@ -124,10 +148,10 @@ class Top(App[None]):
     async def look(self) -> None:
         """Read what is on the screen."""
         shown = self.screen if isinstance(self.screen, ChainScreen) else self._pane
-        if not shown.is_mounted:
+        if shown is None or not shown.is_mounted:
             return
         try:
-            await shown.load(self._client)
+            await shown.load(self.client)
             self._trouble = None
         except (QueuertError, OSError) as error:
             self._trouble = str(error)
@@ -142,6 +166,7 @@ class Top(App[None]):
             each.update(bar)
 
     def on_tabbed_content_tab_activated(self) -> None:
+        self.refresh_bindings()
         self.look()
 
     @work(exclusive=True, group="filter")
@@ -149,16 +174,28 @@ class Top(App[None]):
         if event.input.id != "filter":
             return
         pane = self.query_one(Chains)
-        chain_id = await self._guarded(lambda: pane.filter_changed(self._client, event.value.strip()))
+        chain_id = await self.guarded(lambda: pane.filter_changed(self.client, event.value.strip()))
         if chain_id is not None:
             await self.push_screen(ChainScreen(chain_id))
         elif pane.problem is None:
             self.query_one("#chains", Table).focus()
 
     async def on_data_table_row_selected(self) -> None:
-        chain_id = self._chosen("chains")
+        """Open a chain, or the chains of a type: those that failed, if some did."""
+        chain_id, job_type, target = (self._chosen(name) for name in ("chains", "types", "queues"))
         if chain_id is not None:
             await self.push_screen(ChainScreen(chain_id))
+        elif job_type is not None:
+            failed = job_type in self.query_one(Overview).failed
+            self._show_chains(Filter(type=job_type, status="failed" if failed else None))
+        elif target is not None and target.startswith("type:"):
+            self._show_chains(Filter(type=target.removeprefix("type:")))
+
+    def _show_chains(self, where: Filter) -> None:
+        self.action_show("chains")
+        line = self.query_one("#filter", Input)
+        line.value = str(where)
+        self.post_message(Input.Submitted(line, line.value))
 
     # Keys
 
@@ -189,83 +226,85 @@ class Top(App[None]):
             self.repair(chain_id)
 
     def _chosen(self, name: str) -> str | None:
-        """The row with the cursor, if this tab is open."""
-        return self.query_one(f"#{name}", Table).chosen if self._tab == name else None
+        """The row with the cursor, if the tab of this table is open."""
+        tab = "overview" if name == "types" else name
+        return self.query_one(f"#{name}", Table).chosen if self._tab == tab else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
+        """Only keys that do something on this tab are shown."""
+        return action not in TABS_OF or self._tab in TABS_OF[action]
 
     # Changing
 
     @work(exclusive=True, group="change")
     async def change(self, name: str, chain_id: str) -> None:
         """Retry, cancel, trigger or delete one chain, after a question."""
-        change, client = next(each for each in CHANGES if each.name == name), self._client
-        chain = await self._guarded(lambda: client.get_chain(chain_id))
+        change, client = next(each for each in CHANGES if each.name == name), self.client
+        chain = await self.guarded(lambda: client.get_chain(chain_id))
         if chain is None:
             return
         if not change.allows(chain.status):
-            self._tell(f"the chain is {chain.status}, and this is for chains that are {change.needs}")
+            self.tell(f"the chain is {chain.status}, and this is for chains that are {change.needs}")
             return
         explanation = Text.assemble(text(change.text), "\n", text(f"{chain.chain_type}  {chain.id}"))
-        answer = await self._ask(f"{name} this chain?", explanation, name)
+        answer = await self.ask(f"{name} this chain?", explanation, name)
         if answer is None:
             return
 
         async def carry_it_out() -> bool:
             async with client.transaction() as tx:
-                await change.carry_out(client, tx, [chain_id], by=self._by, reason=answer.reason)
+                await change.carry_out(client, tx, [chain_id], by=self.by, reason=answer.reason)
             return True
 
-        if await self._guarded(carry_it_out):
-            self._tell(f"{change.done}: 1 chain")
+        if await self.guarded(carry_it_out):
+            self.tell(f"{change.done}: 1 chain")
 
     @work(exclusive=True, group="change")
     async def repair(self, chain_id: str) -> None:
         """Edit the input, and retry."""
-        client = self._client
-        chain = await self._guarded(lambda: client.get_chain(chain_id))
-        job = None if chain is None else await self._guarded(lambda: client.get_job(chain.current_job_id or chain_id))
+        client = self.client
+        chain = await self.guarded(lambda: client.get_chain(chain_id))
+        job = None if chain is None else await self.guarded(lambda: client.get_job(chain.current_job_id or chain_id))
         if job is None:
             return
         if job.status not in REPAIRABLE:
-            self._tell(f"the job is {job.status}: only one that has failed, expired or was cancelled can be repaired")
+            self.tell(f"the job is {job.status}: only one that has failed, expired or was cancelled can be repaired")
             return
         stored = json.dumps(job.input, ensure_ascii=False, default=plain, indent=2)
         explanation = text("The job gets new attempts with this input.")
-        answer = await self._ask(f"retry {job.job_type} with another input", explanation, "retry", edit=stored)
-        if answer is None:
-            return
+        title = f"retry {job.job_type} with another input"
 
-        async def carry_it_out() -> bool:
+        async def carry_it_out(answer: Answer) -> None:
             await plan_repair(client, chain_id, answer.value, None)
-            await carry_out_repair(client, chain_id, answer.value, None, by=self._by, reason=answer.reason)
-            return True
+            await carry_out_repair(client, chain_id, answer.value, None, by=self.by, reason=answer.reason)
 
-        if await self._guarded(carry_it_out):
-            self._tell("retried: 1 chain")
+        if await self.ask_until_done(title, explanation, "retry", carry_it_out, edit=stored):
+            self.tell("retried: 1 chain")
 
     @work(exclusive=True, group="change")
     async def action_change_all(self, name: str) -> None:
         """All chains that match the filter: a bulk operation."""
         if self._tab != "chains":
             return
-        client, where = self._client, self.query_one(Chains).where
+        client, where = self.client, self.query_one(Chains).where
         change = next(each for each in CHANGES if each.name == name)
-        plan = await self._guarded(lambda: client.plan(change.name, where))
+        plan = await self.guarded(lambda: client.plan(change.name, where))
         if plan is None:
             return
         if not plan.number:
-            self._tell("no chain matches")
+            self.tell("no chain matches")
             return
-        answer = await self._ask(f"{name} {plan.counted}?", lines(str(plan)), name)
+        answer = await self.ask(f"{name} {plan.counted}?", lines(str(plan)), name)
         if answer is None:
             return
 
         async def begin() -> Any:
             async with client.transaction() as tx:
-                return await getattr(client, f"bulk_{name}")(tx, where, by=self._by, reason=answer.reason)
+                return await getattr(client, f"bulk_{name}")(tx, where, by=self.by, reason=answer.reason)
 
-        operation = await self._guarded(begin)
+        operation = await self.guarded(begin)
         if operation is not None:
-            self._tell(f"begun: {name} {plan.counted}")
+            self.tell(f"begun: {name} {plan.counted}")
             self._do_it_here(operation.id)
 
     @work(group="operations")
@@ -273,84 +312,67 @@ class Top(App[None]):
         """If no worker is alive that could do it."""
 
         async def carry_on() -> None:
-            reasons = (await self._client.why(operation)).reasons
+            reasons = (await self.client.why(operation)).reasons
             if any(isinstance(reason, NoWorker) for reason in reasons):
-                await carry_out(self._client, operation, f"top-{socket.gethostname()}-{os.getpid()}")
+                await carry_out(self.client, operation, f"top-{socket.gethostname()}-{os.getpid()}")
 
-        await self._guarded(carry_on)
+        await self.guarded(carry_on)
 
     @work(exclusive=True, group="change")
     async def action_pause(self) -> None:
         """Pause what the cursor is on, or resume it."""
-        schedule = self._chosen("schedules")
+        schedule, target = self._chosen("schedules"), self._chosen("queues") or self._chosen("limits")
         if schedule is not None:
-            await self._pause_schedule(schedule)
-            return
-        chosen = self._chosen("queues")
-        if chosen is None:
-            return
-        client, target = self._client, target_of(chosen)
-        pauses = await self._guarded(client.list_pauses)
-        if pauses is None:
-            return
-        pausing = all(pause.target != target for pause in pauses)
-        name = "pause" if pausing else "resume"
-        effect = "No worker takes new jobs of it, from now on." if pausing else "Workers take its jobs again."
-        answer = await self._ask(f"{name} {target}?", text(effect), name)
-        if answer is None:
-            return
-
-        async def carry_it_out() -> bool:
-            targets = await with_versions(client, [target], paused=not pausing)
-            async with client.transaction() as tx:
-                for each in targets:
-                    await (client.pause if pausing else client.resume)(tx, each, by=self._by, reason=answer.reason)
-            return True
-
-        if await self._guarded(carry_it_out):
-            self._tell(f"{name}d: {target}")
-
-    async def _pause_schedule(self, name: str) -> None:
-        client = self._client
-        schedule = await self._guarded(lambda: client.get_schedule(name))
-        if schedule is None:
-            return
-        pausing = schedule.status != "paused"
-        ticks: list[Tick] = await self._guarded(lambda: client.preview(name, PREVIEWED)) or []
-        explanation = lines("next ticks:\n" + "\n".join(local(tick.at) for tick in ticks))
-        if await self._ask(
-            f"{'pause' if pausing else 'resume'} {name}?", explanation, "pause" if pausing else "resume"
-        ):
-
-            async def carry_it_out() -> bool:
-                async with client.transaction() as tx:
-                    await (client.pause_schedule if pausing else client.resume_schedule)(tx, name)
-                return True
-
-            if await self._guarded(carry_it_out):
-                self._tell(f"{'paused' if pausing else 'resumed'}: {name}")
+            await steering.pause_schedule(self, schedule)
+        elif target is not None:
+            await steering.pause(self, target)
 
     @work(exclusive=True, group="change")
     async def action_fire(self) -> None:
         """Fire a schedule now, besides its ticks."""
-        client, name = self._client, self._chosen("schedules")
-        if name is None or await self._ask(f"fire {name} now?", text("Besides its ticks."), "fire") is None:
-            return
+        name = self._chosen("schedules")
+        if name is not None:
+            await steering.fire(self, name)
 
-        async def carry_it_out() -> bool:
-            async with client.transaction() as tx:
-                await client.trigger_schedule(tx, name)
-            return True
-
-        if await self._guarded(carry_it_out):
-            self._tell(f"fired: {name}")
+    @work(exclusive=True, group="change")
+    async def action_limit(self, action: str) -> None:
+        """Change a limit, or undo that."""
+        chosen = self._chosen("limits")
+        if chosen is not None:
+            await (steering.set_limit if action == "set" else steering.clear_limit)(self, chosen)
 
     # What all changes share
 
-    async def _ask(self, title: str, explanation: Text, button: str, *, edit: str | None = None) -> Answer | None:
-        return await self.push_screen_wait(Question(title, explanation, button, edit=edit))
+    async def ask(self, title: str, explanation: Text, button: str) -> Answer | None:
+        return await self.push_screen_wait(Question(title, explanation, button))
 
-    async def _guarded(self, act: Callable[[], Awaitable[Any]]) -> Any:
+    async def ask_until_done(
+        self,
+        title: str,
+        explanation: Text,
+        button: str,
+        act: Callable[[Answer], Awaitable[None]],
+        *,
+        edit: str | None = None,
+        fields: Sequence[Field] = (),
+    ) -> bool:
+        """Ask again if what was filled in is refused: nothing that was typed is lost."""
+        answer: Answer | None = None
+        problem = ""
+        while True:
+            question = Question(title, explanation, button, edit=edit, fields=fields, again=answer, problem=problem)
+            answer = await self.push_screen_wait(question)
+            if answer is None:
+                return False
+            try:
+                await act(answer)
+            except (QueuertError, OSError) as error:
+                problem = str(error)
+            else:
+                self.look()
+                return True
+
+    async def guarded(self, act: Callable[[], Awaitable[Any]]) -> Any:
         """None if it failed: the error is shown, and the application goes on."""
         try:
             result = await act()
@@ -360,5 +382,5 @@ class Top(App[None]):
         self.look()
         return result
 
-    def _tell(self, what: str) -> None:
+    def tell(self, what: str) -> None:
         self.notify(what, markup=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -12,12 +13,25 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Label, Static, TextArea
 
+from queuert.cli.top.texts import text
+
+
+@dataclass(frozen=True)
+class Field:
+    """A line to fill in. It may be left empty."""
+
+    name: str
+    label: str
+    hint: str
+
 
 @dataclass(frozen=True)
 class Answer:
     reason: str
     value: str
     """What was edited, if something was to be edited."""
+    fields: Mapping[str, str]
+    """What was filled in, by the names of the fields."""
 
 
 class Question(ModalScreen[Answer | None]):
@@ -25,12 +39,26 @@ class Question(ModalScreen[Answer | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "no", "No")]
 
-    def __init__(self, title: str, explanation: Text, button: str, *, edit: str | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        explanation: Text,
+        button: str,
+        *,
+        edit: str | None = None,
+        fields: Sequence[Field] = (),
+        again: Answer | None = None,
+        problem: str = "",
+    ) -> None:
+        """`again`: what was answered before, and `problem`: what was wrong with it."""
         super().__init__()
         self._title = title
         self._explanation = explanation
         self._button = button
-        self._edit = edit
+        self._edit = edit if edit is None or again is None else again.value
+        self._fields = fields
+        self._again = again or Answer("", "", {})
+        self._problem = problem
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="question"):
@@ -38,14 +66,22 @@ class Question(ModalScreen[Answer | None]):
             yield Static(self._explanation)
             if self._edit is not None:
                 yield TextArea(self._edit, id="value", language=None)
-            yield Input(placeholder="why? (for the audit)", id="reason")
-            yield Static("", id="problem")
+            for field in self._fields:
+                yield Label(field.label, markup=False, classes="label")
+                value = self._again.fields.get(field.name, "")
+                yield Input(value, placeholder=field.hint, id=f"field-{field.name}")
+            yield Label("why? It is kept in the audit, with your name", classes="label")
+            yield Input(self._again.reason, placeholder="INC-42: the payment service was down", id="reason")
+            yield Static(text(self._problem), id="problem")
             with Horizontal(id="buttons"):
                 yield Button(self._button, variant="warning", id="yes")
                 yield Button("No", id="no")
 
     def on_mount(self) -> None:
-        self.query_one("#value" if self._edit is not None else "#reason").focus()
+        if self._edit is not None:
+            self.query_one("#value").focus()
+        else:
+            self.query(Input).first().focus()
 
     def on_input_submitted(self) -> None:
         self._answer()
@@ -66,4 +102,5 @@ class Question(ModalScreen[Answer | None]):
             self.query_one("#reason").focus()
             return
         value = "" if self._edit is None else self.query_one("#value", TextArea).text
-        self.dismiss(Answer(reason, value))
+        fields = {each.name: self.query_one(f"#field-{each.name}", Input).value.strip() for each in self._fields}
+        self.dismiss(Answer(reason, value, fields))

@@ -18,6 +18,8 @@ from queuert.client.client import Client
 from queuert.errors import QueuertError
 from queuert.failed_attempts import FailedAttempt
 from queuert.jobs.record import JobRecord
+from queuert.operating.remedies import remedy_of
+from queuert.why import Why
 
 if TYPE_CHECKING:
     from queuert.cli.top.app import Top
@@ -65,7 +67,7 @@ class ChainScreen(Screen[None]):
         job = page.items[0]
         parts = list(_facts(job))
         if job.status != "completed":
-            parts += [_heading("why?"), lines(str(await client.why(chain)))]
+            parts += [_heading("why?"), *_why(await client.why(chain))]
         parts += [*_values(job), *_error(job)]
         attempts = await client.attempts(job)
         if attempts:
@@ -123,6 +125,16 @@ def _error(job: JobRecord[Any]) -> Iterator[Text]:
         yield _heading("last error")
         yield lines(f"{error.get('code', '')}: {error.get('message', '')}", "red")
         yield lines(str(error.get("traceback") or ""), "dim")
+
+
+def _why(found: Why) -> Iterator[Text]:
+    if found.schedule is not None:
+        yield lines(f"started by the schedule {found.schedule}")
+    for reason in found.reasons:
+        yield lines(str(reason), "red" if found.status in ("failed", "expired") else "yellow")
+        yield lines(f"→ {remedy_of(reason)}")
+    if not found.in_the_way:
+        yield lines("nothing is in its way: a worker takes it within moments")
 
 
 def _heading(title: str) -> Text:

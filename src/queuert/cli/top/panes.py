@@ -3,6 +3,7 @@ rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,18 +12,22 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Input, Label, Sparkline, Static
 
-from queuert.cli.times import local
+from queuert.cli.times import brief, local
 from queuert.cli.top.tables import Table
 from queuert.cli.top.texts import age, lines, status, text
 from queuert.client.client import Client
-from queuert.durations import length_of
 from queuert.errors import InvalidArgument
 from queuert.jobs.filter import Filter
-from queuert.model import PauseTarget, is_own
+from queuert.limit_records import COUNTED, LimitRow
+from queuert.model import Pause, PauseTarget, is_own
+from queuert.operating.attention import SCHEDULES as NEEDED_SCHEDULES
+from queuert.operating.attention import attention
 from queuert.operating.counts import BOUND, Count
 from queuert.operating.filters import read_filter
 from queuert.operating.ids import find_job
+from queuert.operating.limits import key_pauses, key_target, not_listed, rate_text
 from queuert.operating.listing import latest_chains, types_of
+from queuert.operating.pauses import target_text
 from queuert.operating.queues import queue_lines
 
 HISTORY = timedelta(hours=1)
@@ -30,8 +35,7 @@ CHAINS = 100
 SHORT_PAGES = 3
 """Pages that may be read although few of the chains on them match."""
 SCHEDULES = 200
-LATE = 60.0
-"""Seconds that a ready job may wait before it is worth a line."""
+LIMITS = 200
 
 
 class Pane(Vertical):
@@ -43,6 +47,9 @@ class Pane(Vertical):
 
 
 class Overview(Pane):
+    failed: frozenset[str] = frozenset()
+    """Types with jobs that failed."""
+
     def compose(self) -> ComposeResult:
         yield Label("completed, by minute", classes="chart-title", id="completed-title")
         yield Sparkline([], id="completed")
@@ -54,20 +61,16 @@ class Overview(Pane):
     async def load(self, client: Client[Any]) -> None:
         stats = [each for each in await client.stats(limit=BOUND + 1) if not is_own(each.job_type)]
         workers, pauses = await client.list_workers(), await client.list_pauses()
+        self.failed = frozenset(each.job_type for each in stats if each.failed)
         points = (await client.history(since=HISTORY)).total()
         for name, title in (("completed", "completed"), ("failed", "failed for good")):
             numbers = [getattr(point, name) for point in points]
             self.query_one(f"#{name}", Sparkline).data = [float(number) for number in numbers]
             now, most = (numbers[-1], max(numbers)) if numbers else (0, 0)
             self.query_one(f"#{name}-title", Label).update(f"{title}, last hour by minute: now {now:,}, most {most:,}")
-        notes = [f"✗ {Count.up_to(BOUND, each.failed)} {each.job_type} failed" for each in stats if each.failed]
-        notes += [
-            f"! {each.job_type} has been ready for {length_of(each.oldest_ready_age)}"
-            for each in stats
-            if each.oldest_ready_age is not None and each.oldest_ready_age > LATE
-        ]
-        notes += [f"! worker {each.host or each.id} is {each.state}" for each in workers if each.state != "alive"]
-        notes += [f"⏸ {each.target} is paused{f': {each.reason}' * bool(each.reason)}" for each in pauses]
+        schedules = (await client.list_schedules(limit=NEEDED_SCHEDULES)).items
+        found = attention(stats, workers, pauses, schedules, datetime.now(UTC))
+        notes = [f"{'✗' if each.level == 'bad' else '!'} {each.text}" for each in found]
         alive = [worker for worker in workers if worker.state == "alive"]
         busy, slots = sum(worker.busy for worker in alive), sum(worker.slots or 0 for worker in alive)
         shown = notes[:4] + [f"… and {len(notes) - 4} more"] * (len(notes) > 4) or ["✓ nothing needs attention"]
@@ -89,7 +92,7 @@ class Overview(Pane):
                         age(each.oldest_ready_age),
                     ],
                 )
-                for each in stats
+                for each in sorted(stats, key=lambda each: (-each.failed, each.job_type))
             ]
         )
 
@@ -128,7 +131,7 @@ class Chains(Pane):
                     [
                         status(chain.status),
                         text(types_of(chain)),
-                        text(local(chain.created_at)),
+                        text(brief(chain.created_at)),
                         text((chain.last_error or {}).get("code"), "red"),
                         text(chain.id),
                     ],
@@ -178,8 +181,7 @@ class Queues(Pane):
         def row(target: PauseTarget, title: str, *cells: object) -> None:
             pause = pauses.get(target)
             note = "" if pause is None else f"⏸ {pause.reason or 'yes'}"
-            key = target.scope if target.scope == "everything" else f"{target.scope}:{target.name}"
-            rows.append((key, [text(title), *(text(cell) for cell in cells), text(note, "yellow")]))
+            rows.append((target_text(target), [text(title), *(text(cell) for cell in cells), text(note, "yellow")]))
 
         row(PauseTarget("everything"), "everything", "", "", "", "")
         for queue in queue_lines(workers, stats, pauses):
@@ -213,3 +215,47 @@ class Schedules(Pane):
                 for each in page.items
             ]
         )
+
+
+class Limits(Pane):
+    """Limits and their keys: what runs, who waits, and what is paused."""
+
+    def compose(self) -> ComposeResult:
+        yield Table("limit", "key", "running", "waiting", "rate", "weight", "note", id="limits")
+
+    async def load(self, client: Client[Any]) -> None:
+        page = await client.list_limits(limit=LIMITS)
+        paused = key_pauses(await client.list_pauses())
+        rows = [_limit_row(row, None if row.key is None else paused.get((row.name, row.key))) for row in page.items]
+        for name, key, pause in not_listed(paused, page.items):
+            cells = [text(name), text(key), *(text("") for _ in range(4)), _note(["⏸ paused", pause.reason])]
+            rows.append((target_text(key_target(name, key)), cells))
+        self.query_one("#limits", Table).show(rows)
+
+
+def _limit_row(row: LimitRow, pause: Pause | None) -> tuple[str, list[Text]]:
+    rule = row.rule
+    most = "" if rule.concurrency is None else f" of {rule.concurrency:,}{' each' * (row.key is None)}"
+    notes = [
+        "⏸ paused" if pause is not None else None,
+        None if pause is None else pause.reason,
+        "changed by hand" if row.is_set else None,
+        "in order" if rule.ordered else None,
+        f"opens {local(row.opens_at)}" if row.opens_at else None,
+    ]
+    return (
+        f"limit:{row.name}" if row.key is None else target_text(key_target(row.name, row.key)),
+        [
+            text(row.name),
+            text("all keys" if row.key is None else row.key, "dim" if row.key is None else ""),
+            text(f"{row.running:,}{most}"),
+            text("" if row.key is None else f"{row.waiting:,}{'+' * (row.waiting >= COUNTED)}"),
+            text("" if rule.rate is None else rate_text(rule.rate)),
+            text(f"{rule.weight:g}"),
+            _note(notes),
+        ],
+    )
+
+
+def _note(parts: Sequence[str | None]) -> Text:
+    return text(", ".join(part for part in parts if part), "yellow")

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from rich.text import Text
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
 
 class Table(DataTable[Text]):
     """A table of rows with keys. `show` replaces the rows; the cursor stays on its row."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("j", "cursor_down"), ("k", "cursor_up")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j", "cursor_down", show=False),
+        Binding("k", "cursor_up", show=False),
+        Binding("enter", "select_cursor", "Open"),
+    ]
 
     def __init__(self, *columns: str, id: str | None = None) -> None:
         super().__init__(id=id, cursor_type="row", zebra_stripes=True)
@@ -34,7 +38,8 @@ class Table(DataTable[Text]):
         if shown == self._shown:
             return
         chosen, top = self.chosen, self.scroll_y
-        self.clear()
+        self.clear(columns=True)  # columns do not become narrower by themselves
+        self.add_columns(*self._titles)
         for _, cells in rows:
             self.add_row(*cells)
         self._shown = shown

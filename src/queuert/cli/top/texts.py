@@ -7,21 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
-from queuert.cli.terminal import clean, plain
+from queuert.cli.terminal import STATUS_COLOURS, clean, plain
 from queuert.durations import length_of
 
-STATUS_STYLES = {
-    "running": "blue",
-    "completed": "green",
-    "failed": "bold red",
-    "expired": "red",
-    "cancelled": "dim",
-    "blocked": "yellow",
-    "alive": "green",
-    "dead": "bold red",
-    "paused": "yellow",
-    "failing": "bold red",
-}
 STATUS_MARKS = {
     "running": "▶",
     "completed": "✓",
@@ -46,7 +34,7 @@ def lines(value: str, style: str = "") -> Text:
 
 def status(value: str | None) -> Text:
     mark = STATUS_MARKS.get(value or "", "")
-    return text(f"{mark} {value or ''}".strip(), STATUS_STYLES.get(value or "", ""))
+    return text(f"{mark} {value or ''}".strip(), STATUS_COLOURS.get(value or "", ""))
 
 
 def age(seconds: float | None) -> Text:

@@ -55,8 +55,13 @@ class Confirmation:
             error=error,
             reason=visit.request.one("reason"),
             longest_reason=MAX_REASON_LENGTH,
+            section=f"/{_path(self.back, visit.request.url('')).split('/')[1]}",
             **context,
         )
+
+
+def _path(back: str, mount: str) -> str:
+    return back.removeprefix(mount).partition("?")[0]
 
 
 def confirmed(visit: Visit) -> bool:

@@ -32,7 +32,7 @@ async def view(visit: Visit, action: str) -> Response:
         button=action.capitalize(),
         back=visit.request.url("/queues"),
         hidden={"target": one("target")},
-        options=options if pausing else (),
+        options=(options[:1] if target.scope == "key" else options) if pausing else (),
     )
     if not confirmed(visit):
         return question.page(visit)

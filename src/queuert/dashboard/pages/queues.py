@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from queuert.dashboard.messages import Response
 from queuert.dashboard.site import Visit
+from queuert.limit_records import COUNTED, lane_of
 from queuert.model import is_own
 from queuert.operating.counts import BOUND
+from queuert.operating.limits import key_pauses, key_target, not_listed
+from queuert.operating.pauses import target_text
 from queuert.operating.queues import queue_lines
 
 LIMITS = 50
@@ -20,6 +23,7 @@ async def view(visit: Visit) -> Response:
     queues = queue_lines(workers, stats, {pause.target: pause for pause in pauses})
     cursor = visit.request.one("cursor") or None
     limits = await client.list_limits(limit=LIMITS, cursor=cursor)
+    paused_keys = key_pauses(pauses)
     paused = len(pauses)
     return visit.page(
         "queues.html",
@@ -28,8 +32,18 @@ async def view(visit: Visit) -> Response:
         queues=queues,
         pauses=pauses,
         limits=limits.items,
+        counted=COUNTED,
+        paused_keys=paused_keys,
+        paused_elsewhere=not_listed(paused_keys, limits.items) if cursor is None else [],
+        key_text=_key_text,
+        lane_of=lane_of,
         cursor=limits.next_cursor,
         first=cursor is None,
         everything=next((each for each in pauses if each.target.scope == "everything"), None),
         caps=sorted({worker.cluster_cap for worker in workers if worker.cluster_cap is not None}),
     )
+
+
+def _key_text(name: str, key: str) -> str:
+    """What the address of a question about one key names."""
+    return target_text(key_target(name, key))

@@ -22,16 +22,17 @@
       scales: { y: { range: (_, low, high) => [0, Math.max(high || 0, data.unit === "s" ? 0.1 : 1) * 1.08] } },
       axes: [{ ...axis, size: 28, values: (_, splits, __, ___, step) => splits.map((each) => clock(each, step)) }, { ...axis, size: 44 }],
       series: [
-        { label: "from", value: (_, value) => (value == null ? "–" : new Date(value * 1000).toLocaleString()) },
+        { label: "from", value: (_, value) => (value == null ? "" : new Date(value * 1000).toLocaleString()) },
         ...data.series.map((each, at) => ({
           label: each.name,
           stroke: colour(each.colour),
           width: 2,
           dash: at ? [6 - at, 3] : undefined,
           fill: at ? undefined : `${colour(each.colour)}22`,
-          points: { show: false },
+          // A value without neighbours makes no line.
+          points: { show: each.values.filter((value) => value != null).length < 12, size: 5, fill: colour(each.colour) },
           spanGaps: false,
-          value: (_, value) => (value == null ? "–" : `${value} ${data.unit}`),
+          value: (_, value) => (value == null ? "" : `${value} ${data.unit}`),
         })),
       ],
     };

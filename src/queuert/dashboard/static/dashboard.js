@@ -199,6 +199,10 @@
     );
   });
 
+  // On a phone, the links to the pages are wider than the screen.
+  const here = document.querySelector(".pages [aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft - (here.parentElement.clientWidth - here.clientWidth) / 2;
+
   dress(document);
   chosen();
   if (!document.hidden) connect();
