@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Protocol
 
 import pytest
+from tests.support.pgbouncer import PgBouncer, binary
 from tests.support.replication import Pair
 
 import queuert
@@ -39,6 +41,10 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
         yield made
     finally:
         made.remove()
+
+
+class Connect(Protocol):
+    def __call__(self, *, migrate: bool = False) -> Client[Any]: ...
 
 
 class Shop:
@@ -69,12 +75,12 @@ class Shop:
         return made
 
     @asynccontextmanager
-    async def open(self, url: str, *, workers: int = 2, starters: int = 3) -> AsyncGenerator[Client[Any]]:
+    async def open(self, connect: Connect, *, workers: int = 2, starters: int = 3) -> AsyncGenerator[Client[Any]]:
         async with AsyncExitStack() as exits:
-            client = await exits.enter_async_context(queuert.connect(url, jobs=[Order]))
+            client = await exits.enter_async_context(connect(migrate=True))
             await exits.enter_async_context(_ended_at_last(self._start(client) for _ in range(starters)))
             for _ in range(workers):
-                other = await exits.enter_async_context(queuert.connect(url, jobs=[Order], migrate=False))
+                other = await exits.enter_async_context(connect())
                 await exits.enter_async_context(Worker(other, self.handlers(), concurrency=5, poll_interval=0.1))
             yield client
 
@@ -123,11 +129,16 @@ async def _settled(pair: Pair) -> None:
             await asyncio.sleep(0.1)
 
 
-async def fail_over(pair: Pair, scheme: str, load: int) -> None:
+def directly(pair: Pair, scheme: str = "postgresql") -> Connect:
+    """Clients know both servers."""
+    return partial(queuert.connect, pair.url_of("postgres", scheme), jobs=[Order], migrate=False)
+
+
+async def fail_over(pair: Pair, connect: Connect, load: int, moved: Callable[[], None] = lambda: None) -> None:
+    """`moved`: what tells the clients that there is another server."""
     shop = Shop()
-    url = pair.url_of("postgres", scheme)
     pair.say("CREATE TABLE ledger (chain text)")
-    async with shop.open(url):
+    async with shop.open(connect):
         await shop.confirm(load)
         await asyncio.to_thread(pair.standby.cut_off)
         if pair.synchronous:
@@ -139,10 +150,11 @@ async def fail_over(pair: Pair, scheme: str, load: int) -> None:
             await shop.confirm(LOST)
         pair.kill_primary()
         await asyncio.to_thread(pair.standby.promote)
+        moved()
         shop.has_moved = True
         await shop.confirm(load)
     # No new orders. What the workers have left is taken back when its lease ends.
-    async with queuert.connect(url, jobs=[Order], migrate=False) as client:
+    async with connect() as client:
         async with Worker(client, shop.handlers(), concurrency=10, poll_interval=0.1):
             await _settled(pair)
         diagnosis = await client.doctor(full=True)
@@ -166,9 +178,28 @@ async def fail_over(pair: Pair, scheme: str, load: int) -> None:
 
 @pytest.mark.parametrize("scheme", ["postgresql", pytest.param("postgresql+asyncpg", marks=pytest.mark.soak)])
 async def test_a_standby_takes_over(pair: Pair, scheme: str) -> None:
-    await fail_over(pair, scheme, 40)
+    await fail_over(pair, directly(pair, scheme), 40)
+
+
+@pytest.mark.skipif(binary() is None, reason="pgbouncer is not installed: apt-get install pgbouncer")
+@pytest.mark.parametrize("scheme", ["postgresql", pytest.param("postgresql+asyncpg", marks=pytest.mark.soak)])
+async def test_a_standby_takes_over_behind_pgbouncer(pair: Pair, scheme: str) -> None:
+    """Clients know only PgBouncer, which is given the new server. Only the channel needs a direct connection."""
+    bouncer = PgBouncer(str(binary()), pair.primary.url)
+    try:
+        connect = partial(
+            queuert.connect,
+            bouncer.through(pair.primary.url).replace("postgresql", scheme, 1),
+            jobs=[Order],
+            prepare=False,
+            listen_url=pair.url_of("postgres"),
+            migrate=False,
+        )
+        await fail_over(pair, connect, 40, lambda: bouncer.point_to(pair.standby.url))
+    finally:
+        bouncer.stop()
 
 
 @pytest.mark.soak
 async def test_a_standby_takes_over_under_long_load(pair: Pair) -> None:
-    await fail_over(pair, "postgresql", int(SECONDS * 100))
+    await fail_over(pair, directly(pair), int(SECONDS * 100))

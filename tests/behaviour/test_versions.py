@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import eventually
@@ -155,6 +156,66 @@ async def test_fields_that_only_newer_code_knows_survive(setting: Setting) -> No
 
 
 # What is refused
+
+
+class BeforeMail:
+    """The code before."""
+
+    class Person(msgspec.Struct):
+        name: str
+
+    class Greet(EntryJob[str, "Greet"], name="greet"):
+        to: list[Chain[Version1.Charge]]
+        person: BeforeMail.Person
+        tags: list[str]
+        others: dict[str, BeforeMail.Person]
+        again: bool = True
+
+
+class WithMail:
+    """A value in the input has one more field."""
+
+    class Person(msgspec.Struct):
+        name: str
+        mail: str
+
+    class Greet(EntryJob[str, "Greet"], name="greet"):
+        to: list[Chain[Version1.Charge]]
+        person: WithMail.Person
+        tags: list[str]
+        others: dict[str, WithMail.Person]
+        again: bool = True
+
+
+async def test_so_do_those_of_values_in_its_fields(setting: Setting) -> None:
+    ann, bob = WithMail.Person("Ann", "ann@example.org"), WithMail.Person("Bob", "bob@example.org")
+    jobs = [Version1.Charge, WithMail.Greet]
+    async with setting.connect(jobs) as client:
+        charge = await client.submit(Version1.Charge(euros=1))
+        chain = await client.submit(WithMail.Greet(to=[charge], person=ann, tags=[], others={"b": bob}))
+    handlers = Handlers[Any]()
+
+    @handlers.handles(BeforeMail.Greet)
+    async def greet(attempt: Attempt[Any]) -> Any:
+        if attempt.chain_id == attempt.job_id:
+            attempt.job.tags.append("late")
+            return attempt.job.set(after=0)
+        return "done"
+
+    @handlers.handles(Version1.Charge)
+    async def pay(attempt: Attempt[Version1.Charge]) -> str:
+        return "paid"
+
+    async with (
+        setting.connect([Version1.Charge, BeforeMail.Greet]) as client,
+        Worker(client, handlers, poll_interval=setting.poll_interval),
+    ):
+        assert await client.wait(chain.id, BeforeMail.Greet, timeout=30) == "done"
+    async with setting.connect(jobs) as client:
+        listed = await client.list_jobs(WithMail.Greet)
+        (last,) = [record for record in listed.items if record.id != chain.id]
+        assert isinstance(last.job, WithMail.Greet)
+        assert (last.job.person, last.job.others, last.job.tags) == (ann, {"b": bob}, ["late"])
 
 
 async def test_an_upgrade_that_fails_fails_its_job_alone(setting: Setting) -> None:

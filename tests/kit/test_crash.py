@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +53,18 @@ def handlers_of(bank: FakeBank, charge: Callable[[Attempt[Charge], FakeBank], An
         return f"sent {attempt.job.order_id}"
 
     return handlers
+
+
+async def both_or_none(attempt: Attempt[Charge], bank: FakeBank) -> Send:
+    if not bank.charges:  # wrong: there may be one
+        _ = [await bank.charge(1), await bank.charge(2)]
+    return Send(order_id=attempt.job.order_id)
+
+
+async def both_at_once(attempt: Attempt[Charge], bank: FakeBank) -> Send:
+    if not bank.charges:
+        await asyncio.gather(bank.charge(1), bank.charge(2))
+    return Send(order_id=attempt.job.order_id)
 
 
 async def without_a_key(attempt: Attempt[Charge], bank: FakeBank) -> Send:
@@ -124,6 +137,19 @@ def test_the_classic_mistake_is_found() -> None:
     assert "doubled: 7" in text
     assert "in without_a_key: await bank.charge(attempt.job.order_id)" not in text, "nothing is charged yet"
     assert "after the commit of 'charge'" not in text
+
+
+@pytest.mark.parametrize("charge", [both_or_none, both_at_once])
+def test_a_crash_between_two_calls_of_one_line(charge: Any) -> None:
+    @testing.crash_everywhere
+    async def test(crash: Crash) -> object:
+        return await scenario(crash, charge)
+
+    with pytest.raises(AssertionError) as raised:
+        test()
+    text = str(raised.value)
+    assert "1 of " in text
+    assert "killed before the call of FakeBank.charge\n    lost: 2" in text
 
 
 @testing.crash_everywhere

@@ -1,4 +1,4 @@
-"""PgBouncer in transaction mode before the tests' PostgreSQL, where it is installed."""
+"""PgBouncer in transaction mode before a PostgreSQL of the tests, where it is installed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import atexit
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -17,6 +18,7 @@ from urllib.parse import quote, urlsplit, urlunsplit
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from tests.support.postgres import server
+from tests.support.servers import die_with_us
 
 PORT = "6432"
 """A name for a socket in a directory of our own: nobody else can have it."""
@@ -29,9 +31,28 @@ def binary() -> str | None:
 class PgBouncer:
     """A process that speaks for the server, with a connection for each transaction."""
 
-    def __init__(self, program: str) -> None:
+    def __init__(self, program: str, url: str) -> None:
         self._directory = Path(tempfile.mkdtemp(prefix="queuert-bouncer-"))
-        behind = conninfo_to_dict(server().url)
+        self._config = self._directory / "pgbouncer.ini"
+        self._write(url)
+        options: dict[str, Any] = {}
+        if os.geteuid() == 0:  # it refuses to run as root
+            user = pwd.getpwnam("nobody")
+            os.chown(self._directory, user.pw_uid, user.pw_gid)
+            options = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
+        self._process = subprocess.Popen(
+            [program, "-q", str(self._config)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=die_with_us,
+            **options,
+        )
+        atexit.register(self.stop)
+        self._wait_until_ready(url)
+
+    def _write(self, url: str) -> None:
+        behind = conninfo_to_dict(url)
         target = " ".join(
             f"{name}={behind[name]}" for name in ("host", "port", "user", "password") if behind.get(name) is not None
         )
@@ -42,6 +63,7 @@ class PgBouncer:
             "pool_mode": "transaction",
             "max_client_conn": "500",
             "default_pool_size": "30",
+            "server_login_retry": "0.1",
             "pidfile": "",
         }
         lines = [
@@ -50,22 +72,12 @@ class PgBouncer:
             "[pgbouncer]",
             *(f"{name} = {value}" for name, value in settings.items()),
         ]
-        config = self._directory / "pgbouncer.ini"
-        config.write_text("\n".join(lines) + "\n")
-        options: dict[str, Any] = {}
-        if os.geteuid() == 0:  # it refuses to run as root
-            user = pwd.getpwnam("nobody")
-            os.chown(self._directory, user.pw_uid, user.pw_gid)
-            options = {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
-        self._process = subprocess.Popen(
-            [program, "-q", str(config)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            **options,
-        )
-        atexit.register(self.stop)
-        self._wait_until_ready()
+        self._config.write_text("\n".join(lines) + "\n")
+
+    def point_to(self, url: str) -> None:
+        """Another server takes the place of the one behind it: a new configuration, and RELOAD."""
+        self._write(url)
+        self._process.send_signal(signal.SIGHUP)
 
     def through(self, url: str) -> str:
         """The same database, reached through it."""
@@ -79,11 +91,11 @@ class PgBouncer:
         self._process.wait(45)
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _wait_until_ready(self) -> None:
+    def _wait_until_ready(self, url: str) -> None:
         deadline = time.monotonic() + 20
         while True:
             try:
-                psycopg.connect(self.through(server().url)).close()
+                psycopg.connect(self.through(url)).close()
             except psycopg.OperationalError:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError("PgBouncer does not start") from None
@@ -97,4 +109,4 @@ def pgbouncer() -> PgBouncer:
     """The one of this process."""
     program = binary()
     assert program is not None
-    return PgBouncer(program)
+    return PgBouncer(program, server().url)

@@ -122,12 +122,21 @@ class JobType:
         return data
 
     def _with_unknown_fields(self, data: bytes, stored: bytes) -> bytes:
-        """Newer code may have stored fields that this class does not know. A job that was read and
-        is passed on keeps them.
+        """Newer code may have stored fields that this class does not know, or that the class of a
+        value in it does not know. A job that was read and is passed on keeps them: what was not
+        changed is stored again as it was.
         """
+        now: Any = plain_json(data)
         before: Any = plain_json(stored)
-        unknown = {name: value for name, value in before.items() if name not in self._fields}
-        return msgspec.json.encode({**plain_json(data), **unknown}) if unknown else data
+        if all(name in now and now[name] == value for name, value in before.items()):
+            return data
+        read: Any = plain_json(self._input.encode(self._input.decode(stored)))
+        kept = {
+            name: value
+            for name, value in before.items()
+            if name not in self._fields or (name in now and name in read and now[name] == read[name])
+        }
+        return msgspec.json.encode({**now, **kept})
 
     def _upgraded(self, data: bytes, version: int) -> bytes:
         upgrade: Any = self.cls.upgrade  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]

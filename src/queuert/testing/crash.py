@@ -77,9 +77,10 @@ def crash_everywhere(scenario: Callable[..., Any] | None = None, *, sigkill: boo
 
     The scenario sets up everything anew, runs its chains with `crash.running`, and returns the
     effects: what is in your tables, which calls other systems have got. It runs once undisturbed.
-    Then it runs again for each point, and is killed there: before each line of a handler, before
-    and after each commit. Another worker takes over. If the effects are not the same in the end, or
-    if the scenario fails, the test fails and names these points.
+    Then it runs again for each point, and is killed there: before each line of a handler, between
+    the calls of other systems that one line makes, before and after each commit. Another worker
+    takes over. If the effects are not the same in the end, or if the scenario fails, the test fails
+    and names these points.
 
     Its parameter `crash` is a `Crash`. Other parameters are those of the test, like pytest's
     fixtures. Mark fakes of other systems with `testing.outside`.

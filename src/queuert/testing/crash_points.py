@@ -1,8 +1,9 @@
 """The points at which an attempt can be killed, and killing it at one of them.
 
-Inside a handler, each line of user code is a point: it is found by tracing. A process that is
-killed executes nothing more. So after the kill, every further line of user code in the attempt is
-refused, in `except` and `finally` blocks too.
+Inside a handler, each line of user code is a point: it is found by tracing. So is each call of
+another system, if a line makes several. A process that is killed executes nothing more. So after
+the kill, every further line of user code in the attempt is refused, in `except` and `finally`
+blocks too.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from queuert.worker.handlers import HandlerPlan
 F = TypeVar("F", bound=Callable[..., Any])
 
 _outside: ContextVar[bool] = ContextVar("queuert_testing_outside", default=False)
+_running: ContextVar[CrashPoints | None] = ContextVar("queuert_testing_points", default=None)
+"""The points of the attempt that runs. Tasks that a handler starts inherit it."""
 
 _LIBRARIES = tuple(
     f"{Path(path).resolve()}{os.sep}"
@@ -56,6 +59,7 @@ def outside(function: F) -> F:
 
         @wraps(function)
         async def call_async(*args: Any, **kwargs: Any) -> Any:
+            _reach_call(function)
             token = _outside.set(True)
             try:
                 return await function(*args, **kwargs)
@@ -66,6 +70,7 @@ def outside(function: F) -> F:
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        _reach_call(function)
         token = _outside.set(True)
         try:
             return function(*args, **kwargs)
@@ -73,6 +78,12 @@ def outside(function: F) -> F:
             _outside.reset(token)
 
     return call  # type: ignore[return-value]
+
+
+def _reach_call(function: Callable[..., Any]) -> None:
+    points = _running.get()
+    if points is not None and not _outside.get():
+        points.reach_call(function.__qualname__)
 
 
 class Points:
@@ -100,6 +111,8 @@ class CrashPoints(Points):
         self._kill_at = kill_at
         self._by_signal = by_signal
         self._dead = False
+        self._has_called = False
+        """Another system, since the last line began."""
         self.reached: list[str] = []
 
     def reach(self, point: str) -> None:
@@ -112,6 +125,12 @@ class CrashPoints(Points):
             self._dead = True
             raise Killed(point)
 
+    def reach_call(self, name: str) -> None:
+        """A call of another system. Before the first one of a line, the line is the point."""
+        if self._has_called or self._dead:
+            self.reach(f"before the call of {name}")
+        self._has_called = True
+
     def revive(self) -> None:
         self._dead = False
 
@@ -120,17 +139,22 @@ class CrashPoints(Points):
         if plan.is_async:
 
             async def run_async(attempt: Any) -> Any:
-                return await _stepwise(function(attempt), self._on_call)
+                others = _running.set(self)
+                try:
+                    return await _stepwise(function(attempt), self._on_call)
+                finally:
+                    _running.reset(others)
 
             return run_async
 
         def run(attempt: Any) -> Any:
-            before = sys.gettrace()
+            before, others = sys.gettrace(), _running.set(self)
             sys.settrace(self._on_call)
             try:
                 return function(attempt)
             finally:
                 sys.settrace(before)
+                _running.reset(others)
 
         return run
 
@@ -141,6 +165,7 @@ class CrashPoints(Points):
         if event == "line":
             file, line = frame.f_code.co_filename, frame.f_lineno
             text = linecache.getline(file, line).strip()
+            self._has_called = False
             self.reach(f"before {Path(file).name}:{line} in {frame.f_code.co_name}: {text}")
         return self._on_line
 

@@ -101,7 +101,12 @@ def require_atomic(wrapper: Wrapper, operation: str | None = None) -> None:
             "writes inside one, or set ATOMIC_REQUESTS"
         )
         # Before the first query there is no connection yet, and Django's attribute says False.
-        if not (wrapper.settings_dict["AUTOCOMMIT"] if wrapper.connection is None else wrapper.autocommit):
+        if wrapper.in_atomic_block:
+            reason = (
+                "atomic_required() counts only transaction.atomic() blocks of your own code, and not the one of the "
+                f"test: none is open on the database {wrapper.alias!r}"
+            )
+        elif not (wrapper.settings_dict["AUTOCOMMIT"] if wrapper.connection is None else wrapper.autocommit):
             reason = f"autocommit is off for the database {wrapper.alias!r}: turn it on, and use transaction.atomic()"
         raise TransactionMisused(reason) if operation is None else TransactionRequired(operation, reason=reason)
     if wrapper.closed_in_transaction or wrapper.connection is None:
