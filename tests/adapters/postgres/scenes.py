@@ -49,12 +49,15 @@ INVARIANTS: dict[str, LiteralString] = {
         WHERE (j.lane, j.type_name, j.priority, j.scheduled_at)
             IS DISTINCT FROM (e.lane, e.type_name, e.priority, e.scheduled_at)""",
     "a lane counts its claims, and those that have ended since": """
-        SELECT l.lane FROM queuert_lane AS l
+        SELECT l.lane FROM (
+            SELECT lane, running FROM queuert_lane WHERE NOT open UNION ALL SELECT lane, running FROM queuert_turn
+        ) AS l
         WHERE l.running <> (SELECT count(*) FROM queuert_running AS r WHERE r.lane = l.lane)
             + (SELECT count(*) FROM queuert_news AS n WHERE n.lane = l.lane AND n.kind < 0)""",
-    "a lane has its turn": """
-        SELECT lane FROM queuert_lane AS l FULL JOIN queuert_turn AS t USING (lane, tag)
-        WHERE tag IS NOT NULL AND (l.ctid IS NULL OR t.ctid IS NULL)""",
+    "a lane that is open has one turn, and no other lane has one": """
+        SELECT lane FROM queuert_lane AS l FULL JOIN queuert_turn AS t USING (lane)
+        WHERE l.open IS DISTINCT FROM (t.ctid IS NOT NULL) OR t.name <> split_part(t.lane, E'\\x1f', 1)
+        UNION ALL SELECT lane FROM queuert_turn GROUP BY lane HAVING count(*) > 1""",
     "a row of ready says what its job says": """
         SELECT r.id FROM queuert_ready AS r LEFT JOIN queuert_job AS j ON j.id = r.id
         WHERE (j.type_name, j.priority, j.scheduled_at) IS DISTINCT FROM (r.type_name, r.priority, r.scheduled_at)""",

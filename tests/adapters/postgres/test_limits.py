@@ -64,7 +64,7 @@ async def test_the_doctor_finds_what_does_not_agree_and_repairs_it(scene: Scene)
     assert len(first) == 2
     for part in (*operations.parts, *operations.full_parts):
         assert (await scene.run(operations.examine(part, None, 100, 5.0))).damages == []
-    scene.watch("UPDATE queuert_lane SET running = 7")
+    scene.watch("UPDATE queuert_lane SET running = 7 WHERE NOT open")
     (damage,) = (await scene.run(operations.examine("lanes", None, 100, 5.0))).damages
     assert damage.kind == "miscounted_lane"
     assert "counts 7 running jobs, and there are 2" in damage.detail

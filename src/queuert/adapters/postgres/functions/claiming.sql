@@ -35,6 +35,46 @@ BEGIN
     );
 END $body$;
 
+-- How many jobs each queue has room for, and how many the cluster has (null: no cap). Only called if
+-- there is a cap. Claims under one cap wait here for each other. The locks are taken in the order of
+-- their numbers (two names may have one number). Running jobs are counted in a later statement, with
+-- a newer snapshot.
+CREATE OR REPLACE FUNCTION {cap_rooms}(
+    p_queue_names text[], p_queue_caps integer[], p_member_queues integer[], p_member_types text[], p_cluster_cap integer,
+    OUT rooms integer[], OUT total bigint
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    v_lock integer;
+BEGIN
+    FOR v_lock IN
+        SELECT DISTINCT hashtext(named.name) FROM (
+            SELECT '{lock_name}cluster' AS name WHERE p_cluster_cap IS NOT NULL
+            UNION ALL
+            SELECT '{lock_name}queue.' || q.name FROM unnest(p_queue_names, p_queue_caps) AS q (name, cap) WHERE q.cap IS NOT NULL
+        ) AS named ORDER BY 1
+    LOOP
+        PERFORM pg_advisory_xact_lock({lock_space}, v_lock);
+    END LOOP;
+    WITH counted AS MATERIALIZED (
+        SELECT r.queue, r.type_name, count(*) AS number FROM {running} AS r GROUP BY r.queue, r.type_name
+    )
+    SELECT
+        greatest(0, p_cluster_cap - coalesce((SELECT sum(number) FROM counted), 0)),
+        (SELECT array_agg(
+            CASE WHEN q.cap IS NOT NULL THEN greatest(0, q.cap - coalesce((
+                SELECT sum(c.number) FROM counted AS c
+                WHERE c.queue = q.name OR c.queue IS NULL AND EXISTS (
+                    SELECT FROM unnest(p_member_queues, p_member_types) AS m (queue, type_name)
+                    WHERE m.queue = q.n AND m.type_name = c.type_name
+                )
+            ), 0))::integer END ORDER BY q.n
+        ) FROM unnest(p_queue_names, p_queue_caps) WITH ORDINALITY AS q (name, cap, n))
+    INTO total, rooms;
+    IF p_cluster_cap IS NULL THEN
+        total := NULL;
+    END IF;
+END $body$;
+
 -- Claim ready jobs. The first row has `more`, `next_in`, `claimed_at`, in the column `blockers` the
 -- scan positions if there are any, and in `last_error` the pauses that were in the way. The other
 -- rows are the jobs in their order, with the columns that differ from job to job; the caller knows
@@ -68,7 +108,6 @@ CREATE OR REPLACE FUNCTION {claim}(
 DECLARE
     v_now timestamptz;
     v_capped boolean := EXISTS (SELECT FROM unnest(p_queue_caps) AS cap WHERE cap IS NOT NULL);
-    v_lock integer;
     v_room integer[];
     v_total bigint := p_limit;
     v_wanted bigint;
@@ -111,18 +150,10 @@ DECLARE
     v_found uuid[] := '{}';
     v_types integer[] := '{}';
 BEGIN
-    -- Claims under one cap wait here for each other. The locks are taken in the order of their
-    -- numbers (two names may have one number). Running jobs are counted in a later statement, with
-    -- a newer snapshot.
-    FOR v_lock IN
-        SELECT DISTINCT hashtext(named.name) FROM (
-            SELECT '{lock_name}cluster' AS name WHERE p_cluster_cap IS NOT NULL
-            UNION ALL
-            SELECT '{lock_name}queue.' || q.name FROM unnest(p_queue_names, p_queue_caps) AS q (name, cap) WHERE q.cap IS NOT NULL
-        ) AS named ORDER BY 1
-    LOOP
-        PERFORM pg_advisory_xact_lock({lock_space}, v_lock);
-    END LOOP;
+    IF v_capped OR p_cluster_cap IS NOT NULL THEN
+        SELECT found.rooms, coalesce(found.total, p_limit) INTO v_room, v_total
+        FROM {cap_rooms}(p_queue_names, p_queue_caps, p_member_queues, p_member_types, p_cluster_cap) AS found;
+    END IF;
     v_now := {clock};
     -- What is paused is as if its limit were used up. Seen here is every pause that was committed
     -- before this statement. Mostly, this is one look at an empty table.
@@ -133,23 +164,6 @@ BEGIN
         FOREACH v_type IN ARRAY v_shut LOOP
             v_left[v_type] := 0;
         END LOOP;
-    END IF;
-    IF v_capped OR p_cluster_cap IS NOT NULL THEN
-        WITH counted AS MATERIALIZED (
-            SELECT r.queue, r.type_name, count(*) AS number FROM {running} AS r GROUP BY r.queue, r.type_name
-        )
-        SELECT
-            CASE WHEN p_cluster_cap IS NULL THEN p_limit ELSE greatest(0, p_cluster_cap - coalesce((SELECT sum(number) FROM counted), 0)) END,
-            (SELECT array_agg(
-                CASE WHEN q.cap IS NOT NULL THEN greatest(0, q.cap - coalesce((
-                    SELECT sum(c.number) FROM counted AS c
-                    WHERE c.queue = q.name OR c.queue IS NULL AND EXISTS (
-                        SELECT FROM unnest(p_member_queues, p_member_types) AS m (queue, type_name)
-                        WHERE m.queue = q.n AND m.type_name = c.type_name
-                    )
-                ), 0))::integer END ORDER BY q.n
-            ) FROM unnest(p_queue_names, p_queue_caps) WITH ORDINALITY AS q (name, cap, n))
-        INTO v_total, v_room;
     END IF;
     v_wanted := least(v_total, p_limit);
     IF v_positions IS NOT NULL THEN

@@ -1,35 +1,5 @@
 -- Claiming jobs that have a limit.
 
--- How many jobs each queue has room for, and how many the cluster has (null: no cap). As in `claim`:
--- claims under one cap wait for each other. Only called if there is a cap.
-CREATE OR REPLACE FUNCTION {cap_rooms}(
-    p_queue_names text[], p_queue_caps integer[], p_member_queues integer[], p_member_types text[], p_cluster_cap integer,
-    OUT rooms integer[], OUT total bigint
-) LANGUAGE plpgsql {steady} AS $body$
-DECLARE
-    v_lock integer;
-BEGIN
-    FOR v_lock IN
-        SELECT DISTINCT hashtext(named.name) FROM (
-            SELECT '{lock_name}cluster' AS name WHERE p_cluster_cap IS NOT NULL
-            UNION ALL
-            SELECT '{lock_name}queue.' || q.name FROM unnest(p_queue_names, p_queue_caps) AS q (name, cap) WHERE q.cap IS NOT NULL
-        ) AS named ORDER BY 1
-    LOOP
-        PERFORM pg_advisory_xact_lock({lock_space}, v_lock);
-    END LOOP;
-    total := p_cluster_cap - (SELECT count(*) FROM {running});
-    rooms := ARRAY(
-        SELECT CASE WHEN q.cap IS NOT NULL THEN greatest(0, q.cap - (
-            SELECT count(*) FROM {running} AS r WHERE r.queue = q.name OR r.queue IS NULL AND EXISTS (
-                SELECT FROM unnest(p_member_queues, p_member_types) AS m (queue, type_name)
-                WHERE m.queue = q.n AND m.type_name = r.type_name
-            )
-        ))::integer END
-        FROM unnest(p_queue_names, p_queue_caps) WITH ORDINALITY AS q (name, cap, n) ORDER BY q.n
-    );
-END $body$;
-
 -- Claim jobs with a limit, `p_limit` at most. `p_types`, `p_queues`, `p_limits` and the rest are as
 -- in `claim`; `p_pair_types` and `p_pair_names`: positions of types, and the limits that their jobs
 -- may have. `p_beside`: how many jobs the whole claim may take: those without a limit compete.
@@ -38,8 +8,8 @@ END $body$;
 -- and in `blockers` the lanes to go on looking from, as JSON.
 --
 -- Locks: an advisory lock for each cap, which is waited for. Then, without waiting: an advisory lock
--- for each limit; lanes with their turns; waiting jobs. All of these are skipped if another
--- transaction has them.
+-- for each limit; lanes; turns; waiting jobs. All of these are skipped if another transaction has
+-- them.
 CREATE OR REPLACE FUNCTION {claim_limited}(
     p_worker text, p_limit integer, p_beside integer, p_types text[], p_queues integer[], p_limits integer[], p_leases double precision[],
     p_pair_types integer[], p_pair_names text[], p_queue_names text[], p_queue_priorities integer[], p_queue_caps integer[],
@@ -67,56 +37,59 @@ DECLARE
     v_keyed boolean;
     v_simple boolean;
     v_cursors jsonb := coalesce(p_cursors::jsonb, '{}');
-    v_cursor text;
+    v_look record;
     v_missed boolean := false;
     v_more boolean := false;
+    v_behind boolean := false;
     v_next timestamptz;
     v_types text[];
     v_kinds integer[];
     v_tag double precision;
     v_lane text COLLATE "C";
     v_places tid[];
-    v_lanes text[];
-    v_tags double precision[];
+    v_turns {turn}[];
+    v_news record;
+    v_weights double precision[];
+    v_first integer;
+    v_most integer;
     v_each integer;
     v_got integer;
-    v_item record;
-    -- The lanes whose turns were taken, by position.
-    a_names text[] := '{}';
-    a_lanes text[] := '{}';
-    a_tags double precision[] := '{}';
-    a_weights double precision[] := '{}';
+    v_filled boolean;
+    v_parts integer := 0;
+    -- The lanes whose turns were taken, limit by limit; `a_ends`: the last one of each limit.
+    a_turns {turn}[] := '{}';
     a_places tid[] := '{}';
+    a_ended integer[] := '{}';
+    a_weights double precision[] := '{}';
     a_taken integer[];
+    a_waiting boolean[];
     a_holders uuid[];
-    -- The candidates: limit by limit, each in the order of its turns.
+    a_ends integer[] := '{}';
+    -- The candidates: limit by limit, each in the order of its turns. `c_turns`: the turn of each.
+    f record;
     c_limits integer[] := '{}';
     c_lanes integer[] := '{}';
+    c_keys text[] := '{}';
+    c_turns double precision[] := '{}';
     c_places tid[] := '{}';
     c_ids uuid[] := '{}';
     c_kinds integer[] := '{}';
     c_queues integer[] := '{}';
     c_priorities integer[] := '{}';
     c_times timestamptz[] := '{}';
-    -- For each limit: the next and the last candidate of it.
-    v_heads integer[] := '{}';
-    v_ends integer[] := '{}';
+    c_numbers bigint[] := '{}';
     -- Jobs without a limit.
-    b_queues integer[];
-    b_priorities integer[];
-    b_times timestamptz[];
-    b_ids uuid[];
+    b record;
     v_beside integer := 0;
-    v_best integer;
+    v_order integer[];
     v_chosen integer[] := '{}';
     v_free uuid[];
     v_ids uuid[] := '{}';
-    v_of integer[] := '{}';
 BEGIN
     IF p_cluster_cap IS NOT NULL OR array_remove(p_queue_caps, NULL) <> '{}' THEN
         SELECT found.rooms, found.total INTO v_rooms, v_total
         FROM {cap_rooms}(p_queue_names, p_queue_caps, p_member_queues, p_member_types, p_cluster_cap) AS found;
-        v_number := greatest(0, least(v_number, v_total));
+        v_number := least(v_number, v_total);
     END IF;
     v_now := {clock};
     v_closed := EXISTS (SELECT FROM {closing});
@@ -134,101 +107,128 @@ BEGIN
     FOREACH v_name IN ARRAY v_names LOOP
         v_rule := {limit_rule}(v_name);
         v_keyed := EXISTS (SELECT FROM {limit_change} AS c WHERE c.lane > v_name AND c.lane < v_name || ' ');
+        -- Only a number counts: then no function is called for each lane.
         v_simple := NOT v_keyed AND NOT v_closed AND jsonb_typeof(v_rule -> 'rate') IS DISTINCT FROM 'array'
             AND NOT coalesce((v_rule ->> 'ordered')::boolean, false);
         v_rules := v_rules || jsonb_build_object(v_name, jsonb_build_array(v_rule, v_keyed));
-        IF pg_try_advisory_xact_lock({lock_space}, hashtext('{lock_name}limit.' || v_name)) THEN
-            v_cursor := {look_for_lanes}(v_name, v_rule, v_keyed, v_closed, v_cursors ->> v_name, greatest(50, p_limit), v_now);
-            v_cursors := v_cursors || jsonb_build_object(v_name, v_cursor);
-            v_missed := v_missed OR v_cursor IS NOT NULL;
-        ELSE
-            v_missed := true;
-        END IF;
         v_kinds := ARRAY(
             SELECT p.n FROM unnest(p_pair_types, p_pair_names) AS p (n, name)
             WHERE p.name = v_name AND v_left[p.n] > 0 AND (v_rooms[p_queues[p.n]] IS NULL OR v_rooms[p_queues[p.n]] > 0)
         );
         v_types := ARRAY(SELECT p_types[n] FROM unnest(v_kinds) AS n);
-        v_heads := v_heads || (cardinality(c_ids) + 1);
+        IF pg_try_advisory_xact_lock({lock_space}, hashtext('{lock_name}limit.' || v_name)) THEN
+            v_look := {look_for_lanes}(v_name, v_rule, v_keyed, v_closed, v_cursors ->> v_name, greatest(50, p_limit), v_now);
+            v_cursors := v_cursors || jsonb_build_object(v_name, v_look.cursor);
+            v_missed := v_missed OR v_look.more AND cardinality(v_kinds) > 0;
+        ELSE
+            v_missed := true;
+        END IF;
         v_got := 0;
         v_tag := '-infinity';
         v_lane := '';
         WHILE v_got < v_number AND cardinality(v_kinds) > 0 LOOP
-            SELECT array_agg(x.place), array_agg(x.lane), array_agg(x.tag) INTO v_places, v_lanes, v_tags FROM (
-                SELECT t.ctid AS place, t.lane, t.tag FROM {turn} AS t JOIN {lane} AS l ON l.lane = t.lane
+            SELECT array_agg(x.place), array_agg(x.turn) INTO v_places, v_turns FROM (
+                SELECT t.ctid AS place, t AS turn FROM {turn} AS t
                 WHERE t.name = v_name AND (t.tag, t.lane) > (v_tag, v_lane)
-                ORDER BY t.tag, t.lane LIMIT v_number - v_got FOR UPDATE OF t, l SKIP LOCKED
+                ORDER BY t.tag, t.lane LIMIT v_number - v_got FOR UPDATE SKIP LOCKED
             ) AS x;
-            EXIT WHEN v_lanes IS NULL;
-            v_each := cardinality(v_lanes);
-            v_tag := v_tags[v_each];
-            v_lane := v_lanes[v_each];
-            -- So many of each lane: enough to be fair among lanes that have jobs.
-            v_each := CASE WHEN v_each * (v_number - v_got) <= 300 THEN v_number - v_got ELSE 1 + 2 * (v_number - v_got) / v_each END;
+            EXIT WHEN v_turns IS NULL;
+            v_parts := v_parts + 1;
+            v_first := cardinality(a_places);
+            v_each := cardinality(v_turns);
+            v_filled := v_each = v_number - v_got;
+            v_tag := v_turns[v_each].tag;
+            v_lane := v_turns[v_each].lane;
+            -- So many of each lane, if there are fewer lanes than jobs are wanted.
+            v_most := CASE WHEN v_each * (v_number - v_got) <= 300 THEN v_number - v_got ELSE 1 + 2 * (v_number - v_got) / v_each END;
+            IF v_keyed OR jsonb_typeof(v_rule -> 'weight') <> 'number' THEN
+                v_weights := ARRAY(
+                    SELECT {lane_weight}(l.lane, own.rule) FROM unnest(v_turns) WITH ORDINALITY AS l
+                    CROSS JOIN LATERAL {own_rule}(v_rule, v_keyed, l.lane) AS own ORDER BY l.ordinality
+                );
+            ELSE
+                v_weights := array_fill(coalesce((v_rule ->> 'weight')::double precision, 1), ARRAY[v_each]);
+            END IF;
             -- After the locks: what is allowed now was not used up by another claim.
+            v_news := {take_news}(v_turns);
+            v_missed := v_missed OR v_news.more;
             v_now := greatest(v_now, {clock});
-            FOR v_item IN
-                SELECT cardinality(a_lanes) + asked.n AS at, e.place, e.id, kind.n AS kind, e.n AS number,
-                    coalesce((own.rule ->> 'weight')::double precision, 1) AS weight,
-                    p_queue_priorities[p_queues[kind.n]] AS queue_priority, e.priority, e.scheduled_at
-                FROM unnest(v_lanes, v_tags) WITH ORDINALITY AS asked (lane, tag, n)
-                CROSS JOIN LATERAL (SELECT l.* FROM {lane} AS l WHERE l.lane = asked.lane OFFSET 0) AS l
+            -- Otherwise, each of the others has a turn before a lane has more than one in advance of
+            -- the last of them. One more is read, to know whether there is one.
+            SELECT array_agg(c.lane) AS lanes, array_agg(c.key) AS keys, array_agg(c.turn) AS turns, array_agg(c.place) AS places, array_agg(c.id) AS ids,
+                array_agg(c.kind) AS kinds, array_agg(c.queue_priority) AS queues, array_agg(c.priority) AS priorities,
+                array_agg(c.scheduled_at) AS times, array_agg(c.number) AS numbers, coalesce(bool_or(c.number = c.most), false) AS more,
+                count(*) FILTER (WHERE c.turn <= v_tag OR NOT v_filled) AS number
+            INTO f FROM (
+                SELECT v_first + e.n::integer AS lane, e.lane AS key, e.tag + (e.number - 1) / e.weight AS turn, e.place, e.id, kind.n AS kind, e.number,
+                    e.most, p_queue_priorities[p_queues[kind.n]] AS queue_priority, e.priority, e.scheduled_at
+                FROM (
+                SELECT l.ordinality AS n, l.lane, l.tag, m.weight, m.most, w.place, w.id, w.type_name, w.priority, w.scheduled_at,
+                    row_number() OVER (PARTITION BY l.ordinality ORDER BY w.priority, w.scheduled_at, w.id) AS number
+                FROM unnest(v_turns) WITH ORDINALITY AS l
                 CROSS JOIN LATERAL (
-                    SELECT o.rule FROM {own_rule}(v_rule, v_keyed, asked.lane) AS o WHERE NOT v_simple
-                    UNION ALL
-                    SELECT v_rule WHERE v_simple
-                ) AS own
+                    SELECT v_weights[l.ordinality] AS weight, l.running - v_news.ended[l.ordinality] AS running,
+                        CASE WHEN v_filled THEN least(v_number - v_got, 2 + floor((v_tag - l.tag) * v_weights[l.ordinality]))::integer ELSE v_most END AS most
+                    OFFSET 0
+                ) AS m
                 CROSS JOIN LATERAL (
-                    SELECT o.room, o.only_id FROM {lane_room}(
-                        l.lane, l.running, l.begun, l.begun_at, l.holder, own.rule, v_each, v_closed, v_now
+                    SELECT o.room, o.only_id FROM {own_rule}(v_rule, v_keyed, l.lane) AS own CROSS JOIN LATERAL {lane_room}(
+                        l.lane, m.running, l.begun, l.begun_at, l.holder, own.rule, m.most, v_closed, v_now
                     ) AS o WHERE NOT v_simple
                     UNION ALL
-                    SELECT greatest(0, least(v_each, coalesce((v_rule ->> 'concurrency')::integer - l.running, v_each))), NULL::uuid WHERE v_simple
+                    SELECT greatest(0, least(m.most, coalesce((v_rule ->> 'concurrency')::integer - m.running, m.most))), NULL::uuid WHERE v_simple
                 ) AS r
                 CROSS JOIN LATERAL (
-                    SELECT f.*, row_number() OVER () AS n FROM (
+                    (
                         SELECT w.ctid AS place, w.id, w.type_name, w.priority, w.scheduled_at FROM {line} AS w
-                        WHERE w.lane = asked.lane AND w.type_name = ANY (v_types) AND r.only_id IS NULL
+                        WHERE w.lane = l.lane AND w.type_name = ANY (v_types) AND r.only_id IS NULL
                         ORDER BY w.priority, w.scheduled_at, w.id LIMIT r.room
-                    ) AS f
+                    )
                     UNION ALL
-                    SELECT w.ctid, w.id, w.type_name, w.priority, w.scheduled_at, 1 FROM {job} AS j
+                    SELECT w.ctid, w.id, w.type_name, w.priority, w.scheduled_at FROM {job} AS j
                     JOIN {line} AS w ON w.lane = j.lane AND w.priority = j.priority AND w.scheduled_at = j.scheduled_at AND w.id = j.id
-                    WHERE j.id = r.only_id AND w.type_name = ANY (v_types) AND r.room > 0
+                    WHERE NOT v_simple AND j.id = r.only_id AND w.type_name = ANY (v_types) AND r.room > 0
+                ) AS w
                 ) AS e
                 CROSS JOIN LATERAL (
-                    SELECT k AS n FROM unnest(v_kinds) AS k WHERE p_types[k] = e.type_name
-                    ORDER BY p_queue_priorities[p_queues[k]], k LIMIT 1
+                    SELECT CASE WHEN cardinality(v_kinds) = 1 THEN v_kinds[1] ELSE (
+                        SELECT k FROM unnest(v_kinds) AS k WHERE p_types[k] = e.type_name
+                        ORDER BY p_queue_priorities[p_queues[k]], k LIMIT 1
+                    ) END AS n OFFSET 0
                 ) AS kind
-                ORDER BY queue_priority, asked.tag + (e.n - 1) / coalesce((own.rule ->> 'weight')::double precision, 1), asked.lane, e.n
-            LOOP
-                c_limits := c_limits || cardinality(v_heads);
-                c_lanes := c_lanes || v_item.at::integer;
-                c_places := c_places || v_item.place;
-                c_ids := c_ids || v_item.id;
-                c_kinds := c_kinds || v_item.kind;
-                c_queues := c_queues || v_item.queue_priority;
-                c_priorities := c_priorities || v_item.priority;
-                c_times := c_times || v_item.scheduled_at;
-                a_weights[v_item.at] := v_item.weight;
-                v_got := v_got + 1;
-                v_more := v_more OR v_item.number = v_each;
-            END LOOP;
-            a_names := a_names || array_fill(v_name, ARRAY[cardinality(v_lanes)]);
-            a_lanes := a_lanes || v_lanes;
-            a_tags := a_tags || v_tags;
+                ORDER BY queue_priority, turn, key, e.number
+            ) AS c;
+            IF f.ids IS NOT NULL THEN
+                c_limits := c_limits || array_fill(cardinality(a_ends), ARRAY[cardinality(f.ids)]);
+                c_lanes := c_lanes || f.lanes;
+                c_keys := c_keys || f.keys;
+                c_turns := c_turns || f.turns;
+                c_places := c_places || f.places;
+                c_ids := c_ids || f.ids;
+                c_kinds := c_kinds || f.kinds;
+                c_queues := c_queues || f.queues;
+                c_priorities := c_priorities || f.priorities;
+                c_times := c_times || f.times;
+                c_numbers := c_numbers || f.numbers;
+            END IF;
+            v_got := v_got + f.number;
+            v_more := v_more OR f.more AND NOT v_filled;
+            a_turns := a_turns || v_turns;
             a_places := a_places || v_places;
-            a_weights[cardinality(a_lanes)] := coalesce(a_weights[cardinality(a_lanes)], 1);
+            a_ended := a_ended || v_news.ended;
+            a_weights := a_weights || v_weights;
         END LOOP;
-        v_ends := v_ends || cardinality(c_ids);
-        IF v_got < v_number AND cardinality(v_kinds) > 0 THEN
-            v_missed := v_missed OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.lane <> ALL (a_lanes));
+        a_ends := a_ends || cardinality(a_places);
+        IF v_got >= v_number THEN
+            v_behind := v_behind OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND (t.tag, t.lane) > (v_tag, v_lane));
+        ELSIF cardinality(v_kinds) > 0 THEN
+            v_missed := v_missed OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.ctid <> ALL (a_places));
         END IF;
     END LOOP;
 
     IF cardinality(c_ids) > 0 THEN
-        SELECT array_agg(b.queue), array_agg(b.priority), array_agg(b.scheduled_at), array_agg(b.id)
-        INTO b_queues, b_priorities, b_times, b_ids FROM (
+        SELECT array_agg(found.queue) AS queues, array_agg(found.priority) AS priorities, array_agg(found.scheduled_at) AS times, array_agg(found.id) AS ids
+        INTO b FROM (
             SELECT p_queue_priorities[t.queue] AS queue, r.priority, r.scheduled_at, r.id
             FROM unnest(p_types, p_queues, v_left) AS t (name, queue, left_over)
             CROSS JOIN LATERAL (
@@ -237,77 +237,99 @@ BEGIN
             ) AS r
             WHERE t.left_over > 0 AND (v_rooms[t.queue] IS NULL OR v_rooms[t.queue] > 0)
             ORDER BY 1, 2, 3, 4 LIMIT p_beside
-        ) AS b;
-        -- The heads of all limits and the next job without a limit compete for each place.
-        LOOP
-            v_best := NULL;
-            FOR v_row IN 1..cardinality(v_heads) LOOP
-                v_each := v_heads[v_row];
-                IF v_each <= v_ends[v_row] AND (v_best IS NULL OR (c_queues[v_each], c_priorities[v_each], c_times[v_each], c_ids[v_each])
-                    < (c_queues[v_heads[v_best]], c_priorities[v_heads[v_best]], c_times[v_heads[v_best]], c_ids[v_heads[v_best]]))
-                THEN
-                    v_best := v_row;
-                END IF;
-            END LOOP;
-            EXIT WHEN v_best IS NULL;
-            IF cardinality(v_chosen) >= v_number OR cardinality(v_chosen) + v_beside >= p_beside THEN
-                v_more := true;
-                EXIT;
-            END IF;
-            v_each := v_heads[v_best];
-            IF (b_queues[v_beside + 1], b_priorities[v_beside + 1], b_times[v_beside + 1], b_ids[v_beside + 1])
-                < (c_queues[v_each], c_priorities[v_each], c_times[v_each], c_ids[v_each])
-            THEN
-                v_beside := v_beside + 1;
-                CONTINUE;
-            END IF;
-            v_heads[v_best] := v_each + 1;
-            CONTINUE WHEN v_left[c_kinds[v_each]] <= 0 OR v_rooms[p_queues[c_kinds[v_each]]] <= 0;
-            v_left[c_kinds[v_each]] := v_left[c_kinds[v_each]] - 1;
-            v_rooms[p_queues[c_kinds[v_each]]] := v_rooms[p_queues[c_kinds[v_each]]] - 1;
-            v_chosen := v_chosen || v_each;
-        END LOOP;
-        -- Only what could be locked is taken, and counted. A job that is being cancelled stays.
-        v_free := ARRAY(
-            SELECT e.id FROM {line} AS e WHERE e.ctid = ANY (ARRAY(SELECT c_places[n] FROM unnest(v_chosen) AS n)) FOR UPDATE SKIP LOCKED
-        );
-        a_taken := array_fill(0, ARRAY[cardinality(a_lanes)]);
-        a_holders := array_fill(NULL::uuid, ARRAY[cardinality(a_lanes)]);
-        FOREACH v_each IN ARRAY v_chosen LOOP
-            IF cardinality(v_free) = cardinality(v_chosen) OR c_ids[v_each] = ANY (v_free) THEN
-                v_ids := v_ids || c_ids[v_each];
-                v_of := v_of || v_each;
-                a_taken[c_lanes[v_each]] := a_taken[c_lanes[v_each]] + 1;
-                a_holders[c_lanes[v_each]] := c_ids[v_each];
-            END IF;
-        END LOOP;
-        IF cardinality(v_ids) > 0 THEN
-            -- Rows of `line` are never updated, and these are locked by us: their ctids are right.
-            WITH taken AS (
-                DELETE FROM {line} AS e WHERE e.ctid = ANY (ARRAY(SELECT c_places[n] FROM unnest(v_of) AS n)) RETURNING e.type_name, e.scheduled_at
-            )
-            INSERT INTO {tally} (at, type_name, what, number, since)
-            SELECT v_now, t.type_name, 'begun', count(*), array_agg(t.scheduled_at) FROM taken AS t WHERE p_statistics GROUP BY t.type_name;
-            INSERT INTO {running} (job_id, token, type_name, queue, worker, leased_until, started_at, ordinal, lane)
-            SELECT f.id, p_token + f.n - 1, p_types[c_kinds[f.place]], p_queue_names[p_queues[c_kinds[f.place]]], p_worker,
-                v_now + make_interval(secs => p_leases[c_kinds[f.place]]), v_now, NULL, a_lanes[c_lanes[f.place]]
-            FROM unnest(v_ids, v_of) WITH ORDINALITY AS f (id, place, n);
+        ) AS found;
+        IF b.ids IS NULL AND v_parts = 1 THEN
+            v_order := ARRAY(SELECT generate_series(1, cardinality(c_ids)));
+        ELSE
+            -- The heads of all limits and the next job without a limit compete for each place. So a
+            -- job comes after all that are before it in its limit, also if it is more urgent.
+            v_order := ARRAY(
+                SELECT head.n FROM (
+                    SELECT each.n, each.place, max(each.rank) OVER (PARTITION BY each.of_limit ORDER BY each.place) AS rank FROM (
+                        SELECT both_kinds.n, both_kinds.of_limit, row_number() OVER (ORDER BY both_kinds.queue, both_kinds.priority, both_kinds.time, both_kinds.id) AS rank,
+                            row_number() OVER (PARTITION BY both_kinds.of_limit ORDER BY both_kinds.queue, both_kinds.turn, both_kinds.key, both_kinds.n) AS place
+                        FROM (
+                            SELECT c.n, c.of_limit, c.turn, c.key, c.queue, c.priority, c.time, c.id
+                            FROM unnest(c_limits, c_turns, c_keys, c_queues, c_priorities, c_times, c_ids) WITH ORDINALITY
+                                AS c (of_limit, turn, key, queue, priority, time, id, n)
+                            UNION ALL
+                            SELECT cardinality(c_ids) + w.n, -1, 0, '', w.queue, w.priority, w.time, w.id
+                            FROM unnest(b.queues, b.priorities, b.times, b.ids) WITH ORDINALITY AS w (queue, priority, time, id, n)
+                        ) AS both_kinds
+                    ) AS each
+                ) AS head ORDER BY head.rank, head.place
+            );
         END IF;
+        IF b.ids IS NULL AND v_rooms IS NULL AND v_number <= ALL (v_left) THEN
+            v_chosen := v_order[1:least(v_number, p_beside)];
+            v_more := v_more OR cardinality(v_order) > cardinality(v_chosen);
+        ELSE
+            FOREACH v_each IN ARRAY v_order LOOP
+                IF v_each > cardinality(c_ids) THEN
+                    v_beside := v_beside + 1;
+                    CONTINUE;
+                END IF;
+                IF cardinality(v_chosen) >= v_number OR cardinality(v_chosen) + v_beside >= p_beside THEN
+                    v_more := true;
+                    EXIT;
+                END IF;
+                CONTINUE WHEN v_left[c_kinds[v_each]] <= 0 OR v_rooms[p_queues[c_kinds[v_each]]] <= 0;
+                v_left[c_kinds[v_each]] := v_left[c_kinds[v_each]] - 1;
+                v_rooms[p_queues[c_kinds[v_each]]] := v_rooms[p_queues[c_kinds[v_each]]] - 1;
+                v_chosen := v_chosen || v_each;
+            END LOOP;
+        END IF;
+        -- Only what could be locked is taken, and counted. A job that is being cancelled stays. Rows
+        -- of `line` are never updated: their ctids are right.
+        WITH taken AS (
+            DELETE FROM {line} AS e WHERE e.ctid = ANY (ARRAY(
+                SELECT w.ctid FROM {line} AS w WHERE w.ctid = ANY (ARRAY(SELECT c_places[n] FROM unnest(v_chosen) AS n)) FOR UPDATE SKIP LOCKED
+            )) RETURNING e.id, e.type_name, e.scheduled_at
+        ), counted AS (
+            INSERT INTO {tally} (at, type_name, what, number, since)
+            SELECT v_now, t.type_name, 'begun', count(*), array_agg(t.scheduled_at) FROM taken AS t WHERE p_statistics GROUP BY t.type_name
+        )
+        SELECT array_agg(t.id) INTO v_free FROM taken AS t;
+        IF v_free IS NULL THEN
+            v_chosen := '{}';
+        ELSIF cardinality(v_free) < cardinality(v_chosen) THEN
+            v_chosen := ARRAY(SELECT c.n FROM unnest(v_chosen) WITH ORDINALITY AS c (n, place) WHERE c_ids[c.n] = ANY (v_free) ORDER BY c.place);
+        END IF;
+        v_ids := ARRAY(SELECT c_ids[c.n] FROM unnest(v_chosen) WITH ORDINALITY AS c (n, place) ORDER BY c.place);
+        INSERT INTO {running} (job_id, token, type_name, queue, worker, leased_until, started_at, ordinal, lane)
+        SELECT c.id, p_token + c.place - 1, p_types[kind.n], p_queue_names[p_queues[kind.n]], p_worker,
+            v_now + make_interval(secs => p_leases[kind.n]), v_now, NULL, c_keys[c.n]
+        FROM unnest(v_ids, v_chosen) WITH ORDINALITY AS c (id, n, place)
+        CROSS JOIN LATERAL (SELECT c_kinds[c.n] AS n OFFSET 0) AS kind;
+        a_taken := array_fill(0, ARRAY[cardinality(a_places)]);
+        a_waiting := array_fill(false, ARRAY[cardinality(a_places)]);
+        a_holders := array_fill(NULL::uuid, ARRAY[cardinality(a_places)]);
+        FOREACH v_each IN ARRAY v_chosen LOOP
+            a_taken[c_lanes[v_each]] := a_taken[c_lanes[v_each]] + 1;
+            a_holders[c_lanes[v_each]] := c_ids[v_each];
+        END LOOP;
+        -- Candidates come in the order of their line: the last one of each lane tells.
+        FOR v_each IN 1..cardinality(c_ids) LOOP
+            a_waiting[c_lanes[v_each]] := c_numbers[v_each] > a_taken[c_lanes[v_each]];
+        END LOOP;
     END IF;
-    IF cardinality(a_lanes) > 0 THEN
+    IF cardinality(a_places) > 0 THEN
         DELETE FROM {turn} WHERE ctid = ANY (a_places);
-        FOREACH v_name IN ARRAY v_names LOOP
-            v_kinds := ARRAY(SELECT n FROM generate_subscripts(a_lanes, 1) AS n WHERE a_names[n] = v_name);
-            IF cardinality(v_kinds) > 0 THEN
-                v_rule := v_rules -> v_name -> 0;
+        a_taken := coalesce(a_taken, array_fill(0, ARRAY[cardinality(a_places)]));
+        v_first := 1;
+        FOR v_each IN 1..cardinality(v_names) LOOP
+            IF a_ends[v_each] >= v_first THEN
                 PERFORM {place_lanes}(
-                    v_name, v_rule, (v_rules -> v_name ->> 1)::boolean, v_closed,
-                    ARRAY(SELECT a_lanes[n] FROM unnest(v_kinds) AS n), ARRAY(SELECT coalesce(a_taken[n], 0) FROM unnest(v_kinds) AS n),
-                    ARRAY(SELECT a_tags[n] + coalesce(a_taken[n], 0) / coalesce(a_weights[n], 1) FROM unnest(v_kinds) AS n),
-                    ARRAY(SELECT a_holders[n] FROM unnest(v_kinds) AS n), v_now
+                    v_names[v_each], v_rules -> v_names[v_each] -> 0, (v_rules -> v_names[v_each] ->> 1)::boolean, v_closed, true,
+                    a_turns[v_first:a_ends[v_each]], a_ended[v_first:a_ends[v_each]], a_taken[v_first:a_ends[v_each]],
+                    a_waiting[v_first:a_ends[v_each]], a_weights[v_first:a_ends[v_each]], a_holders[v_first:a_ends[v_each]], v_now
                 );
             END IF;
+            v_first := a_ends[v_each] + 1;
         END LOOP;
+    END IF;
+    IF v_behind AND cardinality(v_ids) >= v_number THEN
+        v_more := true;
     END IF;
     IF v_missed AND cardinality(v_ids) < v_number THEN
         -- Another claim has locked lanes, and may leave jobs.

@@ -361,7 +361,7 @@ BEGIN
 END $body$;
 
 -- Lanes: the number of running jobs that claims know of is that of the rows in `running`, and of the
--- claims that have ended since. Primary keys; reads `running` once.
+-- claims that have ended since. Primary keys; reads `running` and `turn` once.
 CREATE OR REPLACE FUNCTION {exam_lanes}(p_after text[], p_limit integer, p_seconds double precision)
 RETURNS TABLE (kind text, id text, detail text, place text) LANGUAGE plpgsql STABLE {steady} AS $body$
 #variable_conflict use_column
@@ -373,7 +373,13 @@ BEGIN
         WITH held AS MATERIALIZED (SELECT r.lane COLLATE "C" AS lane, count(*) AS number FROM {running} AS r WHERE r.lane IS NOT NULL GROUP BY r.lane)
         SELECT l.lane, l.running, coalesce((SELECT h.number FROM held AS h WHERE h.lane = l.lane), 0)
             + (SELECT count(*) FROM {news} AS n WHERE n.lane = l.lane AND n.kind < 0) AS counted
-        FROM (SELECT e.lane, e.running FROM {lane} AS e WHERE e.lane > coalesce(p_after[1], '') ORDER BY e.lane LIMIT p_limit) AS l
+        FROM (
+            SELECT e.lane, e.running FROM (
+                SELECT a.lane, a.running FROM {lane} AS a WHERE a.lane > coalesce(p_after[1], '') AND NOT a.open
+                UNION ALL
+                SELECT t.lane, t.running FROM {turn} AS t WHERE t.lane > coalesce(p_after[1], '')
+            ) AS e ORDER BY e.lane LIMIT p_limit
+        ) AS l
     LOOP
         v_rows := v_rows + 1;
         IF v_row.running <> v_row.counted THEN
@@ -426,6 +432,7 @@ DECLARE
     v_state text;
     v_waits record;
     v_wrong boolean;
+    v_rows bigint;
 BEGIN
     IF p_kind = 'stray_key' THEN
         PERFORM FROM {key} AS k WHERE k.chain_type = p_place[1] AND k.key = p_place[2] AND k.chain_id = v_id FOR UPDATE SKIP LOCKED;
@@ -439,15 +446,29 @@ BEGIN
         RETURN CASE WHEN FOUND THEN 'repaired' ELSE 'gone' END;
     END IF;
     IF p_kind = 'miscounted_lane' THEN
-        PERFORM FROM {lane} AS l WHERE l.lane = p_place[1] FOR UPDATE SKIP LOCKED;
+        -- The one of the two rows that counts. Rows of `turn` are never updated.
+        PERFORM FROM {turn} AS t WHERE t.name = split_part(p_place[1], E'\x1f', 1) AND t.lane = p_place[1] FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            PERFORM FROM {lane} AS l WHERE l.lane = p_place[1] AND NOT l.open FOR UPDATE SKIP LOCKED;
+        END IF;
         IF NOT FOUND THEN
             RETURN CASE WHEN EXISTS (SELECT FROM {lane} AS l WHERE l.lane = p_place[1]) THEN 'busy' ELSE 'gone' END;
         END IF;
-        UPDATE {lane} AS l SET running = counted.number FROM (
+        WITH counted AS MATERIALIZED (
             SELECT (SELECT count(*) FROM {running} AS r WHERE r.lane = p_place[1])
                 + (SELECT count(*) FROM {news} AS n WHERE n.lane = p_place[1] AND n.kind < 0) AS number
-        ) AS counted WHERE l.lane = p_place[1] AND l.running <> counted.number;
-        IF NOT FOUND THEN
+        ), closed AS (
+            UPDATE {lane} AS l SET running = counted.number FROM counted
+            WHERE l.lane = p_place[1] AND NOT l.open AND l.running <> counted.number RETURNING 1
+        ), taken AS (
+            DELETE FROM {turn} AS t USING counted
+            WHERE t.name = split_part(p_place[1], E'\x1f', 1) AND t.lane = p_place[1] AND t.running <> counted.number RETURNING t.*
+        ), opened AS (
+            INSERT INTO {turn} (name, tag, lane, running, begun, begun_at, holder)
+            SELECT t.name, t.tag, t.lane, counted.number, t.begun, t.begun_at, t.holder FROM taken AS t, counted RETURNING 1
+        )
+        SELECT count(*) INTO v_rows FROM (SELECT FROM closed UNION ALL SELECT FROM opened) AS changed;
+        IF v_rows = 0 THEN
             RETURN 'gone';
         END IF;
         INSERT INTO {news} (lane, kind) VALUES (p_place[1], 0);

@@ -27,6 +27,12 @@ BEGIN
     END IF;
 END $body$;
 
+-- The weight of a lane by its rule.
+CREATE OR REPLACE FUNCTION {lane_weight}(p_lane text, p_rule jsonb) RETURNS double precision LANGUAGE plpgsql STABLE AS $body$
+BEGIN
+    RETURN coalesce((p_rule ->> 'weight')::double precision, 1);
+END $body$;
+
 -- The job that holds an ordered lane, if there is one: `p_holder` has begun in it, and is not
 -- completed, cancelled, expired or deleted; or it is a continuation of that job in the same lane.
 -- Primary key.
@@ -128,165 +134,6 @@ BEGIN
     END IF;
 END $body$;
 
--- Write down what has become of lanes that this transaction has locked, and that have no row in
--- `turn`. `p_changes`: by how many running jobs more or less; begins are the positive ones.
--- `p_tags`: the turn of each; null: a new one, after the lane whose turn it is. A lane that may begin
--- a job gets its turn. One that a rate has closed gets a row in `reopen`. One that nothing is known
--- of any more is deleted.
-CREATE OR REPLACE FUNCTION {place_lanes}(
-    p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_lanes text[], p_changes integer[], p_tags double precision[],
-    p_holders uuid[], p_now timestamptz
-) RETURNS void LANGUAGE plpgsql AS $body$
-DECLARE
-    v_rated boolean := p_keyed OR coalesce(jsonb_typeof(p_rule -> 'rate') = 'array', false);
-    -- Only a number counts: then no function is called for each lane.
-    v_simple boolean := NOT v_rated AND NOT p_closed AND NOT coalesce((p_rule ->> 'ordered')::boolean, false);
-    v_concurrency integer := (p_rule ->> 'concurrency')::integer;
-    v_floor double precision := coalesce((SELECT t.tag FROM {turn} AS t WHERE t.name = p_name ORDER BY t.tag, t.lane LIMIT 1), 0);
-BEGIN
-    IF v_rated THEN
-        -- A clock that is set back does not move the begins.
-        INSERT INTO {begun} (lane, seq, at)
-        SELECT l.lane, l.begun + n, greatest(p_now, l.begun_at)
-        FROM unnest(p_lanes, p_changes) AS asked (lane, change)
-        CROSS JOIN LATERAL (SELECT e.* FROM {lane} AS e WHERE e.lane = asked.lane OFFSET 0) AS l
-        CROSS JOIN LATERAL {own_rule}(p_rule, p_keyed, asked.lane) AS own
-        CROSS JOIN generate_series(1, asked.change) AS n
-        WHERE own.per IS NOT NULL;
-    END IF;
-    WITH looked AS MATERIALIZED (
-        SELECT l.lane, l.reopen_at, l.reopen_name, now_.running, now_.begun, now_.begun_at, r.room, r.opens_at, waiting.any_job, own.per, own.number,
-            CASE WHEN (own.rule ->> 'ordered')::boolean AND (r.room <= 0 OR r.only_id IS NOT NULL) THEN now_.holder END AS holder,
-            coalesce(asked.tag, v_floor + 1 / coalesce((own.rule ->> 'weight')::double precision, 1)) AS tag
-        FROM unnest(p_lanes, p_changes, p_tags, p_holders) AS asked (lane, change, tag, holder)
-        CROSS JOIN LATERAL (SELECT e.* FROM {lane} AS e WHERE e.lane = asked.lane OFFSET 0) AS l
-        CROSS JOIN LATERAL (
-            SELECT o.rule, o.number, o.per FROM {own_rule}(p_rule, p_keyed, asked.lane) AS o WHERE NOT v_simple
-            UNION ALL
-            SELECT p_rule, NULL::integer, NULL::interval WHERE v_simple
-        ) AS own
-        CROSS JOIN LATERAL (
-            SELECT l.running + asked.change AS running,
-                l.begun + CASE WHEN own.per IS NULL THEN 0 ELSE greatest(asked.change, 0) END AS begun,
-                CASE WHEN asked.change > 0 THEN greatest(p_now, l.begun_at) ELSE l.begun_at END AS begun_at,
-                coalesce(asked.holder, l.holder) AS holder
-        ) AS now_
-        CROSS JOIN LATERAL (
-            SELECT EXISTS (SELECT FROM {line} AS e WHERE e.lane = asked.lane ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1) AS any_job
-        ) AS waiting
-        CROSS JOIN LATERAL (
-            SELECT o.room, o.opens_at, o.only_id FROM {lane_room}(
-                l.lane, now_.running, now_.begun, now_.begun_at, now_.holder, own.rule, 1, p_closed, p_now
-            ) AS o WHERE NOT v_simple
-            UNION ALL
-            SELECT coalesce(v_concurrency - now_.running, 1), NULL::timestamptz, NULL::uuid WHERE v_simple
-        ) AS r
-    ), state AS MATERIALIZED (
-        SELECT k.*, unused.yes AND (k.begun_at IS NULL OR k.per IS NULL OR k.begun_at < p_now - k.per) AS idle,
-            CASE WHEN k.any_job AND k.room <= 0 THEN k.opens_at
-                WHEN unused.yes AND k.begun_at >= p_now - k.per THEN k.begun_at + k.per + interval '1 second' END AS look_at,
-            CASE WHEN k.any_job THEN p_name ELSE E'\x01' || p_name END AS look_name
-        FROM looked AS k
-        CROSS JOIN LATERAL (SELECT NOT k.any_job AND k.running = 0 AND k.holder IS NULL AS yes) AS unused
-    ), open AS (
-        INSERT INTO {turn} (name, tag, lane) SELECT p_name, s.tag, s.lane FROM state AS s WHERE s.any_job AND s.room > 0
-    ), look_again AS (
-        INSERT INTO {reopen} (name, at, lane) SELECT s.look_name, s.look_at, s.lane FROM state AS s
-        WHERE s.look_at IS NOT NULL AND (s.look_at, s.look_name) IS DISTINCT FROM (s.reopen_at, s.reopen_name)
-    ), looked_again AS (
-        DELETE FROM {reopen} AS e USING state AS s
-        WHERE e.name = s.reopen_name AND e.at = s.reopen_at AND e.lane = s.lane
-            AND (s.look_at, s.look_name) IS DISTINCT FROM (s.reopen_at, s.reopen_name)
-    ), forgotten AS (
-        DELETE FROM {begun} AS b USING state AS s WHERE s.begun > 0 AND NOT s.idle AND b.lane = s.lane AND b.seq <= s.begun - coalesce(s.number, 0)
-    ), forgotten_with_it AS (
-        DELETE FROM {begun} AS b USING state AS s WHERE s.begun > 0 AND s.idle AND b.lane = s.lane
-    ), idle AS (
-        DELETE FROM {lane} AS l USING state AS s WHERE s.idle AND l.lane = s.lane
-    )
-    UPDATE {lane} AS l SET
-        running = s.running, begun = CASE WHEN s.per IS NULL THEN 0 ELSE s.begun END, begun_at = s.begun_at, holder = s.holder,
-        tag = CASE WHEN s.any_job AND s.room > 0 THEN s.tag END,
-        reopen_at = s.look_at, reopen_name = CASE WHEN s.look_at IS NOT NULL THEN s.look_name END
-    FROM state AS s WHERE NOT s.idle AND l.lane = s.lane;
-END $body$;
-
--- Look at lanes that something has happened to. Creates and locks their rows (those that another
--- claim has locked are skipped), counts the claims that have ended, and gives a turn to those that
--- may begin a job. The caller has the lock of the limit, so no other claim creates lanes of it.
-CREATE OR REPLACE FUNCTION {visit_lanes}(
-    p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_lanes text[], p_now timestamptz
-) RETURNS void LANGUAGE plpgsql AS $body$
-DECLARE
-    v_lanes text[];
-    v_ended integer[];
-BEGIN
-    INSERT INTO {lane} (lane) SELECT DISTINCT asked FROM unnest(p_lanes) AS asked
-    WHERE NOT EXISTS (SELECT FROM {lane} AS l WHERE l.lane = asked OFFSET 0) ORDER BY asked ON CONFLICT DO NOTHING;
-    v_lanes := ARRAY(SELECT l.lane FROM {lane} AS l WHERE l.lane = ANY (p_lanes) FOR UPDATE SKIP LOCKED);
-    IF cardinality(v_lanes) = 0 THEN
-        RETURN;
-    END IF;
-    -- Claims that have ended come first in the index. What is left is for the next visit.
-    WITH taken AS (
-        DELETE FROM {news} WHERE ctid = ANY (ARRAY(
-            SELECT n.ctid FROM unnest(v_lanes) AS asked (lane)
-            CROSS JOIN LATERAL (
-                SELECT e.ctid FROM {news} AS e WHERE e.lane = asked.lane ORDER BY e.kind, e.id LIMIT 500
-            ) AS n
-        ))
-        RETURNING lane, kind
-    ), ended AS (
-        SELECT t.lane, count(*) AS number FROM taken AS t WHERE t.kind < 0 GROUP BY t.lane
-    )
-    UPDATE {lane} AS l SET running = l.running - ended.number FROM ended WHERE l.lane = ended.lane;
-    IF p_closed THEN
-        DELETE FROM {closing} WHERE lane = ANY (v_lanes) AND until <= p_now;
-    END IF;
-    -- A lane that has a turn keeps it. If it may not begin a job after all, the claim that takes the
-    -- turn notices.
-    v_lanes := ARRAY(SELECT l.lane FROM {lane} AS l WHERE l.lane = ANY (v_lanes) AND l.tag IS NULL);
-    IF cardinality(v_lanes) > 0 THEN
-        PERFORM {place_lanes}(p_name, p_rule, p_keyed, p_closed, v_lanes, array_fill(0, ARRAY[cardinality(v_lanes)]), NULL, NULL, p_now);
-    END IF;
-END $body$;
-
--- Find lanes that something has happened to: whose time to open has come, and that are in the news.
--- At most `p_most` of each, in their order, from the lane `p_cursor` on and around. Returns the last
--- one, if there may be more. So a lane with very much news does not keep others waiting. Primary keys of `reopen` and
--- `news`.
-CREATE OR REPLACE FUNCTION {look_for_lanes}(
-    p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_cursor text, p_most integer, p_now timestamptz
-) RETURNS text LANGUAGE plpgsql AS $body$
-DECLARE
-    v_first text COLLATE "C" := p_name || E'\x1e';
-    v_end text COLLATE "C" := p_name || ' ';
-    v_after text COLLATE "C" := coalesce(p_cursor, v_first);
-    v_due text[];
-    v_lanes text[] := '{}';
-BEGIN
-    v_due := ARRAY(SELECT r.lane FROM {reopen} AS r WHERE r.name = p_name AND r.at <= p_now ORDER BY r.at, r.lane LIMIT p_most)
-        || ARRAY(SELECT r.lane FROM {reopen} AS r WHERE r.name = E'\x01' || p_name AND r.at <= p_now ORDER BY r.at, r.lane LIMIT 10);
-    LOOP
-        v_lanes := v_lanes || ARRAY(
-            WITH RECURSIVE known (lane) AS (
-                (SELECT n.lane FROM {news} AS n WHERE n.lane > v_after AND n.lane < v_end ORDER BY n.lane LIMIT 1)
-                UNION ALL
-                SELECT (SELECT n.lane FROM {news} AS n WHERE n.lane > known.lane AND n.lane < v_end ORDER BY n.lane LIMIT 1)
-                FROM known WHERE known.lane IS NOT NULL
-            )
-            SELECT known.lane FROM known WHERE known.lane IS NOT NULL LIMIT p_most - cardinality(v_lanes)
-        );
-        EXIT WHEN cardinality(v_lanes) >= p_most OR v_after = v_first;
-        v_end := v_after || E'\x01';
-        v_after := v_first;
-    END LOOP;
-    IF cardinality(v_due) + cardinality(v_lanes) > 0 THEN
-        PERFORM {visit_lanes}(p_name, p_rule, p_keyed, p_closed, v_due || v_lanes, p_now);
-    END IF;
-    RETURN CASE WHEN cardinality(v_lanes) >= p_most THEN v_lanes[cardinality(v_lanes)] END;
-END $body$;
-
 -- Store what the code of a worker declares. If another declaration of a limit holds after that,
 -- claims have to look at its lanes.
 CREATE OR REPLACE FUNCTION {declare_limits}(
@@ -358,7 +205,8 @@ END $body$;
 -- Limits and their lanes after this one, in their order, or exactly one of them; the name of a limit comes before its lanes.
 -- Of each: what holds, whether it was set, how many jobs are running and waiting (`p_counted` at
 -- most), when it opens, and the job that holds it. Locks nothing. Counts come from `running` and
--- `line` themselves, not from what claims remember. Primary keys; one look for each lane.
+-- `line` themselves, not from what claims remember. Primary keys; one look for each lane. Reads
+-- `running` and `turn` once.
 CREATE OR REPLACE FUNCTION {list_limits}(p_limit integer, p_after text, p_exactly text, p_counted integer)
 RETURNS TABLE (lane text, rule text, is_set boolean, running bigint, waiting bigint, opens_at timestamptz, holder text, held_by text[])
 LANGUAGE plpgsql STABLE {steady} AS $body$
@@ -377,6 +225,9 @@ BEGIN
         (SELECT f.lane FROM found AS f WHERE f.lane IS NOT NULL AND p_exactly IS NULL LIMIT p_limit)
         UNION ALL
         SELECT p_exactly WHERE p_exactly IS NOT NULL
+    ), open AS MATERIALIZED (
+        SELECT t.lane, t.begun, t.begun_at, t.holder FROM {turn} AS t
+        WHERE (t.begun > 0 OR t.begun_at IS NOT NULL OR t.holder IS NOT NULL) AND t.lane = ANY (ARRAY(SELECT p.lane FROM page AS p))
     )
     SELECT p.lane, own.rule::text, EXISTS (SELECT FROM {limit_change} AS c WHERE c.lane = p.lane),
         CASE WHEN named.is_limit THEN (SELECT coalesce(sum(h.number), 0) FROM held AS h WHERE h.lane > p.lane AND h.lane < p.lane || ' ')
@@ -386,7 +237,11 @@ BEGIN
     FROM page AS p
     CROSS JOIN LATERAL (SELECT strpos(p.lane, E'\x1f') = 0 AS is_limit, split_part(p.lane, E'\x1f', 1) AS name) AS named
     CROSS JOIN LATERAL {own_rule}({limit_rule}(named.name), true, p.lane) AS own
-    LEFT JOIN {lane} AS l ON l.lane = p.lane
+    LEFT JOIN LATERAL (
+        SELECT e.begun, e.begun_at, e.holder FROM {lane} AS e WHERE e.lane = p.lane AND NOT e.open
+        UNION ALL
+        SELECT o.begun, o.begun_at, o.holder FROM open AS o WHERE o.lane = p.lane
+    ) AS l ON true
     CROSS JOIN LATERAL {lane_room}(
         p.lane, 0, coalesce(l.begun, 0), l.begun_at, NULL, own.rule, 1, true, v_now
     ) AS r

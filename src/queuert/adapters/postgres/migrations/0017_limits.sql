@@ -20,12 +20,13 @@ CREATE TABLE {limit_change} (
 );
 
 -- The lanes that have running jobs, a turn, or something else to remember. Only claims write here.
--- `tag`: its turn; null if it has none. `reopen_at`, `reopen_name`: its row in `reopen`. No index but the key, and
--- room in each page: updates are in place.
+-- `open`: it has a turn, and all that is known of it is there; the other columns mean nothing then.
+-- `reopen_at`, `reopen_name`: its row in `reopen`. No index but the key, and room in each page:
+-- updates are in place.
 CREATE TABLE {lane} (
     lane text COLLATE "C" PRIMARY KEY,
+    open boolean NOT NULL DEFAULT false,
     running integer NOT NULL DEFAULT 0,
-    tag double precision,
     reopen_at timestamptz,
     reopen_name text COLLATE "C",
     begun bigint NOT NULL DEFAULT 0,
@@ -33,12 +34,16 @@ CREATE TABLE {lane} (
     holder uuid
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- The lanes whose jobs may begin, in the order of their turns. Rows are inserted and deleted, never
--- updated.
+-- The lanes whose jobs may begin, in the order of their turns, and what is known of them. Rows are
+-- inserted and deleted, never updated.
 CREATE TABLE {turn} (
     name text COLLATE "C" NOT NULL,
     tag double precision NOT NULL,
     lane text COLLATE "C" NOT NULL,
+    running integer NOT NULL,
+    begun bigint NOT NULL,
+    begun_at timestamptz,
+    holder uuid,
     PRIMARY KEY (name, tag, lane)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
