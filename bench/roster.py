@@ -50,6 +50,8 @@ def _environment() -> dict[str, str]:
 
 
 OURS = "queuert"
+LIMITED = f"{OURS}, 1,000 keys with a limit"
+"""An entry of ours."""
 BEFORE = "before"
 PLAIN = "plain SQL"
 PLAIN_SQLITE = "plain SQLite"

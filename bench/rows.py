@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bench.growth import at_rest, beside, churn, under_a_snapshot
 from bench.measure import Entry, by_itself, drain, embedded, memory, pick_up
-from bench.roster import BEFORE, OURS, PLAIN, PLAIN_SQLITE
+from bench.roster import BEFORE, LIMITED, OURS, PLAIN, PLAIN_SQLITE
 
 QUICK = ("pgqueuer",)
 PSYCOPG = {"driver": "psycopg"}
@@ -63,7 +63,7 @@ class Plan:
         compared = [self.drain_1(), self.drain_2(), self.start_one(), *self.starts(), self.pick_up()]
         if self.quick:
             return compared
-        ours = [*self.phases(), self.chain(), self.fan_in(), self.sqlite(), self.memory_drain()]
+        ours = [*self.phases(), self.chain(), self.fan_in(), *self.limits(), self.sqlite(), self.memory_drain()]
         return [*compared, self.memory(), self.space(), *ours, self.growth(), self.snapshot(), self.churn()]
 
     def drain_1(self) -> Row:
@@ -185,6 +185,17 @@ class Plan:
             for number in (100, 1000)
         ]
         return Row("fan-in", "fan-in: one job over many blockers", entries, unit="blockers/s")
+
+    def limits(self) -> list[Row]:
+        """A limit by key that is never reached, over 1,000 keys."""
+        many, some = self.jobs(100_000, 20_000), self.jobs(20_000, 5_000)
+        return [
+            Row(key, f"drain {where}, with a limit by key", [Entry(OURS, how, jobs), Entry(OURS, how, jobs, "limited", label=LIMITED)])
+            for key, where, how, jobs in (
+                ("limits", "no-op jobs, one process", drain, many),
+                ("limits-sqlite", "on SQLite", embedded, some),
+            )
+        ]
 
     def sqlite(self) -> Row:
         jobs = self.jobs(20_000, 5_000)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.results import Run
-from bench.roster import OURS, PLAIN, PLAIN_SQLITE
+from bench.roster import LIMITED, OURS, PLAIN, PLAIN_SQLITE
 
 Value = Callable[[Run], float | None]
 
@@ -90,6 +90,7 @@ TARGETS = [
     Target(
         "fan-in", "100 blockers", of("fan-in", f"{OURS}, 1000 blockers"), of("fan-in", f"{OURS}, 100 blockers"), 0.8
     ),
+    Target("limits", "without a limit", of("limits", LIMITED), of("limits", OURS), 0.5),
     Target("start-one", "pgqueuer", of("start-one", OURS), of("start-one", "pgqueuer"), 1),
     Target("submit", "pgqueuer", of("submit", OURS), of("submit", "pgqueuer"), 1.1),
     Target("submit-16", "pgqueuer", of("submit-16", OURS), of("submit-16", "pgqueuer"), 5),

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from bench.contenders.link import Line
-from queuert import Attempt, Chain, EntryJob, Handlers, Job
+from queuert import Attempt, Chain, EntryJob, Handlers, Job, Limit
 
 COUNTERS = 1000
 """Rows of the user table that handlers write to."""
@@ -14,6 +14,8 @@ USER_TABLE = f"""
 CREATE TABLE counter (id integer PRIMARY KEY, value integer NOT NULL DEFAULT 0) WITH (fillfactor = 50);
 INSERT INTO counter SELECT n FROM generate_series(0, {COUNTERS - 1}) AS n
 """
+KEYS = 1000
+"""Keys of the limit."""
 READ = "SELECT value FROM counter WHERE id = $1"
 UPDATE = "UPDATE counter SET value = value + 1 WHERE id = $1"
 
@@ -22,6 +24,15 @@ class Order(EntryJob[None], name="order"):
     order_id: int
     who: str
     amount: int
+
+
+class Limited(EntryJob[None], name="limited", limit=Limit(by="customer", concurrency=1000)):
+    """Its limit is never reached."""
+
+    order_id: int
+    who: str
+    amount: int
+    customer: int
 
 
 class First(EntryJob[None, "Second"], name="first"):
@@ -68,6 +79,11 @@ def handlers_for(work: str, line: Line, driver: str = "asyncpg") -> Handlers[Any
         _chain(handlers, line)
     elif work == "fan-in":
         _fan_in(handlers, line)
+    elif work == "limited":
+
+        @handlers.handles(Limited)
+        async def limited(attempt: Attempt[Limited]) -> None:  # noqa: ARG001
+            line.done += 1
     elif work == "pick-up":
 
         @handlers.handles(Order)

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import queuert
-from bench.contenders.jobs import USER_TABLE, Close, First, Order, handlers_for
+from bench.contenders.jobs import KEYS, USER_TABLE, Close, First, Limited, Order, handlers_for
 from bench.contenders.link import Line, Task, at_once, run, say
 from queuert import Client, Job, Worker
 
@@ -21,7 +21,7 @@ CONCURRENCY = 100
 @asynccontextmanager
 async def connect(task: Task) -> AsyncGenerator[Client[Any]]:
     """A client made as users make it."""
-    jobs: list[type[Job[Any, Any]]] = [Order, First, Close]
+    jobs: list[type[Job[Any, Any]]] = [Order, Limited, First, Close]
     if "scene" in task.options:
         jobs += _scenes().JOBS
     url = task.url.replace("postgresql://", f"postgresql+{_driver(task)}://")
@@ -58,6 +58,10 @@ async def fill(client: Client[Any], task: Task) -> None:
         async with client.transaction() as tx:
             if task.work == "chain":
                 await client.start_many(tx, [First(**task.payload(number)) for number in numbers])
+            elif task.work == "limited":
+                await client.start_many(
+                    tx, [Limited(**task.payload(number), customer=number % KEYS) for number in numbers]
+                )
             else:
                 orders = await client.start_many(tx, [Order(**task.payload(number)) for number in numbers])
                 if task.work == "fan-in":
@@ -105,7 +109,7 @@ async def churn(client: Client[Any], task: Task, line: Line) -> None:
 
 async def measure(task: Task) -> dict[str, Any]:
     async with connect(task) as client:
-        if task.work == "drain":
+        if task.work in ("drain", "limited"):
             return await drain(client, task)
         if task.work == "submit":
             return {"rate": await at_once(task, lambda number: client.submit(Order(**task.payload(number))))}
@@ -126,7 +130,7 @@ async def drain(client: Client[Any], task: Task) -> dict[str, Any]:
     """For storage that is in this process: everything runs here."""
     line = Line()
     await fill(client, task)
-    worker = Worker(client, handlers_for("drain", line), concurrency=task.options.get("concurrency", CONCURRENCY))
+    worker = Worker(client, handlers_for(task.work, line), concurrency=task.options.get("concurrency", CONCURRENCY))
     began = time.perf_counter()
     await worker.drain()
     seconds = time.perf_counter() - began

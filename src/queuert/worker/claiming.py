@@ -47,6 +47,8 @@ class ClaimPolicy:
         """The limits of the job types that this code knows."""
         self._limits: Mapping[str, tuple[str, ...]] = {}
         """Type → the limits that its jobs may be stored with."""
+        self._only_by_key = False
+        """All types have limits by key."""
         self._queues = _served(plans, jobs, queues)
         self.types: tuple[str, ...] = tuple(plan.name for _, plans, _ in self._queues for plan in plans)
         self.queues: tuple[str, ...] = tuple(queue.name for queue, plans, _ in self._queues for _ in plans)
@@ -73,6 +75,7 @@ class ClaimPolicy:
                 found[name] = (*found.get(name, ()), limit.name)
         if found != self._limits:
             self._limits = found
+            self._only_by_key = all(name in found for name in self.types)
             if not self.limited:
                 self._fixed_queues = tuple(self._queue_limits({}))
 
@@ -81,7 +84,9 @@ class ClaimPolicy:
 
         `active`: how many are running, or are claimed ahead already.
         """
-        limit = self.concurrency + ahead - active
+        # Jobs with a limit by key are not claimed ahead: others may begin instead of them.
+        slots = max(0, self.concurrency - active)
+        limit = slots if self._only_by_key else self.concurrency + ahead - active
         if self._max_batch is not None:
             limit = min(limit, self._max_batch)
         if self._max_claims is not None:
@@ -89,8 +94,6 @@ class ClaimPolicy:
         if limit <= 0:
             return None
         queues = tuple(self._queue_limits(_count(claims))) if self.limited else self._fixed_queues
-        # Jobs with a limit by key are not claimed ahead: others may begin instead of them.
-        slots = max(0, self.concurrency - active)
         return ClaimRequest(self._worker_id, limit, queues, self.cluster_cap, slots=slots) if queues else None
 
     def described(self) -> tuple[WorkerQueue, ...]:

@@ -5,7 +5,8 @@
 -- may have. `p_beside`: how many jobs the whole claim may take: those without a limit compete.
 --
 -- Returns the columns of `claim`, and the lane of each job. The first row has `more` and `next_in`,
--- and in `blockers` the lanes to go on looking from, as JSON.
+-- in `blockers` the lanes to go on looking from, as JSON, and in `ran_before` whether `claim` may find
+-- jobs without a limit, or has to tell of pauses. If not, `next_in` is also right for these.
 --
 -- Locks: an advisory lock for each cap, which is waited for. Then, without waiting: an advisory lock
 -- for each limit; lanes; turns; waiting jobs. All of these are skipped if another transaction has
@@ -41,6 +42,7 @@ DECLARE
     v_missed boolean := false;
     v_more boolean := false;
     v_behind boolean := false;
+    v_others boolean := false;
     v_next timestamptz;
     v_types text[];
     v_kinds integer[];
@@ -94,6 +96,7 @@ BEGIN
     v_now := {clock};
     v_closed := EXISTS (SELECT FROM {closing});
     IF EXISTS (SELECT FROM {pause}) THEN
+        v_others := true;
         v_closed := v_closed OR EXISTS (SELECT FROM {pause} AS p WHERE p.scope = 'key');
         SELECT coalesce(found.shut, '{}') INTO v_shut FROM {pauses_of}(
             p_types, ARRAY(SELECT p_queue_names[q.n] FROM unnest(p_queues) WITH ORDINALITY AS q (n, place) ORDER BY q.place), v_now
@@ -238,6 +241,7 @@ BEGIN
             WHERE t.left_over > 0 AND (v_rooms[t.queue] IS NULL OR v_rooms[t.queue] > 0)
             ORDER BY 1, 2, 3, 4 LIMIT p_beside
         ) AS found;
+        v_others := v_others OR b.ids IS NOT NULL;
         IF b.ids IS NULL AND v_parts = 1 THEN
             v_order := ARRAY(SELECT generate_series(1, cardinality(c_ids)));
         ELSE
@@ -331,6 +335,11 @@ BEGIN
     IF v_behind AND cardinality(v_ids) >= v_number THEN
         v_more := true;
     END IF;
+    v_others := v_others OR EXISTS (
+        SELECT FROM unnest(p_types) AS asked (type_name)
+        WHERE EXISTS (SELECT FROM {ready} AS e WHERE e.type_name = asked.type_name ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1)
+            OR EXISTS (SELECT FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at <= v_now ORDER BY l.scheduled_at LIMIT 1)
+    );
     IF v_missed AND cardinality(v_ids) < v_number THEN
         -- Another claim has locked lanes, and may leave jobs.
         v_next := v_now + interval '20 milliseconds';
@@ -339,16 +348,16 @@ BEGIN
         SELECT min(soon.at) FROM unnest(v_names) AS asked (name)
         CROSS JOIN LATERAL (SELECT r.at FROM {reopen} AS r WHERE r.name = asked.name AND r.at > v_now ORDER BY r.at, r.lane LIMIT 1) AS soon
     ), (
-        SELECT min(due.scheduled_at) FROM unnest(p_pair_types) AS asked (n)
+        SELECT min(due.scheduled_at) FROM unnest(p_types) WITH ORDINALITY AS asked (type_name, n)
         CROSS JOIN LATERAL (
-            SELECT l.scheduled_at FROM {later} AS l WHERE l.type_name = p_types[asked.n] AND l.scheduled_at > v_now AND l.scheduled_at < 'infinity'
+            SELECT l.scheduled_at FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at > v_now AND l.scheduled_at < 'infinity'
             ORDER BY l.scheduled_at LIMIT 1
         ) AS due
         WHERE asked.n <> ALL (coalesce(v_shut, '{}'))
     ));
     RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
         NULL::double precision, NULL::integer, NULL::bigint, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
-        NULL::boolean, v_cursors::text, v_more, extract(epoch FROM v_next - v_now)::double precision, v_now, NULL;
+        v_others, v_cursors::text, v_more, extract(epoch FROM v_next - v_now)::double precision, v_now, NULL;
     IF cardinality(v_ids) = 0 THEN
         RETURN;
     END IF;

@@ -27,11 +27,16 @@ _PAUSED = 12
 
 class Claiming(Store):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
-        """Jobs with a limit have a statement of their own, which comes first."""
-        pairs = [(limit, name) for queue in request.queues for limit in queue.types for name in limit.limits]
-        if not pairs:
+        """Jobs with a limit have a statement of their own, which comes first.
+
+        It also tells whether the other one is needed.
+        """
+        by_key = any(limit.limits for queue in request.queues for limit in queue.types)
+        if not by_key or request.slots == 0:
             return (yield from self._claim(request))
-        limited = yield from self._claim_limited(request)
+        limited, others = yield from self._claim_limited(request)
+        if not others:
+            return limited
         number = len(limited.jobs)
         rest = replace(
             request,
@@ -47,7 +52,8 @@ class Claiming(Store):
             [*limited.jobs, *plain.jobs], more, None if more else min(moments, default=None), plain.paused
         )
 
-    def _claim_limited(self, request: ClaimRequest) -> Program[ClaimResult]:
+    def _claim_limited(self, request: ClaimRequest) -> Program[tuple[ClaimResult, bool]]:
+        """The jobs, and whether there may be others, without a limit."""
         asked = self._asked(request)
         places = [limit for queue in request.queues for limit in queue.types]
         pairs = [(place, name) for place, limit in enumerate(places, 1) for name in limit.limits]
@@ -64,12 +70,12 @@ class Claiming(Store):
             first_token=request.first_token,
             statistics=self.statistics,
         )
-        cursors, more, next_in, claimed_at, _ = rows[0][-5:]
+        others, cursors, more, next_in, claimed_at, _ = rows[0][-6:]
         self.cursors.update(_cursors.decode(cursors))
         since, times = utc(claimed_at), _Times()
         leased = {limit.name: since + timedelta(seconds=limit.lease) for limit in places}
         jobs = [_claimed(row[:-1], request.worker, since, leased, times, row[-1]) for row in rows[1:]]
-        return ClaimResult(jobs, more, next_in)
+        return ClaimResult(jobs, more, None if more else next_in), others
 
     def _asked(self, request: ClaimRequest) -> dict[str, Any]:
         """What both statements are told."""
