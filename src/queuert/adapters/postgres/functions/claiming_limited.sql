@@ -57,6 +57,9 @@ DECLARE
     v_each integer;
     v_got integer;
     v_filled boolean;
+    v_room integer[];
+    v_only uuid[];
+    v_concurrency integer;
     v_parts integer := 0;
     -- The lanes whose turns were taken, limit by limit; `a_ends`: the last one of each limit.
     a_turns {turn}[] := '{}';
@@ -127,6 +130,7 @@ BEGIN
             v_missed := true;
         END IF;
         v_got := 0;
+        v_only := NULL;
         v_tag := '-infinity';
         v_lane := '';
         WHILE v_got < v_number AND cardinality(v_kinds) > 0 LOOP
@@ -142,8 +146,6 @@ BEGIN
             v_filled := v_each = v_number - v_got;
             v_tag := v_turns[v_each].tag;
             v_lane := v_turns[v_each].lane;
-            -- So many of each lane, if there are fewer lanes than jobs are wanted.
-            v_most := CASE WHEN v_each * (v_number - v_got) <= 300 THEN v_number - v_got ELSE 1 + 2 * (v_number - v_got) / v_each END;
             IF v_keyed OR jsonb_typeof(v_rule -> 'weight') <> 'number' THEN
                 v_weights := ARRAY(
                     SELECT {lane_weight}(l.lane, own.rule) FROM unnest(v_turns) WITH ORDINALITY AS l
@@ -156,50 +158,55 @@ BEGIN
             v_news := {take_news}(v_turns);
             v_missed := v_missed OR v_news.more;
             v_now := greatest(v_now, {clock});
-            -- Otherwise, each of the others has a turn before a lane has more than one in advance of
-            -- the last of them. One more is read, to know whether there is one.
+            -- So many of each lane may be taken. If there are enough lanes, none is given more than
+            -- those up to the turn of the last one. One more is read, to know whether there is one.
+            v_most := CASE WHEN v_filled THEN NULL WHEN v_each * (v_number - v_got) <= 300 THEN v_number - v_got ELSE 1 + 2 * (v_number - v_got) / v_each END;
+            v_room := ARRAY(
+                SELECT coalesce(v_most, least(v_number - v_got, 2 + floor((v_tag - l.tag) * v_weights[l.ordinality])))::integer
+                FROM unnest(v_turns) WITH ORDINALITY AS l ORDER BY l.ordinality
+            );
+            IF v_simple THEN
+                v_concurrency := (v_rule ->> 'concurrency')::integer;
+                v_room := ARRAY(
+                    SELECT greatest(0, least(v_room[l.ordinality], v_concurrency - l.running + v_news.ended[l.ordinality]))
+                    FROM unnest(v_turns) WITH ORDINALITY AS l ORDER BY l.ordinality
+                );
+            ELSE
+                SELECT array_agg(o.room ORDER BY l.ordinality), array_agg(o.only_id ORDER BY l.ordinality) INTO v_room, v_only
+                FROM unnest(v_turns) WITH ORDINALITY AS l
+                CROSS JOIN LATERAL {own_rule}(v_rule, v_keyed, l.lane) AS own
+                CROSS JOIN LATERAL {lane_room}(
+                    l.lane, l.running - v_news.ended[l.ordinality], l.begun, l.begun_at, l.holder, own.rule, v_room[l.ordinality], v_closed, v_now
+                ) AS o;
+            END IF;
             SELECT array_agg(c.lane) AS lanes, array_agg(c.key) AS keys, array_agg(c.turn) AS turns, array_agg(c.place) AS places, array_agg(c.id) AS ids,
-                array_agg(c.kind) AS kinds, array_agg(c.queue_priority) AS queues, array_agg(c.priority) AS priorities,
-                array_agg(c.scheduled_at) AS times, array_agg(c.number) AS numbers, coalesce(bool_or(c.number = c.most), false) AS more,
+                array_agg(c.kind) AS kinds, array_agg(c.queue) AS queues, array_agg(c.priority) AS priorities,
+                array_agg(c.scheduled_at) AS times, array_agg(c.number) AS numbers,
                 count(*) FILTER (WHERE c.turn <= v_tag OR NOT v_filled) AS number
             INTO f FROM (
-                SELECT v_first + e.n::integer AS lane, e.lane AS key, e.tag + (e.number - 1) / e.weight AS turn, e.place, e.id, kind.n AS kind, e.number,
-                    e.most, p_queue_priorities[p_queues[kind.n]] AS queue_priority, e.priority, e.scheduled_at
+                SELECT v_first + e.n::integer AS lane, e.lane AS key, e.tag + (e.number - 1) / v_weights[e.n] AS turn, e.place, e.id, e.kind,
+                    p_queue_priorities[p_queues[e.kind]] AS queue, e.priority, e.scheduled_at, e.number
                 FROM (
-                SELECT l.ordinality AS n, l.lane, l.tag, m.weight, m.most, w.place, w.id, w.type_name, w.priority, w.scheduled_at,
-                    row_number() OVER (PARTITION BY l.ordinality ORDER BY w.priority, w.scheduled_at, w.id) AS number
-                FROM unnest(v_turns) WITH ORDINALITY AS l
-                CROSS JOIN LATERAL (
-                    SELECT v_weights[l.ordinality] AS weight, l.running - v_news.ended[l.ordinality] AS running,
-                        CASE WHEN v_filled THEN least(v_number - v_got, 2 + floor((v_tag - l.tag) * v_weights[l.ordinality]))::integer ELSE v_most END AS most
-                    OFFSET 0
-                ) AS m
-                CROSS JOIN LATERAL (
-                    SELECT o.room, o.only_id FROM {own_rule}(v_rule, v_keyed, l.lane) AS own CROSS JOIN LATERAL {lane_room}(
-                        l.lane, m.running, l.begun, l.begun_at, l.holder, own.rule, m.most, v_closed, v_now
-                    ) AS o WHERE NOT v_simple
-                    UNION ALL
-                    SELECT greatest(0, least(m.most, coalesce((v_rule ->> 'concurrency')::integer - m.running, m.most))), NULL::uuid WHERE v_simple
-                ) AS r
-                CROSS JOIN LATERAL (
-                    (
-                        SELECT w.ctid AS place, w.id, w.type_name, w.priority, w.scheduled_at FROM {line} AS w
-                        WHERE w.lane = l.lane AND w.type_name = ANY (v_types) AND r.only_id IS NULL
-                        ORDER BY w.priority, w.scheduled_at, w.id LIMIT r.room
-                    )
-                    UNION ALL
-                    SELECT w.ctid, w.id, w.type_name, w.priority, w.scheduled_at FROM {job} AS j
-                    JOIN {line} AS w ON w.lane = j.lane AND w.priority = j.priority AND w.scheduled_at = j.scheduled_at AND w.id = j.id
-                    WHERE NOT v_simple AND j.id = r.only_id AND w.type_name = ANY (v_types) AND r.room > 0
-                ) AS w
+                    SELECT l.ordinality AS n, l.lane, l.tag, w.place, w.id, w.priority, w.scheduled_at,
+                        row_number() OVER (PARTITION BY l.ordinality ORDER BY w.priority, w.scheduled_at, w.id) AS number,
+                        CASE WHEN cardinality(v_kinds) = 1 THEN v_kinds[1] ELSE (
+                            SELECT k FROM unnest(v_kinds) AS k WHERE p_types[k] = w.type_name
+                            ORDER BY p_queue_priorities[p_queues[k]], k LIMIT 1
+                        ) END AS kind
+                    FROM unnest(v_turns) WITH ORDINALITY AS l
+                    CROSS JOIN LATERAL (
+                        (
+                            SELECT w.ctid AS place, w.id, w.type_name, w.priority, w.scheduled_at FROM {line} AS w
+                            WHERE w.lane = l.lane AND w.type_name = ANY (v_types)
+                            ORDER BY w.priority, w.scheduled_at, w.id LIMIT CASE WHEN v_only[l.ordinality] IS NULL THEN v_room[l.ordinality] ELSE 0 END
+                        )
+                        UNION ALL
+                        SELECT w.ctid, w.id, w.type_name, w.priority, w.scheduled_at FROM {job} AS j
+                        JOIN {line} AS w ON w.lane = j.lane AND w.priority = j.priority AND w.scheduled_at = j.scheduled_at AND w.id = j.id
+                        WHERE v_only IS NOT NULL AND j.id = v_only[l.ordinality] AND w.type_name = ANY (v_types) AND v_room[l.ordinality] > 0
+                    ) AS w
                 ) AS e
-                CROSS JOIN LATERAL (
-                    SELECT CASE WHEN cardinality(v_kinds) = 1 THEN v_kinds[1] ELSE (
-                        SELECT k FROM unnest(v_kinds) AS k WHERE p_types[k] = e.type_name
-                        ORDER BY p_queue_priorities[p_queues[k]], k LIMIT 1
-                    ) END AS n OFFSET 0
-                ) AS kind
-                ORDER BY queue_priority, turn, key, e.number
+                ORDER BY queue, turn, key, e.number
             ) AS c;
             IF f.ids IS NOT NULL THEN
                 c_limits := c_limits || array_fill(cardinality(a_ends), ARRAY[cardinality(f.ids)]);
@@ -215,7 +222,7 @@ BEGIN
                 c_numbers := c_numbers || f.numbers;
             END IF;
             v_got := v_got + f.number;
-            v_more := v_more OR f.more AND NOT v_filled;
+            v_more := v_more OR coalesce(v_most = ANY (f.numbers), false);
             a_turns := a_turns || v_turns;
             a_places := a_places || v_places;
             a_ended := a_ended || v_news.ended;
