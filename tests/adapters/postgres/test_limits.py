@@ -10,7 +10,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from tests.adapters.postgres.scenes import Scene, explain, open_scene, pages
+from tests.adapters.postgres.scenes import PATIENCE, Scene, explain, open_scene, pages
 from tests.support.postgres import Databases
 
 from queuert.conformance.state.build import completed, given_back, new_job, queue, request
@@ -74,6 +74,60 @@ async def test_the_doctor_finds_what_does_not_agree_and_repairs_it(scene: Scene)
     assert len(await take(scene, 10)) == 1
 
 
+async def test_the_doctor_repairs_a_lane_that_is_open(scene: Scene) -> None:
+    operations = scene.operations
+    await scene.start(*(job("x") for _ in range(5)))
+    (first,) = await take(scene, 1)
+    scene.watch("UPDATE queuert_turn SET running = 7")
+    (damage,) = (await scene.run(operations.examine("lanes", None, 100, 5.0))).damages
+    assert "counts 7 running jobs, and there are 1" in damage.detail
+    assert await scene.run(operations.repair_damage(damage)) == "repaired"
+    assert await scene.run(operations.repair_damage(damage)) == "gone"
+    scene.check()
+    assert len(await take(scene, 10)) == 1
+    await scene.settle(completed(first))
+    assert len(await take(scene, 10)) == 1
+
+
+async def test_claims_that_end_while_the_lane_is_open_count(scene: Scene) -> None:
+    """Nobody looks at an open lane before its turn. Then its ended claims are counted before its room is."""
+    await scene.start(*(job("x") for _ in range(9)))
+    (first,) = await take(scene, 1)
+    written = scene.watch("SELECT xmin::text FROM queuert_lane")
+    for _ in range(4):
+        await scene.settle(completed(first))
+        (first,) = await take(scene, 1)
+    assert scene.watch("SELECT xmin::text FROM queuert_lane") == written, "an open lane has its state in its turn"
+    await scene.settle(completed(first))
+    assert len(await take(scene, 10)) == 2
+    assert await take(scene, 10) == []
+    scene.check()
+
+
+async def test_nobody_waits_for_a_transaction_that_stays_open(scene: Scene) -> None:
+    """Starts and settlements of one key, in transactions that are open: other starts and claims go on."""
+    await scene.start(job("x"), job("x"))
+    first, second = await take(scene, 2)
+    await scene.start(job("x"), job("x"))
+    starting, settling, changing = [await each.begin() for each in await scene.sessions(3)]
+    await starting.start(job("x"), job("y"))
+    await settling.settle(completed(first))
+    await changing.run(scene.operations.set_limit(NAME, "x", {"concurrency": 1}))
+
+    async def others() -> None:
+        await scene.start(job("x"), job("y"))
+        assert [each.job.lane for each in await take(scene, 10)] == [lane_of(NAME, "y")]
+        await scene.settle(completed(second))
+        assert [each.job.lane for each in await take(scene, 10)] == [lane_of(NAME, "x")]
+
+    await asyncio.wait_for(others(), PATIENCE)
+    await changing.rollback()
+    await settling.commit()
+    await starting.commit()
+    assert sorted(each.job.lane or "" for each in await take(scene, 10)) == [lane_of(NAME, "x"), lane_of(NAME, "y")]
+    scene.check()
+
+
 async def test_one_tenant_with_very_many_jobs_does_not_delay_another(scene: Scene) -> None:
     """All are stored before the first claim, also those of the other tenant."""
     for _ in range(10):
@@ -83,13 +137,16 @@ async def test_one_tenant_with_very_many_jobs_does_not_delay_another(scene: Scen
     assert {each.job.lane for each in claimed} == {lane_of(NAME, "big"), lane_of(NAME, "small")}
 
 
-async def test_full_lanes_cost_nothing(scene: Scene, connection: psycopg.Connection[Any]) -> None:
+@pytest.mark.parametrize(("lanes", "each"), [(100, 10), pytest.param(1000, 100, marks=pytest.mark.soak)])
+async def test_full_lanes_cost_nothing(
+    scene: Scene, connection: psycopg.Connection[Any], lanes: int, each: int
+) -> None:
     """A claim of ten reads about the same pages, whatever waits in lanes that are full."""
     await scene.start(*(job(f"free-{n}") for n in range(60)))
     await take(scene, 10)
     before = cost(connection, scene.operations.claim(limited(10)))
-    for n in range(100):
-        await scene.start(*(job(f"full-{n}") for _ in range(10)))
+    for n in range(0, lanes * each, 1000):
+        await scene.start(*(job(f"full-{n % lanes}") for n in range(n, n + 1000)))
     while len(await take(scene, 100)) > 0:
         pass
     await scene.start(*(job(f"more-{n}") for n in range(60)))
