@@ -342,10 +342,11 @@ BEGIN
     IF v_behind AND cardinality(v_ids) >= v_number THEN
         v_more := true;
     END IF;
+    -- OFFSET: otherwise, a plan may hash all of these tables.
     v_others := v_others OR EXISTS (
         SELECT FROM unnest(p_types) AS asked (type_name)
-        WHERE EXISTS (SELECT FROM {ready} AS e WHERE e.type_name = asked.type_name ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1)
-            OR EXISTS (SELECT FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at <= v_now ORDER BY l.scheduled_at LIMIT 1)
+        WHERE EXISTS (SELECT FROM {ready} AS e WHERE e.type_name = asked.type_name ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0)
+            OR EXISTS (SELECT FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at <= v_now ORDER BY l.scheduled_at LIMIT 1 OFFSET 0)
     );
     IF v_missed AND cardinality(v_ids) < v_number THEN
         -- Another claim has locked lanes, and may leave jobs.

@@ -86,7 +86,8 @@ BEGIN
                 coalesce(p_holders[l.ordinality], l.holder) AS holder
         ) AS now_
         CROSS JOIN LATERAL (
-            SELECT EXISTS (SELECT FROM {line} AS e WHERE e.lane = l.lane ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1) AS any_job
+            -- OFFSET: otherwise, a plan may hash all of `line`.
+            SELECT EXISTS (SELECT FROM {line} AS e WHERE e.lane = l.lane ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0) AS any_job
         ) AS waiting
         CROSS JOIN LATERAL (
             SELECT o.room, o.opens_at, o.only_id FROM {lane_room}(
