@@ -190,7 +190,11 @@ class Plan:
         """A limit by key that is never reached, over 1,000 keys."""
         many, some = self.jobs(100_000, 20_000), self.jobs(20_000, 5_000)
         return [
-            Row(key, f"drain {where}, with a limit by key", [Entry(OURS, how, jobs), Entry(OURS, how, jobs, "limited", label=LIMITED)])
+            Row(
+                key,
+                f"drain {where}, with a limit by key",
+                [Entry(OURS, how, jobs), Entry(OURS, how, jobs, "limited", label=LIMITED)],
+            )
             for key, where, how, jobs in (
                 ("limits", "no-op jobs, one process", drain, many),
                 ("limits-sqlite", "on SQLite", embedded, some),
