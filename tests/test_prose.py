@@ -105,30 +105,27 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("path", files(".md"), ids=name)
-class TestPages:
-    def test_prose_is_wrapped(self, path: Path) -> None:
-        long = too_long(path, prose(path))
-        assert not long, f"wrap at {WIDTH} columns:\n" + "\n".join(long)
-
-    def test_words_are_plain(self, path: Path) -> None:
-        found = avoided(path, [(1, path.read_text("utf-8"))])
-        assert not found, "write it plainly:\n" + "\n".join(found)
-
-
-@pytest.mark.parametrize("path", files(".py"), ids=name)
-def test_comments_and_docstrings_are_wrapped_and_their_words_are_plain(path: Path) -> None:
-    source = path.read_text("utf-8")
-    own_lines = docstring_lines(source) | {line for line, _, alone in comments(source) if alone}
-    long = too_long(path, [text for text in enumerate(source.splitlines(), 1) if text[0] in own_lines])
+def test_pages_are_wrapped() -> None:
+    long = [each for path in files(".md") for each in too_long(path, prose(path))]
     assert not long, f"wrap at {WIDTH} columns:\n" + "\n".join(long)
-    found = avoided(path, [*strings(source), *((line, text) for line, text, _ in comments(source))])
+
+
+@pytest.mark.parametrize("suffix", [".md", ".sql"])
+def test_words_are_plain(suffix: str) -> None:
+    found = [each for path in files(suffix) for each in avoided(path, [(1, path.read_text("utf-8"))])]
     assert not found, "write it plainly:\n" + "\n".join(found)
 
 
-@pytest.mark.parametrize("path", files(".sql"), ids=name)
-def test_words_in_sql_are_plain(path: Path) -> None:
-    found = avoided(path, [(1, path.read_text("utf-8"))])
+def test_comments_and_docstrings_are_wrapped_and_their_words_are_plain() -> None:
+    long: list[str] = []
+    found: list[str] = []
+    for path in files(".py"):
+        source = path.read_text("utf-8")
+        noted = list(comments(source))
+        own_lines = docstring_lines(source) | {line for line, _, alone in noted if alone}
+        long += too_long(path, [text for text in enumerate(source.splitlines(), 1) if text[0] in own_lines])
+        found += avoided(path, [*strings(source), *((line, text) for line, text, _ in noted)])
+    assert not long, f"wrap at {WIDTH} columns:\n" + "\n".join(long)
     assert not found, "write it plainly:\n" + "\n".join(found)
 
 

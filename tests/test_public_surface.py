@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from tests.test_readme import EXAMPLES
@@ -25,6 +25,8 @@ import queuert
 import queuert.testing
 from queuert import why
 from queuert.observability import logging
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -98,9 +100,9 @@ def private_uses(tree: ast.Module) -> Iterator[str]:
                 yield f"{owner}.{node.attr}"
 
 
-@pytest.mark.parametrize("place", programs())
-def test_docs_and_examples_use_only_what_is_public(place: str) -> None:
-    assert list(private_uses(ast.parse(programs()[place]))) == []
+def test_docs_and_examples_use_only_what_is_public() -> None:
+    used = {place: list(private_uses(ast.parse(code))) for place, code in programs().items()}
+    assert {place: names for place, names in used.items() if names} == {}
 
 
 def test_private_uses_are_found() -> None:
@@ -226,29 +228,53 @@ def is_for_users(name: str) -> bool:
     return name in FOR_USERS or name.rpartition(".")[0] in FOR_USERS
 
 
-@pytest.mark.parametrize("name", functions())
-def test_a_function_documents_each_of_its_arguments(name: str) -> None:
+def in_module(module: str, found: dict[str, T]) -> dict[str, T]:
+    """Those of classes and functions that belong to a module of the page, and to no longer name of one."""
+    longer = [other for other in surface() if other.startswith(f"{module}.")]
+    return {
+        name: value
+        for name, value in found.items()
+        if name.startswith(f"{module}.") and not any(name.startswith(f"{other}.") for other in longer)
+    }
+
+
+def test_each_name_belongs_to_a_module() -> None:
+    names: dict[str, Any] = {**functions(), **classes()}
+    assert sum(len(in_module(module, names)) for module in surface()) == len(names)
+
+
+@pytest.mark.parametrize("module", surface())
+def test_functions_document_each_of_their_arguments(module: str) -> None:
+    for name in in_module(module, functions()):
+        documents_its_arguments(name)
+
+
+def documents_its_arguments(name: str) -> None:
     owner = name.rpartition(".")[0]
     function = functions()[name]
     documentation = inspect.getdoc(function)
     if owner.startswith("queuert.adapters.") and owner not in surface():
         return  # methods of adapters do what their port says
-    assert documentation, "no docstring"
+    assert documentation, f"{name} has no docstring"
     documented = items(ARGS, documentation)
     if function.__qualname__.startswith("Observer."):
         # Events share their arguments: the class explains those, the event what is special.
         documented = items(ARGS, inspect.getdoc(queuert.Observer)) | set(NAMES.findall(documentation))
         documented &= parameters(function)
     if owner in surface() or is_for_users(owner):
-        assert documented == parameters(function)
+        assert documented == parameters(function), name
     else:
-        assert documented <= parameters(function)
+        assert documented <= parameters(function), name
 
 
-@pytest.mark.parametrize("name", classes())
-def test_a_class_documents_its_constructor(name: str) -> None:
-    cls = classes()[name]
-    assert cls.__doc__, "no docstring"
+@pytest.mark.parametrize("module", surface())
+def test_classes_document_their_constructors(module: str) -> None:
+    for name, cls in in_module(module, classes()).items():
+        documents_its_constructor(name, cls)
+
+
+def documents_its_constructor(name: str, cls: type) -> None:
+    assert cls.__doc__, f"{name} has no docstring"
     if not is_for_users(name) or cls in MADE_BY_THE_LIBRARY or getattr(cls, "_is_protocol", False):
         return
     if issubclass(cls, BaseException) and cls not in RAISED_BY_USERS:
@@ -259,7 +285,7 @@ def test_a_class_documents_its_constructor(name: str) -> None:
         variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
         signature = inspect.signature(cls)
         taken = {each for each, parameter in signature.parameters.items() if parameter.kind not in variable}
-    assert items(ARGS, inspect.getdoc(cls)) == taken
+    assert items(ARGS, inspect.getdoc(cls)) == taken, name
 
 
 # Attributes
@@ -292,11 +318,13 @@ def _attributes(cls: type) -> Iterator[tuple[str, bool]]:
                         yield part.id, has_docstring
 
 
-@pytest.mark.parametrize("name", classes())
-def test_what_a_class_shows_is_explained_or_private(name: str) -> None:
-    if not is_for_users(name):
-        return
-    cls = classes()[name]
+@pytest.mark.parametrize("module", FOR_USERS)
+def test_what_classes_show_is_explained_or_private(module: str) -> None:
+    for name, cls in in_module(module, classes()).items():
+        explains_what_it_shows(name, cls)
+
+
+def explains_what_it_shows(name: str, cls: type) -> None:
     ours = [base for base in cls.__mro__ if of_the_library(base)]
     explained = {
         each
@@ -306,7 +334,7 @@ def test_what_a_class_shows_is_explained_or_private(name: str) -> None:
     }
     explained |= {each for base in ours for each, has_docstring in attributes(base) if has_docstring}
     shown = {each for base in ours for each, _ in attributes(base) if not each.startswith("_")}
-    assert shown - explained == set()
+    assert shown - explained == set(), name
     for member, value in members(cls):
         if isinstance(value, property):
-            assert value.__doc__, f"{member} has no docstring"
+            assert value.__doc__, f"{name}.{member} has no docstring"

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -382,18 +383,16 @@ async def test_an_idle_worker_asks_once_for_each_word_from_outside(tmp_path: Pat
         await b.drain()
         with connect(path) as other:
 
+            def have_asked(wanted: list[int]) -> bool:
+                return all(points.counts["claim"] >= count for points, count in zip((one, two), wanted, strict=True))
+
             async def asked_once_each() -> bool:
                 # On a busy machine, a word from before may arrive late: then it is counted again.
                 await asyncio.sleep(5 * watch.DEBOUNCE)
                 before = [points.counts["claim"] for points in (one, two)]
                 for number in range(1, 4):
                     write(other)
-                    await eventually(
-                        lambda number=number: all(
-                            points.counts["claim"] >= count + number
-                            for points, count in zip((one, two), before, strict=True)
-                        )
-                    )
+                    await eventually(partial(have_asked, [count + number for count in before]))
                 await asyncio.sleep(5 * watch.DEBOUNCE)
                 return [one.counts["claim"], two.counts["claim"]] == [count + 3 for count in before]
 

@@ -119,7 +119,7 @@ async def test_a_worker_that_holds_nothing_renews_nothing(setting: Setting) -> N
     handlers, _, _ = waiting_handler()
     points = Points()
     async with watched(setting.connect([Step]), points) as client:
-        async with Worker(client, handlers, lease=0.05, poll_interval=0.01):
+        async with Worker(client, handlers, lease=60, renew_interval=0.02, poll_interval=0.01):
             await eventually(lambda: points.counts["reap.done"] > 5)
         assert points.counts["renew"] == 0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting
-from tests.behaviour.steps import Gate, Step, die_holding, done, eventually, job, running, start
+from tests.behaviour.steps import Gate, Step, die_holding, done, end_lease, eventually, job, running, start
 from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, EntryJob, Handlers, Worker
@@ -91,7 +91,7 @@ async def test_a_lease_that_has_not_ended_is_left_alone(setting: Setting) -> Non
     async with watched(setting.connect([Step]), points) as client:
         (chain,) = await start(client)
         await die_holding(client, lease=3600)
-        async with Worker(client, handlers, lease=0.1, poll_interval=0.02):
+        async with Worker(client, handlers, lease=60, renew_interval=0.05, poll_interval=0.02):
             await eventually(lambda: points.counts["reap.done"] >= 5)
         assert await running(client) == [chain.id]
         assert (await job(client, chain)).attempt_number == 1
@@ -107,7 +107,7 @@ async def test_only_its_own_types_are_reaped(setting: Setting) -> None:
     async with watched(setting.connect([Step, Other]), points) as client:
         (chain,) = await start(client)
         await die_holding(client)
-        async with Worker(client, handlers, lease=0.1, poll_interval=0.02):
+        async with Worker(client, handlers, lease=60, renew_interval=0.05, poll_interval=0.02):
             await eventually(lambda: points.counts["reap.done"] >= 5)
         assert await running(client) == [chain.id]
 
@@ -125,29 +125,17 @@ async def test_a_worker_does_not_reap_its_own_jobs(setting: Setting) -> None:
 
     async with watched(setting.connect([Step]), points) as client:
         points.fail_times("renew", 100_000)
-        worker = Worker(client, handlers, concurrency=2, lease=0.1, poll_interval=0.02, cancel_on_abort=False)
-        async with worker:
+        options: Any = {"lease": 60, "renew_interval": 0.05, "poll_interval": 0.02, "cancel_on_abort": False}
+        async with setting.connect([Step]) as beside, Worker(client, handlers, concurrency=2, **options):
             (chain,) = await start(client)
             await gate.arrival()
-            until = (await job(client, chain)).leased_until
-            assert until is not None
-            await _pass_the_end_of(client, until)
+            await end_lease(beside, chain)
             reaps = points.counts["reap.done"]
             await eventually(lambda: points.counts["reap.done"] >= reaps + 3)
             assert await running(client) == [chain.id]
             gate.open()
             assert await client.wait(chain, timeout=45) == 5
         assert attempts == [1]
-
-
-async def _pass_the_end_of(client: Any, moment: Any) -> None:
-    """Until the database's clock is past it: a job created now shows the time."""
-
-    async def is_past() -> bool:
-        (chain,) = await start(client, after=3600)
-        return bool((await job(client, chain)).created_at > moment)
-
-    await eventually(is_past)
 
 
 async def test_the_reaper_runs_also_when_all_slots_are_busy(setting: Setting) -> None:
@@ -192,7 +180,7 @@ async def test_a_late_worker_cannot_touch_a_job_that_was_reaped(setting: Setting
     slow = watched(setting.connect([Step]), points)
     async with setting.connect([Step]) as client, slow:
         renewing = points.hold("renew")
-        late = Worker(slow, slow_handlers, lease=0.3, poll_interval=setting.poll_interval, cancel_on_abort=False)
+        late = Worker(slow, slow_handlers, lease=1, poll_interval=setting.poll_interval, cancel_on_abort=False)
         async with late:
             (chain,) = await start(client)
             await gate.arrival()

@@ -151,7 +151,8 @@ async def test_each_place_of_the_loop_recovers(setting: Setting, point: str) -> 
 
     async with watched(setting.connect([Step]), points) as client:
         points.fail(point, StorageError("gone"), OSError("unreachable"), RuntimeError("what a driver may raise"))
-        async with Worker(client, handlers, concurrency=2, lease=0.5, poll_interval=0.05, recovery_backoff=SOON):
+        soon: Any = {"poll_interval": 0.05, "recovery_backoff": SOON}
+        async with Worker(client, handlers, concurrency=2, lease=2, renew_interval=0.1, **soon):
             await start(client, 6)
             await eventually(lambda: done(client, 6))
 
@@ -198,7 +199,7 @@ async def test_the_backoff_grows_and_a_good_turn_resets_it(
     async with watched(setting.connect([Step]), points) as client:
         points.fail_times("reap", 3)
         backoff = Backoff(initial=0.01, multiplier=2, maximum=0.03)
-        async with Worker(client, handlers, lease=0.1, poll_interval=0.02, recovery_backoff=backoff):
+        async with Worker(client, handlers, renew_interval=0.02, poll_interval=0.02, recovery_backoff=backoff):
             await eventually(lambda: points.counts["reap.done"] >= 3)
             points.fail_times("reap", 1)
             await eventually(lambda: len(delays()) == 4)

