@@ -122,6 +122,35 @@ def test_what_it_cannot_run_is_listed(url: str, app: Path) -> None:
     ]
 
 
+UPGRADING = """
+from queuert import EntryJob, connect
+
+
+class Charge(EntryJob[None], name="charge", version=2):
+    cents: int
+
+    @classmethod
+    def upgrade(cls, data, version):
+        raise ValueError(f"not {data['euros']}")
+
+
+client = connect("memory://", jobs=[Charge])
+"""
+
+
+def test_messages_that_differ_from_job_to_job_do_not_fill_the_screen(sqlite_url: str, app: Path) -> None:
+    (app / "upgrading_app.py").write_text(UPGRADING)
+    ids = fill(sqlite_url, *(OldCharge(euros=number) for number in range(25)))
+    ended = check(app, "--app", "upgrading_app:client", "--url", sqlite_url)
+    assert ended.code == 1
+    assert len(ended.lines) == 2 * 21 + 1
+    assert ended.lines[-3:] == [
+        f"invalid input: 5 jobs of type charge, the first is {ids[20]}",
+        "  job type 'charge': stored input refused: upgrade() from version 1 failed: ValueError: not 20",
+        "25 open jobs examined: this code cannot run 25 of them",
+    ]
+
+
 def declare(url: str, *intervals: tuple[str, timedelta]) -> None:
     """What a worker of the last release has declared."""
     schedules, handlers = library.Schedules(), library.Handlers[Any]()

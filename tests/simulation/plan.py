@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Literal
 
-Storage = Literal["memory", "sqlite"]
+Storage = Literal["memory", "sqlite", "postgres"]
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,18 @@ class Plan:
     lost: float = 0.0
     hanging: float = 0.0
     unheard: float = 0.0
+    lingering: float = 0.0
+    """Seconds that a user's transaction may stay open, and hold its locks."""
 
     @classmethod
     def of(cls, seed: int, storage: Storage = "memory") -> Plan:
         random = Random(f"plan {seed}")
+        made = cls._drawn(random, seed, storage)
+        # The others have one writer at a time.
+        return replace(made, lingering=random.choice((0.0, 1.0, 5.0))) if storage == "postgres" else made
+
+    @classmethod
+    def _drawn(cls, random: Random, seed: int, storage: Storage) -> Plan:
         if random.random() < 0.15:  # without faults, nothing may be lost at all
             return cls(seed, storage, random.randint(1, 3), random.randint(5, 25))
         return cls(
@@ -54,7 +62,7 @@ class Plan:
 
     def smaller(self) -> Iterator[Plan]:
         """Plans with less in them, the smallest first."""
-        for name in ("lost", "hanging", "unheard", "kills", "stops", "jumps"):
+        for name in ("lost", "hanging", "unheard", "kills", "stops", "jumps", "lingering"):
             if getattr(self, name):
                 yield self._with(name, 0)
         for name, least in (("workers", 1), ("actions", 1), ("kills", 0), ("stops", 0), ("jumps", 0)):

@@ -92,10 +92,12 @@ class Process:
         self.name = name
         self.shared = shared
         self.dead = False
-        self.open: dict[int, Any] = {}
-        """The transactions that it has open, by the identity of their connections."""
+        self.open: dict[int, Callable[[], None]] = {}
+        """The transactions that it has open, by the identity of their connections: how the database ends them."""
         self.broken: set[int] = set()
         """Connections that were lost."""
+        self.on_kill: Callable[[], None] = lambda: None
+        """How the database notices."""
 
     async def io(self, what: str, *, fails: bool = True) -> None:
         """Say something, or hear an answer."""
@@ -122,13 +124,16 @@ class Process:
             self.abandon(connection)
         if self.shared.writer.holder is self:  # it was its turn, and it has not begun
             self.shared.writer.release()
+        self.on_kill()
 
     def abandon(self, connection: int) -> None:
-        block = self.open.pop(connection, None)
-        if block is not None:
-            error = StorageUnavailable("simulated: the connection is gone")
-            run_blocking(block.__aexit__(type(error), error, None))
-            self.shared.writer.release()
+        end = self.open.pop(connection, None)
+        if end is not None:
+            end()
+
+
+def gone() -> StorageUnavailable:
+    return StorageUnavailable("simulated: the connection is gone")
 
 
 class SimulatedProvider:
@@ -152,10 +157,16 @@ class SimulatedProvider:
         except BaseException:
             shared.writer.release()
             raise
-        process.open[id(connection)] = block
+
+        def end() -> None:
+            error = gone()
+            run_blocking(block.__aexit__(type(error), error, None))
+            shared.writer.release()
+
+        process.open[id(connection)] = end
         try:
             yield connection
-            await self._say(connection, "commit")
+            await self.say(connection, "commit")
         except BaseException:
             process.abandon(id(connection))
             raise
@@ -176,7 +187,7 @@ class SimulatedProvider:
     async def execute(self, connection: Any, command: Any) -> Any:
         process, shared = self._process, self._process.shared
         if connection is not None:
-            await self._say(connection, "execute")
+            await self.say(connection, "execute")
             return await self._inner.execute(connection, command)
         await process.io("execute alone")
         if not command.writes:
@@ -191,10 +202,10 @@ class SimulatedProvider:
         await process.io("answer")
         return result
 
-    async def _say(self, connection: Any, what: str) -> None:
+    async def say(self, connection: Any, what: str) -> None:
         """In a transaction: a connection that was lost stays lost."""
         if id(connection) in self._process.broken:
-            raise StorageUnavailable("simulated: the connection is gone")
+            raise gone()
         try:
             await self._process.io(what)
         except StorageUnavailable:

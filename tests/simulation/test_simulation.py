@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -16,12 +17,19 @@ from tests.simulation.loop import Stuck
 from tests.simulation.plan import Plan, Storage, shrink
 from tests.simulation.world import Violation, run
 
-SEEDS: dict[Storage, int] = {"memory": 100, "sqlite": 10}
-MANY: dict[Storage, int] = {"memory": 10_000, "sqlite": 500}
-PART = 10
+SEEDS: dict[Storage, int] = {"memory": 100, "sqlite": 10, "postgres": 3}
+MANY: dict[Storage, int] = {"memory": 10_000, "sqlite": 500, "postgres": 200}
+PART: dict[Storage, int] = {"memory": 10, "sqlite": 10, "postgres": 1}
 """Seeds of one test."""
 TRIES = 40
 """Seeds within which a planted bug must be found."""
+ON_POSTGRES = [
+    "leases are far too short",
+    "the cap of a queue is forgotten",
+    "a phase does not check the claim",
+    "leases are not renewed",
+]
+"""Bugs of the worker that few seeds on PostgreSQL show, too: each of them takes seconds."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,12 +57,12 @@ def check(plan: Plan, folder: Path) -> None:
 
 
 def parts(seeds: dict[Storage, int]) -> list[tuple[Storage, int]]:
-    return [(storage, first) for storage in get_args(Storage) for first in range(0, seeds[storage], PART)]
+    return [(storage, first) for storage in get_args(Storage) for first in range(0, seeds[storage], PART[storage])]
 
 
 @pytest.mark.parametrize(("storage", "first"), parts(SEEDS))
 def test_what_is_promised_is_kept(storage: Storage, first: int, tmp_path: Path) -> None:
-    for seed in range(first, first + PART):
+    for seed in range(first, first + PART[storage]):
         check(Plan.of(seed, storage), tmp_path)
 
 
@@ -81,10 +89,21 @@ def test_a_seed_is_one_run(storage: Storage, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bug", BUGS)
 def test_planted_bugs_are_found(bug: str, tmp_path: Path) -> None:
-    plan = BUGS[bug].plan
+    find(bug, "memory", TRIES, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "bug", [ON_POSTGRES[0], *(pytest.param(bug, marks=pytest.mark.soak) for bug in ON_POSTGRES[1:])]
+)
+def test_planted_bugs_are_found_on_postgresql(bug: str, tmp_path: Path) -> None:
+    find(bug, "postgres", 10, tmp_path)
+
+
+def find(bug: str, storage: Storage, tries: int, folder: Path) -> None:
+    plan = replace(BUGS[bug].plan, storage=storage)
     with planted(bug):
-        found = any(violation(plan.with_seed(seed), tmp_path) is not None for seed in range(TRIES))
-    assert found, f"no seed of {TRIES} shows it"
+        found = any(violation(plan.with_seed(seed), folder) is not None for seed in range(tries))
+    assert found, f"no seed of {tries} shows it"
 
 
 def test_a_failure_is_made_smaller(tmp_path: Path) -> None:

@@ -18,22 +18,17 @@ from tests.simulation.handlers import handlers_of
 from tests.simulation.jobs import ALL, CAP, KINDS, NARROW, Capped, InThread, Join, Work
 from tests.simulation.loop import SimulatedLoop, simulate
 from tests.simulation.plan import Plan
-from tests.simulation.process import Faults, Process, Shared, SimulatedNotify, SimulatedProvider
+from tests.simulation.process import Faults, Process, Shared
+from tests.simulation.storages import Embedded, Postgres, storage_of
 
 from queuert import Backoff, Chain, ChainError, Client, Dedup, QueuertError, Worker
-from queuert.adapters.memory import MemoryStore
-from queuert.adapters.memory.operations import MemoryOperations
-from queuert.adapters.memory.provider import AsyncMemoryProvider
-from queuert.adapters.sqlite import sync_sqlite_state
-from queuert.blocking import run_blocking
 from queuert.ids import UuidV7
 from queuert.model import OPEN, ChainRow, JobFilter, JobRow, PageRequest
-from queuert.ports.program import Program
-from queuert.ports.provider import BlockingProvider, run_async
 from queuert.ports.state import StateAdapter
 
 T = TypeVar("T")
 
+BEGINNING = datetime(2027, 1, 1, tzinfo=UTC)
 LEASE = 10.0
 LONGEST = 600.0
 """Seconds of virtual time after which a chain that has not ended never will."""
@@ -49,17 +44,15 @@ class Violation(AssertionError):
 
 
 class World:
-    def __init__(self, plan: Plan, loop: SimulatedLoop, folder: Path) -> None:
+    def __init__(self, plan: Plan, loop: SimulatedLoop, storage: Embedded | Postgres) -> None:
         self.plan = plan
         self.loop = loop
+        self._storage = storage
         self._jumped = 0.0
-        self._path = folder / f"{plan.seed}.db"
         self.random = Random(f"world {plan.seed}")
         faults = Faults(plan.lost, plan.hanging, plan.unheard)
         self.shared = Shared(Random(f"faults {plan.seed}"), faults)
-        self._store = MemoryStore(self.now)
         self._new_id = UuidV7(lambda: int(self.now().timestamp() * 1000))
-        self._adapters: list[tuple[Any, Any]] = []
         self.workers: list[tuple[Process, Worker]] = []
         self._number = 0
         self.committed: dict[str, Any] = {}
@@ -77,26 +70,16 @@ class World:
 
     def now(self) -> datetime:
         """The database's clock. It may be set forward, and leases end with it: workers do not know, and go on."""
-        return datetime(2027, 1, 1, tzinfo=UTC) + timedelta(seconds=self.loop.time() + self._jumped)
-
-    def _storage(self) -> tuple[Any, Any]:
-        """Operations and the real provider, as a process of its own would have them."""
-        if self.plan.storage == "memory":
-            return MemoryOperations(), AsyncMemoryProvider(self._store)
-        state = sync_sqlite_state(self._path, clock=self.now)
-        return state.operations, BlockingProvider(state.provider)
+        return BEGINNING + timedelta(seconds=self.loop.time() + self._jumped)
 
     def client(self, process: Process) -> Client[Any]:
-        operations, provider = self._storage()
-        self._adapters.append((operations, provider))
-        state: Any = StateAdapter(operations, SimulatedProvider(provider, process))
-        return Client(state, SimulatedNotify(process), ALL, generate_id=self._new_id, poll_interval=2.0)
+        operations, provider, notify = self._storage.parts_of(process)
+        state: Any = StateAdapter(operations, provider)
+        return Client(state, notify, ALL, generate_id=self._new_id, poll_interval=2.0)
 
     def read(self, program: str, *args: Any, **options: Any) -> Any:
         """What the database has now. Takes no time, and nothing goes wrong."""
-        operations, provider = self._adapters[0]
-        made: Program[Any] = getattr(operations, program)(*args, **options)
-        return run_blocking(run_async(provider, None, made))
+        return self._storage.read(program, *args, **options)
 
     def jobs(self, **where: Any) -> Iterator[JobRow]:
         listed = self.read("list_jobs", JobFilter(**where), PageRequest(10_000))
@@ -232,6 +215,7 @@ class World:
                 if works and self.random.random() < 0.4:
                     chains.append(await client.start(tx, Join(parts=works)))
                     self.doubtful.add(chains[-1].id)
+                await self._linger()
                 if undone:
                     raise KeyError("the user's transaction fails")
         except KeyError:
@@ -277,6 +261,11 @@ class World:
         self.due.pop(chain, None)
         async with client.transaction() as tx:
             await change(tx, chain)
+            await self._linger()
+
+    async def _linger(self) -> None:
+        if self.plan.lingering:
+            await asyncio.sleep(self.random.random() * self.plan.lingering)
 
     async def _wait(self, client: Client[Any]) -> None:
         if self.committed:
@@ -366,13 +355,18 @@ def run(plan: Plan, folder: Path) -> str:
     """Carry out a plan. Returns a digest of all that was said. Raises `Violation`."""
     worlds: list[World] = []
 
-    async def main(loop: SimulatedLoop) -> None:
-        worlds.append(World(plan, loop, folder))
-        await worlds[0].run()
+    def now() -> datetime:
+        return worlds[0].now() if worlds else BEGINNING
 
-    try:
-        simulate(plan.seed, main)
-    except Violation as error:
-        error.add_note("\n".join(worlds[0].shared.trace[-SHOWN:]))
-        raise
+    with storage_of(plan, now, folder) as storage:
+
+        async def main(loop: SimulatedLoop) -> None:
+            worlds.append(World(plan, loop, storage))
+            await worlds[0].run()
+
+        try:
+            simulate(plan.seed, main)
+        except Violation as error:
+            error.add_note("\n".join(worlds[0].shared.trace[-SHOWN:]))
+            raise
     return hashlib.sha256("\n".join(worlds[0].shared.trace).encode()).hexdigest()

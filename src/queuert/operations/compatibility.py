@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -16,6 +17,9 @@ from queuert.schedules.stored import Definition, definition_of, encode
 from queuert.schedules.times import from_data
 
 PAGE = 500
+MOST_MESSAGES = 20
+"""Of one problem of one type. Messages may contain values, and then each job has its own. The
+others are counted together."""
 
 Problem = Literal["unknown_type", "no_handler", "invalid_input"]
 ScheduleProblem = Literal[Problem, "unreadable", "would_change"]
@@ -82,6 +86,7 @@ def _check_jobs(
     engine: Engine, registry: Registry, handled: Collection[str] | None, limit: int | None, found: Compatibility
 ) -> Program[None]:
     known: dict[tuple[str, str, str], Incompatibility] = {}
+    messages: Counter[tuple[str, str]] = Counter()
     where, after = JobFilter(statuses=("blocked", "pending", "running")), None
     while True:
         listed = yield from engine.state.list_jobs(where, PageRequest(PAGE, after))
@@ -92,8 +97,11 @@ def _check_jobs(
             found.examined += 1
             problem = _problem(registry, handled, row.type_name, row.input)
             if problem is not None:
-                key = (row.type_name, *problem)
+                kind, key = (row.type_name, problem[0]), (row.type_name, *problem)
+                if key not in known and messages[kind] >= MOST_MESSAGES:
+                    key = (*kind, "")
                 if key not in known:
+                    messages[kind] += 1
                     known[key] = Incompatibility(problem[0], row.type_name, problem[1], row.id)
                     found.problems.append(known[key])
                 known[key].jobs += 1
