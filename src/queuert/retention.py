@@ -163,6 +163,12 @@ class Pruned(msgspec.Struct, frozen=True):
     """Nothing was done: another process is at it."""
     lap: bool = False
     """A lap is under way."""
+    took: float = 0.0
+    """Seconds that the database was busy with it."""
+    behind: float = 0.0
+    """If there is more: how many seconds ago what comes next could have been looked at."""
+    kept: float = 0.0
+    """If there is more: for how many seconds such chains are kept."""
 
     @property
     def deleted(self) -> int:
@@ -222,3 +228,25 @@ def walk_until(policy: KeepPolicy, now: datetime, *, exact: bool) -> str | None:
     slack = 0.0 if exact else min(shortest * SLACK[0], SLACK[1])
     digits = f"{max(0, int(((now.timestamp()) - shortest - slack) * 1000)):012x}"
     return f"{digits[:8]}-{digits[8:]}"
+
+
+class Walked(NamedTuple):
+    """What a step of the walk has found; if there is more, how far behind it is, and for how long such
+    chains are kept.
+    """
+
+    found: list[str]
+    behind: float = 0.0
+    kept: float = 0.0
+
+
+def walk_behind(walked: str, until: str) -> float:
+    """Seconds from the time in an id up to which the walk has come, to where it could be."""
+    return max(0, _milliseconds(until) - _milliseconds(walked)) / 1000
+
+
+def _milliseconds(chain_id: str) -> int:
+    try:
+        return int(chain_id.replace("-", "")[:12], 16)
+    except ValueError:  # an id of the user's own
+        return 0

@@ -21,18 +21,13 @@ from queuert.failure_log import FailureLog
 from queuert.retention import LAP_EVERY, KeepPolicy, PruneRequest, policy_of
 from queuert.worker.backoff import Recovery
 from queuert.worker.options import WorkerOptions
+from queuert.worker.pace import REST, Pace
 
 logger = logging.getLogger("queuert.retention")
 
 INTERVAL = (1.0, 30.0)
 """Seconds between two looks while nothing is due: a tenth of the shortest time that chains of the
 worker's own types are kept, within these limits."""
-STEP = (10, 1000)
-"""Chains that one transaction looks at, at least and at most."""
-LONG = 0.03
-"""Seconds: a step that takes longer is followed by smaller ones. On SQLite, others wait for it."""
-REST = 2.0
-"""After a step with more to come, so many times as long as it took: the jobs come first."""
 ROLLED_UP = 1000
 """Rows of statistics that are merged after each step."""
 LAP_REST = 1.0
@@ -51,7 +46,7 @@ class Pruner:
         self._interval = _interval(self._policies)
         self._recovery = Recovery(options.recovery_backoff)
         self._log = FailureLog(logger)
-        self._limit = 100
+        self._pace = Pace()
         self._stored = False
         self._deleted: Counter[str] = Counter()
 
@@ -63,7 +58,7 @@ class Pruner:
                 self._recovery.reset()
                 self._log.worked("pruning")
             except Exception as error:
-                self._limit = max(STEP[0], self._limit // 2)
+                self._pace.failed()
                 delay = self._recovery.next_delay()
                 self._log.failed("pruning", error, "worker %s could not delete what was kept long enough, it tries "
                                  "again soon", self._worker_id, extra={"worker_id": self._worker_id})  # fmt: skip
@@ -75,21 +70,19 @@ class Pruner:
             await self._store()
             self._stored = True
             return self._interval * random.uniform(0.5, 1.0)  # workers that start together take turns
-        began = time.monotonic()
         # Not among the worker's own statements: handlers and claims come first.
-        step = await self._sessions.run(self._state.prune(PruneRequest(self._limit, lap_every=LAP_EVERY)))
+        step = await self._sessions.run(self._state.prune(PruneRequest(self._pace.limit, lap_every=LAP_EVERY)))
+        rest = self._pace.rest(step)
+        began = time.monotonic()
         more = self._state.statistics and await self._sessions.run(self._state.roll_up(ROLLED_UP))
-        took = time.monotonic() - began
-        if took > LONG:
-            self._limit = max(STEP[0], self._limit // 2)
-        elif took < LONG / 3 and step.more:
-            self._limit = min(STEP[1], self._limit * 2)
         self._deleted.update(step.chains)
-        if more or (step.more and not step.busy):
-            return took * REST
+        if step.more and not step.busy:
+            return rest
+        if more:
+            return (time.monotonic() - began) * REST[1]
         self._tell()
         if step.lap:
-            return max(LAP_REST, took * REST)
+            return max(LAP_REST, rest)
         return self._interval * random.uniform(0.8, 1.2)
 
     async def _store(self) -> None:

@@ -111,6 +111,26 @@ async def by_its_end(store: Store) -> None:
 
 
 @case
+async def how_late_it_is(store: Store) -> None:
+    """A step that has more to come tells how late it is, and for how long such chains are kept."""
+    await store.keep(keep(completed=0.25, failed=HOUR))
+    for _ in range(3):
+        await ended(store)
+    await store.elapse(0.5)
+    first = await store.prune(1)
+    check(first.more and 0.0 < first.behind < HOUR and first.took >= 0.0, f"more, late, took: {first}")
+    equal(first.kept, 0.25, "kept for")
+    last = await store.prune(10)
+    equal((last.more, last.behind, last.kept), (False, 0.0, 0.0), "more, late and kept for, at the end")
+    await store.start()
+    await store.elapse(0.5)
+    await store.prune(10)
+    await store.elapse(1.5)
+    noted = await store.prune(1)
+    check(noted.more and 0.0 < noted.behind < HOUR, f"more and late, by a note: {noted}")
+
+
+@case
 async def in_small_steps(store: Store) -> None:
     """A step looks at so many chains, says that there is more, and the next one goes on."""
     await store.keep(short())

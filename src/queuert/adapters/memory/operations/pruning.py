@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -21,8 +22,10 @@ from queuert.retention import (
     Retention,
     TypeRetention,
     Verdict,
+    Walked,
     look_again,
     verdict,
+    walk_behind,
     walk_until,
 )
 
@@ -50,6 +53,7 @@ class Pruning:
 
     @write
     def prune(self, tables: Tables, request: PruneRequest) -> Pruned:
+        began = time.monotonic()
         policies = {
             name: kept
             for name, kept in sorted(tables.policies.items())
@@ -57,7 +61,11 @@ class Pruning:
         }
         noted = sorted((at, chain_id) for chain_id, at in tables.noted.items() if at <= tables.now)
         turn = [chain_id for _, chain_id in noted[: request.limit]]
-        turn += _walk(tables, policies.values(), request, request.limit - len(turn))
+        walk = _walk(tables, policies.values(), request, request.limit - len(turn))
+        turn += walk.found
+        behind = (
+            (tables.now - noted[request.limit - 1][0]).total_seconds() if len(noted) >= request.limit else walk.behind
+        )
         lap, on_the_way = _lap(tables, policies.values(), request)
 
         step = _Step(tables, policies)
@@ -82,7 +90,14 @@ class Pruning:
             _prune(tables, chain_id)
         tables.pruning = tables.pruning._replace(pruned_at=tables.now)
         return Pruned(
-            dict(sorted(deleted.items())), jobs, len(turn) + len(lap), more=len(turn) >= request.limit, lap=on_the_way
+            dict(sorted(deleted.items())),
+            jobs,
+            len(turn) + len(lap),
+            more=len(turn) >= request.limit,
+            lap=on_the_way,
+            took=time.monotonic() - began,
+            behind=behind,
+            kept=walk.kept,
         )
 
 
@@ -109,7 +124,7 @@ class _Step:
         return kept
 
 
-def _walk(tables: Tables, policies: Iterable[TypeRetention], request: PruneRequest, limit: int) -> list[str]:
+def _walk(tables: Tables, policies: Iterable[TypeRetention], request: PruneRequest, limit: int) -> Walked:
     found: list[str] = []
     for kept in policies:
         until = walk_until(kept.policy, tables.now, exact=request.exact)
@@ -119,7 +134,9 @@ def _walk(tables: Tables, policies: Iterable[TypeRetention], request: PruneReque
             if ids:
                 tables.policies[kept.policy.type_name] = replace(kept, walked=ids[-1])
                 found += ids
-    return found
+                if len(found) == limit:
+                    return Walked(found, walk_behind(ids[-1], until), kept.policy.shortest or 0.0)
+    return Walked(found)
 
 
 def _lap(tables: Tables, policies: Iterable[TypeRetention], request: PruneRequest) -> tuple[list[str], bool]:

@@ -190,13 +190,19 @@ BEGIN
     SELECT gone.chain_id, min(gone.chain_type), count(*) FROM gone GROUP BY gone.chain_id;
 END $body$;
 
--- One step. Returns rows of kind 'deleted' (chains and jobs of one type), 'examined' (a number), 'more'
--- and 'lap' (one is under way); or one row of kind 'busy'. Indexes: kept_due, job_first, primary keys.
+-- One step. Returns rows of kind 'deleted' (chains and jobs of one type), 'examined' (a number, the
+-- seconds that the step took, how late it is if there is more, and for how long such chains are kept),
+-- 'more' and 'lap' (one is under way); or one row of kind 'busy'. Indexes: kept_due,
+-- job_first, primary keys.
 CREATE OR REPLACE FUNCTION {prune}(
     p_limit integer, p_exact boolean, p_lap double precision, p_restart boolean, p_archives text[]
-) RETURNS TABLE (kind text, type_name text, chains bigint, jobs bigint) LANGUAGE plpgsql {steady} AS $body$
+) RETURNS TABLE (kind text, type_name text, chains bigint, jobs bigint, took double precision, behind double precision, kept double precision)
+LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
+    v_began timestamptz := clock_timestamp();
+    v_late double precision := 0;
+    v_shortest double precision := 0;
     v_now timestamptz;
     v_state record;
     v_noted uuid[];
@@ -221,7 +227,7 @@ BEGIN
         INSERT INTO {pruning} DEFAULT VALUES ON CONFLICT DO NOTHING RETURNING * INTO v_state;
     END IF;
     IF v_state.one IS NULL THEN
-        RETURN QUERY SELECT 'busy', NULL::text, NULL::bigint, NULL::bigint;
+        RETURN QUERY SELECT 'busy', NULL::text, NULL::bigint, NULL::bigint, NULL::double precision, NULL::double precision, NULL::double precision;
         RETURN;
     END IF;
     v_now := {clock};
@@ -236,6 +242,8 @@ BEGIN
     v_left := p_limit - cardinality(v_noted);
     IF v_left > 0 THEN
         v_until := v_now;
+    ELSE
+        v_late := extract(epoch FROM v_now - v_until);
     END IF;
     v_turn := v_noted;
     -- In any order: no type waits for another one that has very many.
@@ -262,6 +270,12 @@ BEGIN
             UPDATE {retention} AS r SET walked = v_part[cardinality(v_part)] WHERE r.type_name = v_type.type_name;
             v_turn := v_turn || v_part;
             v_left := v_left - cardinality(v_part);
+            IF v_left <= 0 THEN
+                -- The time between the last id and the first one that is too young: 48 bits are milliseconds.
+                v_late := greatest(0, ('x' || left(replace(v_young::text, '-', ''), 12))::bit(48)::bigint
+                    - ('x' || left(replace(v_part[cardinality(v_part)]::text, '-', ''), 12))::bit(48)::bigint) / 1000.0;
+                v_shortest := v_type.shortest;
+            END IF;
         END IF;
     END LOOP;
     -- After another policy was stored, the walk finds what is noted already.
@@ -316,7 +330,8 @@ BEGIN
         SELECT array_agg(p.chain_id), array_agg(p.chain_type), array_agg(p.jobs) INTO v_chains, v_types, v_jobs
         FROM {prune_chains}(v_due || v_part, v_now, p_archives) AS p;
         v_chains := coalesce(v_chains, '{}');
-        RETURN QUERY SELECT 'deleted', gone.type_name, count(*), sum(gone.jobs)::bigint
+        RETURN QUERY SELECT 'deleted', gone.type_name, count(*), sum(gone.jobs)::bigint,
+            NULL::double precision, NULL::double precision, NULL::double precision
         FROM unnest(v_types, v_jobs) AS gone (type_name, jobs) GROUP BY gone.type_name;
     END IF;
     IF v_later IS NOT NULL THEN
@@ -350,11 +365,12 @@ BEGIN
     END IF;
     UPDATE {pruning} SET pruned_at = v_now, noted_until = v_until, lap_type = v_state.lap_type, lap_id = v_state.lap_id,
         lap_began_at = v_state.lap_began_at, lap_ended_at = v_state.lap_ended_at;
-    RETURN QUERY SELECT 'examined', NULL::text, (cardinality(v_turn) + cardinality(v_lap))::bigint, NULL::bigint;
+    RETURN QUERY SELECT 'examined', NULL::text, (cardinality(v_turn) + cardinality(v_lap))::bigint, NULL::bigint,
+        extract(epoch FROM clock_timestamp() - v_began)::double precision, v_late, v_shortest;
     IF v_left <= 0 THEN
-        RETURN QUERY SELECT 'more', NULL::text, NULL::bigint, NULL::bigint;
+        RETURN QUERY SELECT 'more', NULL::text, NULL::bigint, NULL::bigint, NULL::double precision, NULL::double precision, NULL::double precision;
     END IF;
     IF v_state.lap_type IS NOT NULL AND p_lap IS NOT NULL THEN
-        RETURN QUERY SELECT 'lap', NULL::text, NULL::bigint, NULL::bigint;
+        RETURN QUERY SELECT 'lap', NULL::text, NULL::bigint, NULL::bigint, NULL::double precision, NULL::double precision, NULL::double precision;
     END IF;
 END $body$;

@@ -42,12 +42,16 @@ class Pruning(Store):
             archives=list(request.archives),
         )
         kinds = {row[0] for row in rows}
-        deleted = sorted((type_name, chains, jobs) for kind, type_name, chains, jobs in rows if kind == "deleted")
+        deleted = sorted((type_name, chains, jobs) for kind, type_name, chains, jobs, *_ in rows if kind == "deleted")
+        took, behind, kept = next((row[4:] for row in rows if row[0] == "examined"), (0.0, 0.0, 0.0))
         return Pruned(
             {type_name: chains for type_name, chains, _ in deleted},
             sum(jobs for _, _, jobs in deleted),
-            sum(number for kind, _, number, _ in rows if kind == "examined"),
+            sum(row[2] for row in rows if row[0] == "examined"),
             more="more" in kinds,
             busy="busy" in kinds,
             lap="lap" in kinds,
+            took=took,
+            behind=behind,
+            kept=kept,
         )

@@ -7,7 +7,7 @@ SELECT {store_policies}(
 );
 
 -- write: prune
-SELECT kind, type_name, chains, jobs FROM {prune}(
+SELECT kind, type_name, chains, jobs, took, behind, kept FROM {prune}(
     :limit::integer, :exact::boolean, :lap::double precision, :restart::boolean, :archives::text[]
 );
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -19,8 +20,10 @@ from queuert.retention import (
     PruneRequest,
     Retention,
     TypeRetention,
+    Walked,
     look_again,
     verdict,
+    walk_behind,
     walk_until,
 )
 
@@ -71,6 +74,7 @@ class Pruning(Deleting):
         return _Progress(*rows[0])
 
     def _prune(self, request: PruneRequest) -> Program[Pruned]:
+        began = time.monotonic()
         now = self.now()
         kept = [
             each
@@ -80,7 +84,9 @@ class Pruning(Deleting):
         policies = {each.policy.type_name: each.policy for each in kept}
         noted: list[Row] = yield self.statement("prune.noted", now=now, limit=request.limit)
         turn: list[str] = [row[0] for row in noted]
-        turn += yield from self._walk(kept, request, request.limit - len(turn), now)
+        walk = yield from self._walk(kept, request, request.limit - len(turn), now)
+        turn += walk.found
+        behind = (now - noted[-1][3]) / 1e6 if len(noted) == request.limit else walk.behind
         state = yield from self._progress(0)
         lap, state = yield from self._lap(policies, request, state, now)
 
@@ -101,7 +107,7 @@ class Pruning(Deleting):
 
         if noted:
             yield self.statement("prune.strike_out", chains=array([row[0] for row in noted]))
-        gone = [(chain_type, key, chain_id) for chain_id, chain_type, key in noted if key is not None]
+        gone = [(chain_type, key, chain_id) for chain_id, chain_type, key, _ in noted if key is not None]
         if gone:
             yield self.statement("prune.forget_keys", keys=array(gone), now=now)
         counts: list[Row] = []
@@ -123,9 +129,12 @@ class Pruning(Deleting):
             len(turn) + len(lap),
             more=len(turn) >= request.limit,
             lap=state.lap_type is not None,
+            took=time.monotonic() - began,
+            behind=behind,
+            kept=walk.kept,
         )
 
-    def _walk(self, kept: Iterable[TypeRetention], request: PruneRequest, limit: int, now: int) -> Program[list[str]]:
+    def _walk(self, kept: Iterable[TypeRetention], request: PruneRequest, limit: int, now: int) -> Program[Walked]:
         found: list[str] = []
         for each in kept:
             until = walk_until(each.policy, moment(now), exact=request.exact)
@@ -138,7 +147,9 @@ class Pruning(Deleting):
             if rows:
                 yield self.statement("prune.walked", type=name, walked=rows[-1][0])
                 found += [row[0] for row in rows]
-        return found
+                if len(found) == limit:
+                    return Walked(found, walk_behind(found[-1], until), each.policy.shortest or 0.0)
+        return Walked(found)
 
     def _lap(
         self, policies: Iterable[str], request: PruneRequest, state: _Progress, now: int

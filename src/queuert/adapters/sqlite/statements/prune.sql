@@ -35,7 +35,7 @@ VALUES (1, :now, :lap_type, :lap_id, :lap_began_at, :lap_ended_at);
 
 -- Index kept_due.
 -- read: noted
-SELECT chain_id, chain_type, key FROM {prefix}kept WHERE due_at <= :now ORDER BY due_at LIMIT :limit;
+SELECT chain_id, chain_type, key, due_at FROM {prefix}kept WHERE due_at <= :now ORDER BY due_at LIMIT :limit;
 
 -- Index job_first.
 -- read: walk
