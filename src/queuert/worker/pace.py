@@ -1,7 +1,7 @@
 """How many chains a step of pruning looks at, and how long to rest after it.
 
-Both follow what the database was busy for, and not how long the worker waited for its answer: beside
-a full worker, an answer of a few milliseconds is read only after a tenth of a second.
+Both follow how long the database was busy, and not how long the worker waited for its answer:
+beside a full worker, an answer of a few milliseconds is read only after a tenth of a second.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ REST = (0.25, 2.0)
 """After a step with more to come, so many times as long as it took: the second while it is in time,
 the first when it is late."""
 LATE = (5.0, 0.1, 3600.0)
-"""How late it may be: at least so many seconds, a part of the time that chains are kept, and so many
-seconds at most. Then it rests less, and when it is twice as late, as little as it may."""
+"""How late it may be: at least so many seconds, a part of the time that chains are kept, and so
+many seconds at most. Then it rests less, and when it is twice as late, as little as it may."""
 COUNTED = 8
 """The quickest of so many steps tells what a chain costs. In the others, the database was busy with
 something else, and smaller steps would not have been quicker for each chain."""

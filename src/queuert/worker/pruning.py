@@ -1,5 +1,6 @@
 """Deletes ended chains that were kept long enough, in small steps beside the worker's own work, and
-merges what was counted for `history`.
+merges what was counted for `history`. Chains that are to be archived are archived beside that, each
+type by itself: a function that fails or hangs stops neither pruning nor other types.
 
 Any worker may do it, whichever types it handles, by the policies that are stored in the database.
 One process does it at a time: the database sees to that. A worker stores the policies of the types
@@ -19,6 +20,7 @@ from typing import Any
 from queuert.client.sessions import Sessions
 from queuert.failure_log import FailureLog
 from queuert.retention import LAP_EVERY, KeepPolicy, PruneRequest, policy_of
+from queuert.worker.archiving import TypeArchiver
 from queuert.worker.backoff import Recovery
 from queuert.worker.options import WorkerOptions
 from queuert.worker.pace import REST, Pace
@@ -30,6 +32,8 @@ INTERVAL = (1.0, 30.0)
 worker's own types are kept, within these limits."""
 ROLLED_UP = 1000
 """Rows of statistics that are merged after each step."""
+TEND_EVERY = 600.0
+"""Seconds between two looks at the months of the archive."""
 LAP_REST = 1.0
 """Seconds between two steps of a lap. So a lap looks at up to 1,000 chains in a second."""
 
@@ -48,13 +52,27 @@ class Pruner:
         self._log = FailureLog(logger)
         self._pace = Pace()
         self._stored = False
+        self._archivers = {
+            name: TypeArchiver(worker_id, sessions, name, archive, options) for name, archive in jobs.archives.items()
+        }
+        self._archiving: dict[str, asyncio.Task[None]] = {}
+        self._tend_at = 0.0
         self._deleted: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        try:
+            await self._run()
+        finally:
+            for task in self._archiving.values():
+                task.cancel()
+            await asyncio.gather(*self._archiving.values(), return_exceptions=True)
+
+    async def _run(self) -> None:
         while True:
             try:
                 delay = await self._turn()
+                await self._archive()
                 self._recovery.reset()
                 self._log.worked("pruning")
             except Exception as error:
@@ -85,6 +103,20 @@ class Pruner:
             return max(LAP_REST, rest)
         return self._interval * random.uniform(0.8, 1.2)
 
+    async def _archive(self) -> None:
+        """Begin to archive what waits for it."""
+        if not self._archivers:
+            return
+        if time.monotonic() >= self._tend_at:
+            more = await self._sessions.run(self._state.tend_archive())
+            self._tend_at = time.monotonic() + (0.0 if more else TEND_EVERY)
+        idle = [name for name, each in self._archivers.items() if each.may_begin and not self._is_archiving(name)]
+        for name in await self._sessions.run(self._state.waiting_to_archive(idle)):
+            self._archiving[name] = asyncio.create_task(self._archivers[name].run())
+
+    def _is_archiving(self, name: str) -> bool:
+        return name in self._archiving and not self._archiving[name].done()
+
     async def _store(self) -> None:
         changed = await self._sessions.run(self._state.store_policies(self._policies))
         for policy in self._policies:
@@ -101,17 +133,18 @@ class Pruner:
 
 
 def described(policy: KeepPolicy) -> str:
-    """As in "completed 7 days, failed for ever"."""
+    """As in "completed 7 days, failed for ever, then archived"."""
     times = (
         ("completed", policy.completed),
         ("failed", policy.failed),
         ("cancelled", policy.cancelled),
         ("expired", policy.expired),
     )
-    return ", ".join(
+    kept = ", ".join(
         f"{status} {'for ever' if kept is None else 'not at all' if kept == 0 else _text(kept)}"
         for status, kept in times
     )
+    return f"{kept}, then archived" if policy.archived else kept
 
 
 def _text(kept: float) -> str:
