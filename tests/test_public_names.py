@@ -15,6 +15,9 @@ NAMES = [
     "AbortReason",
     "AbortSignal",
     "After",
+    "ArchiveTable",
+    "ArchivedChain",
+    "ArchivedJob",
     "Attempt",
     "AuditRecord",
     "Backoff",
@@ -23,6 +26,7 @@ NAMES = [
     "BulkPlan",
     "BulkResult",
     "Chain",
+    "ChainArchived",
     "ChainCancelled",
     "ChainEnded",
     "ChainError",
@@ -66,6 +70,7 @@ NAMES = [
     "JobTypeMismatch",
     "JobTypeValidationError",
     "JobTypes",
+    "JsonLines",
     "Keep",
     "Key",
     "Limit",
@@ -124,6 +129,7 @@ NAMES = [
     "WorkerType",
     "connect",
     "connect_sync",
+    "read_json_lines",
 ]
 
 

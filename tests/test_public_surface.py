@@ -123,6 +123,8 @@ def test_private_uses_are_found() -> None:
 
 MADE_BY_THE_LIBRARY = {
     queuert.AbortSignal,
+    queuert.ArchivedChain,
+    queuert.ArchivedJob,
     queuert.Attempt,
     queuert.AuditRecord,
     queuert.BaseAttempt,

@@ -1,5 +1,6 @@
 """Durable, typed job chains that commit with your own database transaction."""
 
+from queuert.archive import ArchivedChain, ArchivedJob, ArchiveTable
 from queuert.audit import AuditRecord
 from queuert.bulk import BulkPlan, PlanNote
 from queuert.client.client import Client, Completion
@@ -7,6 +8,7 @@ from queuert.client.sync_client import SyncClient, SyncCompletion
 from queuert.doctor import Diagnosis, Finding
 from queuert.errors import (
     BlockerNotFound,
+    ChainArchived,
     ChainCancelled,
     ChainEnded,
     ChainError,
@@ -67,6 +69,7 @@ from queuert.jobs.limits import Limit, LimitKey, Rate
 from queuert.jobs.queue import Queue
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobTypes
+from queuert.json_lines import JsonLines, read_json_lines
 from queuert.limit_records import LimitRow, LimitRule, RateRule
 from queuert.model import EVERYTHING, Dedup, Page, Pause, Status, TypeStats
 from queuert.ports.observer import Observer
@@ -91,6 +94,9 @@ __all__ = [
     "AbortReason",
     "AbortSignal",
     "After",
+    "ArchiveTable",
+    "ArchivedChain",
+    "ArchivedJob",
     "Attempt",
     "AuditRecord",
     "Backoff",
@@ -99,6 +105,7 @@ __all__ = [
     "BulkPlan",
     "BulkResult",
     "Chain",
+    "ChainArchived",
     "ChainCancelled",
     "ChainEnded",
     "ChainError",
@@ -142,6 +149,7 @@ __all__ = [
     "JobTypeMismatch",
     "JobTypeValidationError",
     "JobTypes",
+    "JsonLines",
     "Keep",
     "Key",
     "Limit",
@@ -200,4 +208,5 @@ __all__ = [
     "WorkerType",
     "connect",
     "connect_sync",
+    "read_json_lines",
 ]

@@ -19,6 +19,7 @@ QueuertError
 │   └── TransactionMisused                the connection is not in the state that the call needs
 ├── ChainError
 │   ├── ChainNotFound                     the chain does not exist
+│   │   └── ChainArchived                 the chain was archived, and deleted here
 │   ├── ChainNotCompleted                 `.output` of a chain that has no output
 │   ├── ChainEnded                        `take_over`: the chain has already ended
 │   ├── ChainFailed                       `wait`: the current job has no attempts left
@@ -250,8 +251,27 @@ class ChainError(QueuertError):
 class ChainNotFound(ChainError):
     """The chain does not exist, or was deleted."""
 
-    def __init__(self, chain_id: str) -> None:
-        super().__init__(chain_id, f"chain {chain_id} does not exist, or was deleted")
+    def __init__(self, chain_id: str, message: str | None = None) -> None:
+        super().__init__(chain_id, message or f"chain {chain_id} does not exist, or was deleted")
+
+
+class ChainArchived(ChainNotFound):
+    """The chain was archived, and then deleted.
+
+    Attributes:
+        chain_type: The name of its type.
+        status: How it had ended.
+        archived_at: When it was archived.
+        place: Where it is now, in words.
+    """
+
+    def __init__(self, chain_id: str, chain_type: str, status: str, archived_at: datetime, place: str) -> None:
+        when = f"{archived_at:%Y-%m-%d %H:%M} UTC"
+        super().__init__(chain_id, f"chain {chain_id} ({chain_type}, {status}) was archived at {when}: {place}")
+        self.chain_type = chain_type
+        self.status = status
+        self.archived_at = archived_at
+        self.place = place
 
 
 class ChainNotCompleted(ChainError):

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from queuert.archive import Archive, check_archive, months_of
 from queuert.errors import InvalidArgument
 from queuert.model import LONGEST, TERMINAL, Duration, Status, seconds
 
@@ -41,18 +42,30 @@ class Keep:
         failed: After it has failed (default: 90 days).
         cancelled: After it was cancelled (default: 90 days).
         expired: After it has expired (default: 90 days).
+        archive: Called with the transaction that deletes chains, and with the chains: a function,
+            plain or async, an `ArchiveTable` or a `JsonLines` (default: they are not archived). It
+            may be called again with chains whose deletion has failed. It cannot be used with
+            `completed=0`.
     """
 
     completed: Duration | None = _WEEK
     failed: Duration | None = _QUARTER
     cancelled: Duration | None = _QUARTER
     expired: Duration | None = _QUARTER
+    archive: Archive | None = None
 
     def __post_init__(self) -> None:
         for status in ("completed", "failed", "cancelled", "expired"):
             duration: Duration | None = getattr(self, status)
             if duration is not None and seconds(duration, f"Keep: {status}") > LONGEST:
                 raise InvalidArgument(f"Keep: {status} may be 100 years at most, got {duration!r}: None is for ever")
+        if self.archive is not None:
+            check_archive(self.archive)
+            if self.discards:
+                raise InvalidArgument(
+                    "Keep: completed=0 deletes chains when they are completed, before they can be archived: keep them "
+                    "for some seconds, or leave out archive="
+                )
 
     @property
     def discards(self) -> bool:
@@ -67,7 +80,8 @@ def _seconds(duration: Duration | None) -> float | None:
 class KeepPolicy(msgspec.Struct, frozen=True):
     """How long chains of one type are kept after their end, in seconds; None: for ever.
 
-    `archived`: only processes that have a function to archive them may delete them.
+    `archived`: they are archived first, by a process that has the function for it. `months`: for
+    how many months the table of archived chains keeps them; None: for ever.
     """
 
     type_name: str
@@ -76,6 +90,7 @@ class KeepPolicy(msgspec.Struct, frozen=True):
     cancelled: float | None
     expired: float | None
     archived: bool = False
+    months: int | None = None
 
     @property
     def shortest(self) -> float | None:
@@ -94,7 +109,7 @@ class KeepPolicy(msgspec.Struct, frozen=True):
         return kept[status]
 
 
-def policy_of(keep: Keep, type_name: str, *, archived: bool = False) -> KeepPolicy:
+def policy_of(keep: Keep, type_name: str) -> KeepPolicy:
     """What is stored for chains of this type."""
     return KeepPolicy(
         type_name,
@@ -102,7 +117,8 @@ def policy_of(keep: Keep, type_name: str, *, archived: bool = False) -> KeepPoli
         _seconds(keep.failed),
         _seconds(keep.cancelled),
         _seconds(keep.expired),
-        archived,
+        archived=keep.archive is not None,
+        months=None if keep.archive is None else months_of(keep.archive),
     )
 
 
@@ -112,6 +128,12 @@ class TypeRetention(msgspec.Struct, frozen=True):
     policy: KeepPolicy
     stored_at: datetime
     walked: str | None = None
+    waiting: int = 0
+    """Chains that are due, and have yet to be archived; counted to 10,000."""
+    archive_error: str | None = None
+    """Why they could not be archived the last time. None: they could, or it was not tried."""
+    archive_failed_at: datetime | None = None
+    """When that was."""
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -130,6 +152,9 @@ class Retention(msgspec.Struct, frozen=True):
 
 
 NOTED_COUNTED = 10_000
+ARCHIVE_AGAIN = 60.0
+"""Seconds, at least, until a chain is looked at again that could not be archived now, because it
+was retried, or is needed. It is longer than archiving may take."""
 
 
 class PruneRequest(msgspec.Struct, frozen=True):
@@ -137,15 +162,13 @@ class PruneRequest(msgspec.Struct, frozen=True):
 
     `exact`: chains are looked at as soon as they may be due, and not a while later. `lap_every`:
     begin a lap if the one before ended so many seconds ago, and go on with one that is under way;
-    None: no lap. `restart`: begin a lap in any case. `archives`: the types that the caller can
-    archive.
+    None: no lap. `restart`: begin a lap in any case.
     """
 
     limit: int
     exact: bool = False
     lap_every: float | None = None
     restart: bool = False
-    archives: tuple[str, ...] = ()
 
 
 class Pruned(msgspec.Struct, frozen=True):
@@ -161,8 +184,17 @@ class Pruned(msgspec.Struct, frozen=True):
     """There is more that is due."""
     busy: bool = False
     """Nothing was done: another process is at it."""
+    waiting: Mapping[str, int] = {}
+    """How many chains are due and have yet to be archived, by type, up to 10,000 of each: by a
+    process that has the function for it."""
     lap: bool = False
     """A lap is under way."""
+    took: float = 0.0
+    """Seconds that the database was busy with it."""
+    behind: float = 0.0
+    """If there is more: how many seconds ago what comes next could have been looked at."""
+    kept: float = 0.0
+    """If there is more: for how many seconds such chains are kept."""
 
     @property
     def deleted(self) -> int:
@@ -187,14 +219,14 @@ class Vacuumed(msgspec.Struct, frozen=True):
 class Verdict(NamedTuple):
     """What becomes of a chain. `at`: when it is, or was, due, or when to look again."""
 
-    what: Literal["due", "later", "ever"]
+    what: Literal["due", "archive", "later", "ever"]
     at: datetime
 
 
 def verdict(
     policy: KeepPolicy | None, status: Status, created_at: datetime, ended_at: datetime | None, now: datetime
 ) -> Verdict:
-    """By the policy of its type; None: that is not stored, or for others to apply."""
+    """By the policy of its type; None: that is not stored."""
     if policy is None:
         return Verdict("later", look_again(created_at, now, LOOK_AGAIN_OPEN))
     if status not in TERMINAL or ended_at is None:
@@ -203,7 +235,9 @@ def verdict(
     if kept is None:
         return Verdict("ever", now)
     due = ended_at + timedelta(seconds=kept)
-    return Verdict("due" if due <= now else "later", due)
+    if due > now:
+        return Verdict("later", due)
+    return Verdict("archive" if policy.archived else "due", due)
 
 
 def look_again(created_at: datetime, now: datetime, most: float, least: float = 0.0) -> datetime:
@@ -222,3 +256,25 @@ def walk_until(policy: KeepPolicy, now: datetime, *, exact: bool) -> str | None:
     slack = 0.0 if exact else min(shortest * SLACK[0], SLACK[1])
     digits = f"{max(0, int(((now.timestamp()) - shortest - slack) * 1000)):012x}"
     return f"{digits[:8]}-{digits[8:]}"
+
+
+class Walked(NamedTuple):
+    """What a step of the walk has found; if there is more, how far behind it is, and for how long
+    such chains are kept.
+    """
+
+    found: list[str]
+    behind: float = 0.0
+    kept: float = 0.0
+
+
+def walk_behind(walked: str, until: str) -> float:
+    """Seconds from the time in an id up to which the walk has come, to where it could be."""
+    return max(0, _milliseconds(until) - _milliseconds(walked)) / 1000
+
+
+def _milliseconds(chain_id: str) -> int:
+    try:
+        return int(chain_id.replace("-", "")[:12], 16)
+    except ValueError:  # an id of the user's own
+        return 0

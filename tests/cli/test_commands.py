@@ -27,7 +27,7 @@ from tests.cli.running import ROOT, Ended, Terminal, command, environment, in_pr
 from queuert import Attempt, EntryJob, Handlers, Worker, connect
 from queuert.client.base import sessions_of
 from queuert.operating.counts import Count
-from queuert.retention import KeepPolicy
+from queuert.retention import Keep, KeepPolicy, policy_of
 
 
 @pytest.fixture
@@ -670,7 +670,9 @@ def test_retention_and_prune(place: str) -> None:
     asyncio.run(_keep_nothing(place))
     shown = queuert("retention", "--url", place)
     assert (shown.code, shown.err) == (0, "")
-    assert re.fullmatch(r"bill +for ever +0 s +for ever +0 s *", next(each for each in shown.lines if "bill" in each))
+    assert re.fullmatch(
+        r"bill +for ever +0 s +for ever +0 s +deleted *", next(each for each in shown.lines if "bill" in each)
+    )
     refused = queuert("prune", "--url", place)
     assert (refused.code, refused.err) == (
         2,
@@ -682,6 +684,40 @@ def test_retention_and_prune(place: str) -> None:
     (found,) = queuert("retention", "--json", "--url", place).objects
     assert {each["type_name"]: each["failed"] for each in found["types"]}["charge-card"] == 0
     assert FAILED not in statuses(place)
+
+
+@pytest.mark.drivers
+def test_archived_chains(place: str) -> None:
+    """They are left to those that have the function. One that was archived is shown as that."""
+    asyncio.run(_archive(place, fails=True))
+    shown = queuert("retention", "--url", place)
+    assert (shown.code, shown.err) == (0, "")
+    assert any(re.search(r"^charge-card .* archived", each) for each in shown.lines)
+    assert (
+        "charge-card: 1 chains are due and wait to be archived, by a process that has the function for it"
+        in shown.lines
+    )
+    assert any(re.fullmatch(r"  it failed .* ago\): RuntimeError: the disk is full", each) for each in shown.lines)
+    pruned = queuert("prune", "--now", "--full", "--url", place)
+    assert pruned.lines[-2:] == [
+        "deleted: 0 chains, 0 jobs",
+        "left: 1 chains of charge-card, to be archived by a worker that has the function for it",
+    ]
+    (found,) = queuert("prune", "--now", "--json", "--url", place).objects
+    assert found["waiting"] == {"charge-card": 1}
+    (found,) = queuert("retention", "--json", "--url", place).objects
+    assert [(each["archived"], each["waiting"], each["archive_error"]) for each in found["types"]] == [
+        (True, 1, "RuntimeError: the disk is full")
+    ]
+    asyncio.run(_archive(place, fails=False))
+    for name in ("show", "why", "retry"):
+        ended = queuert(name, FAILED, "--url", place)
+        assert (ended.code, ended.out) == (1, "")
+        assert re.fullmatch(
+            rf"queuert {name}: chain {FAILED} \(charge-card, failed\) was archived at .* UTC: the function "
+            r"_archive\.<locals>\.archive\n",
+            ended.err,
+        )
 
 
 def test_history(place: str) -> None:
@@ -705,6 +741,26 @@ def test_history(place: str) -> None:
     assert {each["step"] for each in found} == {60.0}
     refused = queuert("history", "--since", "3d", "--step", "1m", "--url", place)
     assert (refused.code, refused.err.startswith("queuert history: step is 60 seconds")) == (2, True)
+
+
+async def _archive(url: str, *, fails: bool) -> None:
+    """Archive the chain that has failed, or try to."""
+
+    async def archive(tx: Any, chains: Any) -> None:
+        if fails:
+            raise RuntimeError("the disk is full")
+
+    keep = Keep(completed=None, failed=0.001, cancelled=None, expired=None, archive=archive)
+    async with connect(url, jobs=JOBS, migrate=False, keep=keep) as client:
+        sessions = sessions_of(client)
+        await sessions.run(sessions.engine.state.store_policies([policy_of(keep, "charge-card")]))
+        if fails:
+            async with client.transaction() as tx:
+                await client.delete(tx, BLOCKED)  # it needs the one that failed
+            with pytest.raises(RuntimeError):
+                await client.prune(full=True)
+        else:
+            assert (await client.prune(full=True)).deleted == 1
 
 
 async def _keep_nothing(url: str) -> None:

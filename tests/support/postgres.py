@@ -160,6 +160,7 @@ TABLES = ", ".join(
         "pruning",
         "kept",
         "attempt",
+        "archive",
         "limit_declared",
         "limit_change",
         "line",

@@ -68,7 +68,7 @@ class World:
 
     def client(self, jobs: Iterable[Any] = JOBS, *, notify: Any = "in-process", **options: Any) -> Client[Any]:
         """A client on this world's database, to be entered; also several at a time."""
-        registry = Registry(jobs)
+        registry = Registry(jobs, keep=options.pop("keep", None))
         channel = InProcessNotify(self.hub) if notify == "in-process" else notify or NoNotify()
         if self.flavour == "async":
             return Client(self._state(memory_state, sqlite_state), channel, registry, **options)

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from typing_extensions import TypeVar
 
+from queuert.archive import ArchivedChain
 from queuert.audit import AuditRecord
 from queuert.bulk import BulkPlan
 from queuert.client.sessions import Sessions, Tx
@@ -49,6 +50,7 @@ from queuert.model import (
     seconds,
 )
 from queuert.operations import (
+    archiving,
     audit,
     bulk,
     chains,
@@ -214,6 +216,9 @@ class BaseClient(Generic[Conn]):
         self, chain: ChainOrId, chain_type: TypeOrName | None, tx: Tx[Conn] | None
     ) -> Plan[Chain[Any] | None, Conn]:
         return queries.get_chain(self._engine, chain_id(chain), self._type_name(chain_type)), self._reading(tx)
+
+    def _get_archived(self, chain: ChainOrId, tx: Tx[Conn] | None) -> Plan[ArchivedChain | None, Conn]:
+        return archiving.get_archived(self._engine, chain_id(chain)), self._reading(tx)
 
     def _get_job(
         self, job: JobOrId, job_type: TypeOrName | None, tx: Tx[Conn] | None

@@ -9,6 +9,7 @@ from typing import Any, Generic, Self, overload
 
 from typing_extensions import TypeVar, Unpack
 
+from queuert.archive import ArchivedChain
 from queuert.audit import AuditRecord
 from queuert.bulk import BulkPlan
 from queuert.client.announcing import Announce
@@ -185,7 +186,9 @@ class Client(BaseClient[Conn]):
         """Delete now what has been kept long enough (see `Keep`), in small transactions of its own.
 
         Workers do this by themselves, by the policies that they have stored for their job types.
-        Chains of other types are not deleted.
+        Chains of other types are not deleted. Those of a type that is archived are archived first,
+        if this client has the function for that (see `Keep`). If not, they stay, and
+        `Pruned.waiting` counts them. An error of such a function is raised at the end.
 
         Args:
             full: Look at all chains that are kept (default: False). Without this, it looks where
@@ -194,7 +197,8 @@ class Client(BaseClient[Conn]):
                 first of the transactions: see `list_audit` (default: it is not recorded).
             reason: Why, for the record: 1 to 1,000 characters (default: none).
         """
-        return await self._run(self._prune(full, by, reason))
+        pruned = await self._run(self._prune(full, by, reason))
+        return await self._sessions.archive(pruned)
 
     async def retention(self, *, tx: Tx[Conn] | None = None) -> Retention:
         """How long ended chains are kept, by the policies that are stored, and how far deleting
@@ -334,7 +338,8 @@ class Client(BaseClient[Conn]):
     async def get_chain(
         self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, tx: Tx[Conn] | None = None
     ) -> Chain[Any] | None:
-        """A chain as it is now, or None if it does not exist.
+        """A chain as it is now, or None if it does not exist. Raises `ChainArchived` if it was
+        archived: see `get_archived`.
 
         Args:
             chain: A `Chain` or a chain id.
@@ -344,6 +349,17 @@ class Client(BaseClient[Conn]):
                 of the client's own).
         """
         return await self._run(self._get_chain(chain, chain_type, tx))
+
+    async def get_archived(self, chain: ChainOrId, *, tx: Tx[Conn] | None = None) -> ArchivedChain | None:
+        """A chain that is in the table of archived chains (see `ArchiveTable`). None if it is not.
+
+        Raises `ChainArchived` if it was archived somewhere else.
+
+        Args:
+            chain: A chain or its id.
+            tx: Read in this transaction, with what it has not committed yet.
+        """
+        return await self._run(self._get_archived(chain, tx))
 
     @overload
     async def get_job(self, job: JobOrId, job_type: type[J], *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...

@@ -17,6 +17,7 @@ from typing_extensions import TypeVar
 
 from queuert.blocking import run_blocking
 from queuert.client.announcing import Announce, Announcer, AsyncAnnouncer, SyncAnnouncer
+from queuert.client.archiving import archive_all
 from queuert.client.ownership import Owned, OwnedByProcess
 from queuert.client.submitting import AsyncSubmissions, Submissions, SyncSubmissions
 from queuert.client.turns import Turns
@@ -46,6 +47,7 @@ from queuert.ports.provider import (
     run_async,
     sleep_blocking,
 )
+from queuert.retention import Pruned
 from queuert.transaction import Count, Enlisted, Hooks, OpenTransaction, Transaction
 from queuert.transaction import logger as transaction_logger
 
@@ -154,6 +156,10 @@ class Sessions(Owned, Generic[Conn]):
     async def drive(self, program: Program[T]) -> T:
         """Drive a program on a connection of our own, even while the client is being closed."""
         return await run_async(self._provider, None, program, self._sleep)
+
+    async def archive(self, pruned: Pruned) -> Pruned:
+        """Archive what is due, after pruning."""
+        return await archive_all(self, pruned, blocking=self._blocking)
 
     # For workers: see `queuert.ports.provider.Upkeep`
 

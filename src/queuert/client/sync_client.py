@@ -12,6 +12,7 @@ from typing import Any, Generic, Self, overload
 
 from typing_extensions import TypeVar, Unpack
 
+from queuert.archive import ArchivedChain
 from queuert.audit import AuditRecord
 from queuert.blocking import Blocking, run_blocking
 from queuert.bulk import BulkPlan
@@ -188,7 +189,9 @@ class SyncClient(BaseClient[Conn]):
         """Delete now what has been kept long enough (see `Keep`), in small transactions of its own.
 
         Workers do this by themselves, by the policies that they have stored for their job types.
-        Chains of other types are not deleted.
+        Chains of other types are not deleted. Those of a type that is archived are archived first,
+        if this client has the function for that (see `Keep`). If not, they stay, and
+        `Pruned.waiting` counts them. An error of such a function is raised at the end.
 
         Args:
             full: Look at all chains that are kept (default: False). Without this, it looks where
@@ -197,7 +200,8 @@ class SyncClient(BaseClient[Conn]):
                 first of the transactions: see `list_audit` (default: it is not recorded).
             reason: Why, for the record: 1 to 1,000 characters (default: none).
         """
-        return self._run(self._prune(full, by, reason))
+        pruned = self._run(self._prune(full, by, reason))
+        return run_blocking(self._sessions.archive(pruned))
 
     def retention(self, *, tx: Tx[Conn] | None = None) -> Retention:
         """How long ended chains are kept, by the policies that are stored, and how far deleting
@@ -335,7 +339,8 @@ class SyncClient(BaseClient[Conn]):
     def get_chain(
         self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, tx: Tx[Conn] | None = None
     ) -> Chain[Any] | None:
-        """A chain as it is now, or None if it does not exist.
+        """A chain as it is now, or None if it does not exist. Raises `ChainArchived` if it was
+        archived: see `get_archived`.
 
         Args:
             chain: A `Chain` or a chain id.
@@ -345,6 +350,17 @@ class SyncClient(BaseClient[Conn]):
                 of the client's own).
         """
         return self._run(self._get_chain(chain, chain_type, tx))
+
+    def get_archived(self, chain: ChainOrId, *, tx: Tx[Conn] | None = None) -> ArchivedChain | None:
+        """A chain that is in the table of archived chains (see `ArchiveTable`). None if it is not.
+
+        Raises `ChainArchived` if it was archived somewhere else.
+
+        Args:
+            chain: A chain or its id.
+            tx: Read in this transaction, with what it has not committed yet.
+        """
+        return self._run(self._get_archived(chain, tx))
 
     @overload
     def get_job(self, job: JobOrId, job_type: type[J], *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...

@@ -7,6 +7,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any, Union
 
+from queuert.archive import Archive
 from queuert.errors import DuplicateJobType, InvalidArgument, InvalidJobType, UnknownJobType
 from queuert.jobs.chain import Chain, plain_json
 from queuert.jobs.codec import Codec, Hooks
@@ -90,6 +91,11 @@ class Registry:
     def keep_of(self, type_name: str) -> Keep | None:
         """How long chains of this type are kept. None: no chain can start with it."""
         return self._keep.get(type_name)
+
+    @property
+    def archives(self) -> dict[str, Archive]:
+        """The types whose chains are archived before they are deleted, and how."""
+        return {name: keep.archive for name, keep in self._keep.items() if keep.archive is not None}
 
     def discards(self, type_name: str) -> bool:
         """Whether chains of this type are deleted when they are completed."""

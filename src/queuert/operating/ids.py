@@ -37,6 +37,8 @@ async def find_job(client: Client[Any], given: str) -> JobRecord[Any]:
         return found
     candidates = await _beginning_with(client, given)
     if not candidates:
+        if _is_whole(given):
+            await client.get_chain(given.lower())  # raises `ChainArchived` if it was archived
         raise IdNotFound(f"there is no job and no chain {given}")
     if len(candidates) > 1:
         named = ", ".join(row.id for row in candidates[:SHOWN])

@@ -7,11 +7,11 @@ from typing import Any
 
 from queuert.client.base import sessions_of
 from queuert.client.client import Client
-from queuert.errors import ChainNotFound
 from queuert.jobs.chain import Chain, plain_json
 from queuert.jobs.registry import Registry
 from queuert.model import ChainRow
 from queuert.operations import audit, repair
+from queuert.operations.archiving import not_found
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ async def plan_repair(client: Client[Any], chain_id: str, given: str, jobs: Regi
     sessions = sessions_of(client)
     (row,) = await sessions.run(sessions.engine.state.get_chains([chain_id]))
     if row is None:
-        raise ChainNotFound(chain_id)
+        raise await sessions.run(not_found(sessions.engine, chain_id))
     data = await sessions.run(repair.check_plain(sessions.engine, row, given, jobs))
     before, after = plain_json(row.current.input), plain_json(data)
     fields = set[str](before) if isinstance(before, dict) else set[str]()  # pyright: ignore[reportUnknownArgumentType]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from queuert.errors import ChainInUse, ChainNotFound, ChainNotRetryable, ChainNotTriggerable
+from queuert.errors import ChainInUse, ChainNotRetryable, ChainNotTriggerable
 from queuert.jobs.chain import Chain
 from queuert.model import ChainRow, JobRow, Status
+from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
 from queuert.operations.observations import Observations
 from queuert.ports.program import Program
@@ -20,7 +21,7 @@ def lock_chains(engine: Engine, chain_ids: Sequence[str]) -> Program[list[ChainR
     found: list[ChainRow] = []
     for chain_id, row in zip(chain_ids, rows, strict=True):
         if row is None:
-            raise ChainNotFound(chain_id)
+            raise (yield from not_found(engine, chain_id))
         found.append(row)
     return found
 
@@ -83,7 +84,7 @@ def cancel(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: b
     """
     cancelled = yield from engine.state.cancel_chains(list(dict.fromkeys(chain_ids)), cascade=cascade)
     if cancelled.missing:
-        raise ChainNotFound(cancelled.missing[0])
+        raise (yield from not_found(engine, cancelled.missing[0]))
     notifications = engine.notifications(hooks)
     for chain in cancelled.chains:
         notifications.add("chain_ended", chain.first.id)

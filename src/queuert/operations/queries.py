@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from queuert.errors import InvalidArgument, InvalidCursor, JobTypeMismatch
+from queuert.errors import ChainArchived, InvalidArgument, InvalidCursor, JobTypeMismatch
 from queuert.jobs.chain import Chain
 from queuert.jobs.record import JobRecord
 from queuert.model import (
@@ -29,6 +29,7 @@ from queuert.model import (
     TypeStats,
     is_own,
 )
+from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program
 
@@ -43,6 +44,9 @@ Item = TypeVar("Item")
 def get_chain(engine: Engine, chain_id: str, type_name: str | None) -> Program[Chain[Any] | None]:
     (row,) = yield from engine.state.get_chains([chain_id])
     if row is None:
+        error = yield from not_found(engine, chain_id)
+        if isinstance(error, ChainArchived):
+            raise error
         return None
     if type_name is not None and row.first.type_name not in engine.jobs.names_of(type_name):
         raise JobTypeMismatch(chain_id, type_name, row.first.type_name)

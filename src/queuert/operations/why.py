@@ -15,10 +15,10 @@ from dataclasses import replace
 from typing import Any
 
 from queuert.circumstances import Circumstances, RunningGroup
-from queuert.errors import ChainNotFound
 from queuert.jobs.chain import error_record
 from queuert.limit_records import split_lane
 from queuert.model import TERMINAL, Pause, PauseTarget, WorkerRow, is_own, is_paused
+from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program
 from queuert.schedules.ids import read_chain_id
@@ -52,7 +52,7 @@ from queuert.worker_records import UNTOLD, WorkerAbout, WorkerQueue, WorkerState
 def why(engine: Engine, chain_id: str) -> Program[Why]:
     found = yield from engine.state.circumstances(chain_id)
     if found is None:
-        raise ChainNotFound(chain_id)
+        raise (yield from not_found(engine, chain_id))
     explained = explain(found)
     if found.chain.current.lane is not None:
         explained = yield from _with_limit(engine, found, explained)

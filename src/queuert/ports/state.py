@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
+from queuert.archive import ArchiveRow, ChainToArchive
 from queuert.audit import KEPT, AuditRecord, NewAudit
 from queuert.circumstances import Circumstances
 from queuert.examination import Damage, Look, RepairOutcome, Surroundings
@@ -509,8 +510,9 @@ class StateOperations(Protocol):
 
         A chain is deleted with all that `delete_chains` deletes, if it has ended and its time is
         over, and if no job outside of what this step deletes needs it (see there). Chains of types
-        without a policy are never deleted, nor those with an archive that the caller does not have.
-        A key with the scope "any" and a window outlives the chain, until the window ends.
+        without a policy are never deleted. Those of a type that is archived are noted for that
+        instead: see `take_archive`. A key with the scope "any" and a window outlives the chain,
+        until the window ends.
 
         Three ways lead to chains that are due. (1) The walk: for each type, along the ids of first
         jobs, from where the step before has ended, up to those that are too young by the time in
@@ -527,6 +529,39 @@ class StateOperations(Protocol):
 
     def retention(self) -> Program[Retention]:
         """The stored policies, sorted by type, and how far pruning is."""
+        ...
+
+    def waiting_to_archive(self, types: Sequence[str]) -> Program[list[str]]:
+        """Those of the types with chains that `prune` has noted to be archived, sorted."""
+        ...
+
+    def take_archive(self, type_name: str, limit: int) -> Program[list[ChainToArchive]]:
+        """Delete up to so many chains of a type that `prune` has noted to be archived, in the
+        transaction of the caller. Returns them as they were, with all their jobs.
+
+        The rules are those of `prune`: chains that are no longer due, that are needed, or whose
+        rows are locked, are left, and noted to be looked at again. If another transaction has taken
+        chains of the type and has not ended, there are none.
+        """
+        ...
+
+    def store_archive(self, rows: Sequence[ArchiveRow]) -> Program[None]:
+        """Append to the archive, in the transaction of the caller. `archived_at` is now."""
+        ...
+
+    def get_archived(self, ids: Sequence[str]) -> Program[list[ArchiveRow | None]]:
+        """What the archive has of these chains; None where it has nothing."""
+        ...
+
+    def archive_failed(self, type_name: str, error: str | None) -> Program[None]:
+        """Store why chains of the type could not be archived, or None: they could."""
+        ...
+
+    def tend_archive(self) -> Program[bool]:
+        """Prepare the archive for the next month, and delete whole months that are older than every
+        archived type keeps. It waits for no lock for long: it is called again and again. Returns
+        whether there is more to delete.
+        """
         ...
 
     def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[Listed[JobRow]]:

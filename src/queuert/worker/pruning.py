@@ -1,5 +1,6 @@
 """Deletes ended chains that were kept long enough, in small steps beside the worker's own work, and
-merges what was counted for `history`.
+merges what was counted for `history`. Chains that are to be archived are archived beside that, each
+type by itself: a function that fails or hangs stops neither pruning nor other types.
 
 Any worker may do it, whichever types it handles, by the policies that are stored in the database.
 One process does it at a time: the database sees to that. A worker stores the policies of the types
@@ -19,22 +20,20 @@ from typing import Any
 from queuert.client.sessions import Sessions
 from queuert.failure_log import FailureLog
 from queuert.retention import LAP_EVERY, KeepPolicy, PruneRequest, policy_of
+from queuert.worker.archiving import TypeArchiver
 from queuert.worker.backoff import Recovery
 from queuert.worker.options import WorkerOptions
+from queuert.worker.pace import REST, Pace
 
 logger = logging.getLogger("queuert.retention")
 
 INTERVAL = (1.0, 30.0)
 """Seconds between two looks while nothing is due: a tenth of the shortest time that chains of the
 worker's own types are kept, within these limits."""
-STEP = (10, 1000)
-"""Chains that one transaction looks at, at least and at most."""
-LONG = 0.03
-"""Seconds: a step that takes longer is followed by smaller ones. On SQLite, others wait for it."""
-REST = 2.0
-"""After a step with more to come, so many times as long as it took: the jobs come first."""
 ROLLED_UP = 1000
 """Rows of statistics that are merged after each step."""
+TEND_EVERY = 600.0
+"""Seconds between two looks at the months of the archive."""
 LAP_REST = 1.0
 """Seconds between two steps of a lap. So a lap looks at up to 1,000 chains in a second."""
 
@@ -51,19 +50,33 @@ class Pruner:
         self._interval = _interval(self._policies)
         self._recovery = Recovery(options.recovery_backoff)
         self._log = FailureLog(logger)
-        self._limit = 100
+        self._pace = Pace()
         self._stored = False
+        self._archivers = {
+            name: TypeArchiver(worker_id, sessions, name, archive, options) for name, archive in jobs.archives.items()
+        }
+        self._archiving: dict[str, asyncio.Task[None]] = {}
+        self._tend_at = 0.0
         self._deleted: Counter[str] = Counter()
 
     async def run(self) -> None:
         """Until it is cancelled."""
+        try:
+            await self._run()
+        finally:
+            for task in self._archiving.values():
+                task.cancel()
+            await asyncio.gather(*self._archiving.values(), return_exceptions=True)
+
+    async def _run(self) -> None:
         while True:
             try:
                 delay = await self._turn()
+                await self._archive()
                 self._recovery.reset()
                 self._log.worked("pruning")
             except Exception as error:
-                self._limit = max(STEP[0], self._limit // 2)
+                self._pace.failed()
                 delay = self._recovery.next_delay()
                 self._log.failed("pruning", error, "worker %s could not delete what was kept long enough, it tries "
                                  "again soon", self._worker_id, extra={"worker_id": self._worker_id})  # fmt: skip
@@ -75,22 +88,34 @@ class Pruner:
             await self._store()
             self._stored = True
             return self._interval * random.uniform(0.5, 1.0)  # workers that start together take turns
-        began = time.monotonic()
         # Not among the worker's own statements: handlers and claims come first.
-        step = await self._sessions.run(self._state.prune(PruneRequest(self._limit, lap_every=LAP_EVERY)))
+        step = await self._sessions.run(self._state.prune(PruneRequest(self._pace.limit, lap_every=LAP_EVERY)))
+        rest = self._pace.rest(step)
+        began = time.monotonic()
         more = self._state.statistics and await self._sessions.run(self._state.roll_up(ROLLED_UP))
-        took = time.monotonic() - began
-        if took > LONG:
-            self._limit = max(STEP[0], self._limit // 2)
-        elif took < LONG / 3 and step.more:
-            self._limit = min(STEP[1], self._limit * 2)
         self._deleted.update(step.chains)
-        if more or (step.more and not step.busy):
-            return took * REST
+        if step.more and not step.busy:
+            return rest
+        if more:
+            return (time.monotonic() - began) * REST[1]
         self._tell()
         if step.lap:
-            return max(LAP_REST, took * REST)
+            return max(LAP_REST, rest)
         return self._interval * random.uniform(0.8, 1.2)
+
+    async def _archive(self) -> None:
+        """Begin to archive what waits for it."""
+        if not self._archivers:
+            return
+        if time.monotonic() >= self._tend_at:
+            more = await self._sessions.run(self._state.tend_archive())
+            self._tend_at = time.monotonic() + (0.0 if more else TEND_EVERY)
+        idle = [name for name, each in self._archivers.items() if each.may_begin and not self._is_archiving(name)]
+        for name in await self._sessions.run(self._state.waiting_to_archive(idle)):
+            self._archiving[name] = asyncio.create_task(self._archivers[name].run())
+
+    def _is_archiving(self, name: str) -> bool:
+        return name in self._archiving and not self._archiving[name].done()
 
     async def _store(self) -> None:
         changed = await self._sessions.run(self._state.store_policies(self._policies))
@@ -108,17 +133,18 @@ class Pruner:
 
 
 def described(policy: KeepPolicy) -> str:
-    """As in "completed 7 days, failed for ever"."""
+    """As in "completed 7 days, failed for ever, then archived"."""
     times = (
         ("completed", policy.completed),
         ("failed", policy.failed),
         ("cancelled", policy.cancelled),
         ("expired", policy.expired),
     )
-    return ", ".join(
+    kept = ", ".join(
         f"{status} {'for ever' if kept is None else 'not at all' if kept == 0 else _text(kept)}"
         for status, kept in times
     )
+    return f"{kept}, then archived" if policy.archived else kept
 
 
 def _text(kept: float) -> str:

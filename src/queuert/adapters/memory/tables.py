@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
+from queuert.archive import ArchiveRow
 from queuert.audit import AuditRecord
 from queuert.errors import InvalidArgument
 from queuert.failed_attempts import KEPT, FailedAttempt, Outcome, told
@@ -139,6 +140,12 @@ class Tables:
     noted: dict[str, datetime] = field(default_factory=dict[str, datetime])
     """Chain → when pruning looks at it again, or at its key if it is gone."""
 
+    to_archive: dict[str, str] = field(default_factory=dict[str, str])
+    """Chain that is due, and is to be archived → its type."""
+
+    archived: dict[str, ArchiveRow] = field(default_factory=dict[str, ArchiveRow])
+    """Chain → what is kept of it in the archive, oldest first."""
+
     pruning: Pruning = field(default_factory=Pruning)
 
     tallies: dict[TallyKey, tuple[int, float]] = field(default_factory=dict["TallyKey", tuple[int, float]])
@@ -161,7 +168,8 @@ class Tables:
             now, self.jobs, self.blockers, self.unblocking, self.keys, self.pending, self.workers,
             self.held, self.pauses, self.horizons, self.stopped, self.last_handled,
             self.audit, self.schedules, self.releases,
-            self.windows, self.policies, self.attempts, self.noted, self.pruning, self.tallies,
+            self.windows, self.policies, self.attempts, self.noted,
+            self.to_archive, self.archived, self.pruning, self.tallies,
             declared=self.declared, changes=self.changes, lanes=self.lanes,
         )  # fmt: skip
 
@@ -187,6 +195,8 @@ class Tables:
             self.policies.copy(),
             self.attempts.copy(),
             self.noted.copy(),
+            self.to_archive.copy(),
+            self.archived.copy(),
             self.pruning,
             self.tallies.copy(),
             declared=self.declared.copy(),

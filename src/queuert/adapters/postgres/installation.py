@@ -21,7 +21,7 @@ from queuert.history import BOUNDS, HOURS_KEPT, MINUTES_KEPT, UNTIMED
 from queuert.history import KEPT as HISTORY_KEPT
 from queuert.limit_records import ALIVE_FOR, NAMED
 from queuert.model import EARLIEST, LATEST, LONGEST
-from queuert.retention import LOOK_AGAIN, LOOK_AGAIN_NEEDED, LOOK_AGAIN_OPEN, SLACK
+from queuert.retention import ARCHIVE_AGAIN, LOOK_AGAIN, LOOK_AGAIN_NEEDED, LOOK_AGAIN_OPEN, SLACK
 from queuert.sql.migrate import Migration, load_migrations
 from queuert.sql.statement import check_prefix, sql_files, strip_comments, substitute
 
@@ -118,6 +118,7 @@ class Installation(msgspec.Struct, frozen=True):
             "attempts_kept": str(KEPT),
             "alive_for": str(ALIVE_FOR),
             "named": str(NAMED),
+            "archive_again": str(ARCHIVE_AGAIN),
             "look_again_least": str(LOOK_AGAIN),
             "look_again_needed": str(LOOK_AGAIN_NEEDED),
             "look_again_open": str(LOOK_AGAIN_OPEN),

@@ -33,6 +33,7 @@ COLUMNS = (
     Column("failed"),
     Column("cancelled"),
     Column("expired"),
+    Column("then"),
     Column("looked at up to", flexible=True),
 )
 DELETED = (Column("type", flexible=True), Column("chains", right=True))
@@ -63,18 +64,32 @@ async def _retention(arguments: argparse.Namespace, client: Client[Any]) -> int:
             _kept(each.policy.failed),
             _kept(each.policy.cancelled),
             _kept(each.policy.expired),
+            "archived" if each.policy.archived else "deleted",
             _walked(each.walked),
         )
         for each in found.types
     ]
     output.table(COLUMNS, rows)
+    _show_archives(found.types, output)
     _show_progress(found, output)
     return DONE
 
 
+def _show_archives(types: list[TypeRetention], output: Output) -> None:
+    for each in types:
+        if each.policy.archived:
+            output.line(f"\n{each.policy.type_name}: {_counted(each.waiting)} chains are due and wait to be archived, "
+                        "by a process that has the function for it")  # fmt: skip
+            if each.archive_error is not None:
+                output.line(f"  it failed {with_age(each.archive_failed_at)}: {each.archive_error}")
+
+
+def _counted(number: int) -> str:
+    return f"{NOTED_COUNTED}+" if number >= NOTED_COUNTED else str(number)
+
+
 def _show_progress(found: Retention, output: Output) -> None:
-    noted = f"{NOTED_COUNTED}+" if found.noted >= NOTED_COUNTED else str(found.noted)
-    output.line(f"\nto be looked at again: {noted} chains")
+    output.line(f"\nto be looked at again: {_counted(found.noted)} chains")
     output.line(f"last step: {with_age(found.pruned_at) or 'never'}")
     if found.lap_ended_at is not None:
         output.line(f"last lap: ended {with_age(found.lap_ended_at)}")
@@ -88,18 +103,24 @@ async def _prune(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output = Output(arguments)
     pruned = await client.prune(full=arguments.full, by=arguments.by, reason=arguments.reason)
     if output.json:
-        output.json_line({**structs.asdict(pruned), "chains": dict(pruned.chains)})
+        output.json_line({**structs.asdict(pruned), "chains": dict(pruned.chains), "waiting": dict(pruned.waiting)})
     elif pruned.busy:
         output.line("another process is deleting: nothing was done")
     else:
         if pruned.chains:
             output.table(DELETED, list(pruned.chains.items()))
         output.line(f"deleted: {pruned.deleted} chains, {pruned.jobs} jobs")
+        for name, number in pruned.waiting.items():
+            output.line(
+                f"left: {_counted(number)} chains of {name}, to be archived by a worker that has the function for it"
+            )
     return NOT_DONE if pruned.busy else DONE
 
 
 def _plain(kept: TypeRetention) -> dict[str, Any]:
-    return {**structs.asdict(kept.policy), "stored_at": kept.stored_at, "walked": kept.walked}
+    fields = structs.asdict(kept)
+    del fields["policy"]
+    return {**structs.asdict(kept.policy), **fields}
 
 
 def _kept(seconds: float | None) -> str:

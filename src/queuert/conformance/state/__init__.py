@@ -41,6 +41,7 @@ from queuert.conformance.state import (
     next_available,
     pauses,
     prune,
+    prune_archive,
     prune_keys,
     prune_needed,
     put_back,
@@ -73,7 +74,7 @@ _ = (
     release, next_available, trigger_retry, repair, cancel, delete, delete_cascade, listing, listing_chains,
     listing_filters, stats, transactions, isolation, concurrency, concurrency_blockers, migrations, workers, registry,
     explaining, horizon, abandoning, pauses, examining, set_priority, auditing, schedules, prune, prune_needed,
-    prune_keys, attempts, history, limits, limits_rate, limits_order,
+    prune_keys, prune_archive, attempts, history, limits, limits_rate, limits_order,
 )  # fmt: skip
 
 

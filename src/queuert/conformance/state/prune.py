@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from queuert.conformance.checks import check, equal, present
 from queuert.conformance.state.build import (
     HOUR,
@@ -27,10 +29,15 @@ from queuert.retention import LOOK_AGAIN, KeepPolicy, PruneRequest
 ENDS: tuple[Status, ...] = ("completed", "failed", "cancelled", "expired")
 
 
-def keep(type_name: str = TASK, *, archived: bool = False, **kept: float | None) -> KeepPolicy:
+def keep(type_name: str = TASK, **kept: float | None) -> KeepPolicy:
     """A policy that keeps for ever what is not named."""
     times = [kept.get(status) for status in ENDS]
-    return KeepPolicy(type_name, times[0], times[1], times[2], times[3], archived)
+    return KeepPolicy(type_name, times[0], times[1], times[2], times[3])
+
+
+def archived(type_name: str = TASK, *, months: int | None = None, **kept: float | None) -> KeepPolicy:
+    """The same, for chains that are archived."""
+    return replace(keep(type_name, **kept), archived=True, months=months)
 
 
 def short(type_name: str = TASK) -> KeepPolicy:
@@ -52,7 +59,7 @@ async def stored(store: Store, *chain_ids: str) -> list[bool]:
 @driver_case
 async def a_policy_as_it_is_stored(store: Store) -> None:
     """A policy is written once. Another one for the same type replaces it."""
-    first, second = keep("b", completed=0.5, failed=HOUR, expired=2 * HOUR), keep("a", cancelled=7.25, archived=True)
+    first, second = keep("b", completed=0.5, failed=HOUR, expired=2 * HOUR), archived("a", months=3, cancelled=7.25)
     equal(await store.keep(first, second), ["b", "a"], "the new ones")
     equal(await store.keep(first, second), [], "again")
     before = await store.retention()
@@ -108,6 +115,26 @@ async def by_its_end(store: Store) -> None:
     pruned = await store.prune(lap_every=0.0, restart=True)
     equal((pruned.deleted, pruned.jobs), (1, 2), "chains and jobs")
     equal(await store.statuses(claim.job.id, following.id), [None, None], "its jobs")
+
+
+@case
+async def how_late_it_is(store: Store) -> None:
+    """A step that has more to come tells how late it is, and for how long such chains are kept."""
+    await store.keep(keep(completed=0.25, failed=HOUR))
+    for _ in range(3):
+        await ended(store)
+    await store.elapse(0.5)
+    first = await store.prune(1)
+    check(first.more and 0.0 < first.behind < HOUR and first.took >= 0.0, f"more, late, took: {first}")
+    equal(first.kept, 0.25, "kept for")
+    last = await store.prune(10)
+    equal((last.more, last.behind, last.kept), (False, 0.0, 0.0), "more, late and kept for, at the end")
+    await store.start()
+    await store.elapse(0.5)
+    await store.prune(10)
+    await store.elapse(1.5)
+    noted = await store.prune(1)
+    check(noted.more and 0.0 < noted.behind < HOUR, f"more and late, by a note: {noted}")
 
 
 @case
@@ -186,16 +213,6 @@ async def another_policy_and_what_is_noted(store: Store) -> None:
     gone = await ended(store, "failed")
     equal((await store.prune()).deleted, 1, "deleted")
     equal(((await store.retention()).noted, await stored(store, waits, gone)), (1, [True, False]), "noted, and stored")
-
-
-@case
-async def only_who_can_archive(store: Store) -> None:
-    """Chains of a type with an archive are deleted only by a caller that has the archive."""
-    await store.keep(KeepPolicy(TASK, 0.0, 0.0, 0.0, 0.0, archived=True), short("other"))
-    await ended(store)
-    await ended(store, type_name="other")
-    equal(dict((await store.prune(lap_every=0.0)).chains), {"other": 1}, "without the archive")
-    equal(dict((await store.prune(archives=("some", TASK))).chains), {TASK: 1}, "with it")
 
 
 @case

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from queuert.archive import ArchiveRow, ChainToArchive
 from queuert.audit import KEPT, AuditRecord, NewAudit
 from queuert.circumstances import Circumstances
 from queuert.conformance.case import Suite
@@ -309,6 +310,24 @@ class Store:
 
     async def retention(self) -> Retention:
         return await self.driver.run(self.operations.retention())
+
+    async def waiting_to_archive(self, *types: str) -> list[str]:
+        return await self.driver.run(self.operations.waiting_to_archive(types))
+
+    async def take_archive(self, type_name: str = TASK, limit: int = 100, *, tx: Any = None) -> list[ChainToArchive]:
+        return await self.driver.run(self.operations.take_archive(type_name, limit), tx)
+
+    async def store_archive(self, *rows: ArchiveRow, tx: Any = None) -> None:
+        await self.driver.run(self.operations.store_archive(rows), tx)
+
+    async def get_archived(self, *ids: str, tx: Any = None) -> list[ArchiveRow | None]:
+        return await self.driver.run(self.operations.get_archived(ids), tx)
+
+    async def archive_failed(self, type_name: str, error: str | None) -> None:
+        await self.driver.run(self.operations.archive_failed(type_name, error))
+
+    async def tend_archive(self) -> bool:
+        return await self.driver.run(self.operations.tend_archive())
 
     async def history(
         self, step: int, since: datetime | float, type_name: str | None = None, *, tx: Any = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queuert.adapters.memory.command import read
+from queuert.adapters.memory.operations.archiving import Archiving
 from queuert.adapters.memory.operations.auditing import Auditing
 from queuert.adapters.memory.operations.cancelling import Cancelling
 from queuert.adapters.memory.operations.claiming import Claiming
@@ -47,6 +48,7 @@ class MemoryOperations(
     Auditing,
     Scheduling,
     Pruning,
+    Archiving,
     Counting,
 ):
     """The reference for all other state adapters."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -21,8 +22,10 @@ from queuert.retention import (
     Retention,
     TypeRetention,
     Verdict,
+    Walked,
     look_again,
     verdict,
+    walk_behind,
     walk_until,
 )
 
@@ -40,8 +43,12 @@ class Pruning:
 
     @read
     def retention(self, tables: Tables) -> Retention:
+        waiting = Counter(tables.to_archive.values())
         return Retention(
-            [kept for _, kept in sorted(tables.policies.items())],
+            [
+                replace(kept, waiting=min(waiting[name], NOTED_COUNTED))
+                for name, kept in sorted(tables.policies.items())
+            ],
             min(len(tables.noted), NOTED_COUNTED),
             tables.pruning.pruned_at,
             tables.pruning.lap_began_at,
@@ -50,21 +57,25 @@ class Pruning:
 
     @write
     def prune(self, tables: Tables, request: PruneRequest) -> Pruned:
-        policies = {
-            name: kept
-            for name, kept in sorted(tables.policies.items())
-            if not kept.policy.archived or name in request.archives
-        }
+        began = time.monotonic()
+        policies = dict(sorted(tables.policies.items()))
         noted = sorted((at, chain_id) for chain_id, at in tables.noted.items() if at <= tables.now)
         turn = [chain_id for _, chain_id in noted[: request.limit]]
-        turn += _walk(tables, policies.values(), request, request.limit - len(turn))
+        walk = _walk(tables, policies.values(), request, request.limit - len(turn))
+        turn += walk.found
+        behind = (
+            (tables.now - noted[request.limit - 1][0]).total_seconds() if len(noted) >= request.limit else walk.behind
+        )
         lap, on_the_way = _lap(tables, policies.values(), request)
 
-        step = _Step(tables, policies)
-        verdicts = {chain_id: step.judge(chain_id) for chain_id in turn}
+        step = Step(tables)
+        verdicts = {chain_id: step.judge(chain_id) for chain_id in (*turn, *lap)}
         due = {chain_id for chain_id, found in verdicts.items() if found is not None and found.what == "due"}
-        due |= {chain_id for chain_id in lap if (found := step.judge(chain_id)) is not None and found.what == "due"}
         kept = step.still_needed(due)
+        for chain_id, found in verdicts.items():
+            if found is not None and found.what == "archive":
+                tables.noted.pop(chain_id, None)
+                tables.to_archive[chain_id] = tables.jobs[chain_id].type_name
         for chain_id in turn:
             tables.noted.pop(chain_id, None)
             found = verdicts[chain_id]
@@ -72,6 +83,7 @@ class Pruning:
                 _forget_key(tables, chain_id)
             elif found.what == "later":
                 tables.noted[chain_id] = found.at
+                tables.to_archive.pop(chain_id, None)
             elif chain_id in kept:
                 created_at = tables.jobs[chain_id].created_at
                 tables.noted[chain_id] = look_again(created_at, tables.now, LOOK_AGAIN_NEEDED)
@@ -79,17 +91,24 @@ class Pruning:
         for chain_id in sorted(due - kept):
             deleted[tables.jobs[chain_id].chain_type] += 1
             jobs += len(tables.chain_jobs(chain_id))
-            _prune(tables, chain_id)
+            prune_chain(tables, chain_id)
         tables.pruning = tables.pruning._replace(pruned_at=tables.now)
         return Pruned(
-            dict(sorted(deleted.items())), jobs, len(turn) + len(lap), more=len(turn) >= request.limit, lap=on_the_way
+            dict(sorted(deleted.items())),
+            jobs,
+            len(turn) + len(lap),
+            more=len(turn) >= request.limit,
+            lap=on_the_way,
+            took=time.monotonic() - began,
+            behind=behind,
+            kept=walk.kept,
         )
 
 
-class _Step:
-    def __init__(self, tables: Tables, policies: dict[str, TypeRetention]) -> None:
+class Step:
+    def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self._policies = policies
+        self._policies = tables.policies
 
     def judge(self, chain_id: str) -> Verdict | None:
         """None: there is no such chain."""
@@ -109,7 +128,7 @@ class _Step:
         return kept
 
 
-def _walk(tables: Tables, policies: Iterable[TypeRetention], request: PruneRequest, limit: int) -> list[str]:
+def _walk(tables: Tables, policies: Iterable[TypeRetention], request: PruneRequest, limit: int) -> Walked:
     found: list[str] = []
     for kept in policies:
         until = walk_until(kept.policy, tables.now, exact=request.exact)
@@ -119,7 +138,9 @@ def _walk(tables: Tables, policies: Iterable[TypeRetention], request: PruneReque
             if ids:
                 tables.policies[kept.policy.type_name] = replace(kept, walked=ids[-1])
                 found += ids
-    return found
+                if len(found) == limit:
+                    return Walked(found, walk_behind(ids[-1], until), kept.policy.shortest or 0.0)
+    return Walked(found)
 
 
 def _lap(tables: Tables, policies: Iterable[TypeRetention], request: PruneRequest) -> tuple[list[str], bool]:
@@ -156,12 +177,13 @@ def _firsts(tables: Tables, type_name: str, after: str | None) -> list[str]:
     return sorted(row.id for row in rows if after is None or row.id > after)
 
 
-def _prune(tables: Tables, chain_id: str) -> None:
+def prune_chain(tables: Tables, chain_id: str) -> None:
     """Delete the chain, but not yet a key that has to match for longer."""
     first, current = tables.jobs[chain_id], tables.chain_jobs(chain_id)[-1]
     key = first.chain_type, first.dedup_key or ""
     window = tables.windows.get(key)
     tables.noted.pop(chain_id, None)
+    tables.to_archive.pop(chain_id, None)
     delete_chain(tables, chain_id)
     if window is not None and window.chain_id == chain_id and window.until > tables.now:
         tables.windows[key] = window._replace(ended=current.status)

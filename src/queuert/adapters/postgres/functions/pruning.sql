@@ -5,21 +5,22 @@
 -- Primary key.
 CREATE OR REPLACE FUNCTION {store_policies}(
     p_types text[], p_completed double precision[], p_failed double precision[], p_cancelled double precision[],
-    p_expired double precision[], p_archived boolean[]
+    p_expired double precision[], p_archived boolean[], p_months integer[]
 ) RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
     v_now timestamptz := {clock};
 BEGIN
     RETURN QUERY
-    INSERT INTO {retention} AS r (type_name, completed, failed, cancelled, expired, archived, stored_at)
+    INSERT INTO {retention} AS r (type_name, completed, failed, cancelled, expired, archived, months, stored_at)
     SELECT asked.*, v_now
-    FROM unnest(p_types, p_completed, p_failed, p_cancelled, p_expired, p_archived)
-        AS asked (type_name, completed, failed, cancelled, expired, archived)
+    FROM unnest(p_types, p_completed, p_failed, p_cancelled, p_expired, p_archived, p_months)
+        AS asked (type_name, completed, failed, cancelled, expired, archived, months)
     WHERE NOT EXISTS (
         SELECT FROM {retention} AS same WHERE same.type_name = asked.type_name
-            AND (same.completed, same.failed, same.cancelled, same.expired, same.archived)
-                IS NOT DISTINCT FROM (asked.completed, asked.failed, asked.cancelled, asked.expired, asked.archived)
+            AND (same.completed, same.failed, same.cancelled, same.expired, same.archived, same.months)
+                IS NOT DISTINCT FROM
+                (asked.completed, asked.failed, asked.cancelled, asked.expired, asked.archived, asked.months)
     )
     ORDER BY asked.type_name
     ON CONFLICT (type_name) DO UPDATE SET
@@ -28,15 +29,18 @@ BEGIN
         cancelled = excluded.cancelled,
         expired = excluded.expired,
         archived = excluded.archived,
+        months = excluded.months,
         stored_at = excluded.stored_at,
-        walked = NULL
+        walked = NULL,
+        archive_error = NULL,
+        archive_failed_at = NULL
     RETURNING r.type_name;
 END $body$;
 
--- What becomes of chains, by the policies: 'due', 'later' (look again then), 'ever', or 'gone' (there is
--- no such chain). Primary key, index job_chain. Locks nothing.
-CREATE OR REPLACE FUNCTION {verdicts}(p_ids uuid[], p_now timestamptz, p_archives text[])
-RETURNS TABLE (id uuid, verdict text, moment timestamptz) LANGUAGE plpgsql AS $body$
+-- What becomes of chains, by the policies: 'due', 'archive' (due, to be archived), 'later' (look again
+-- then), 'ever', or 'gone' (there is no such chain). Primary key, index job_chain. Locks nothing.
+CREATE OR REPLACE FUNCTION {verdicts}(p_ids uuid[], p_now timestamptz)
+RETURNS TABLE (id uuid, verdict text, moment timestamptz, type_name text) LANGUAGE plpgsql AS $body$
 #variable_conflict use_column
 BEGIN
     RETURN QUERY
@@ -44,16 +48,18 @@ BEGIN
         asked.id,
         CASE
             WHEN last.status IS NULL THEN 'gone'
-            WHEN NOT policy.ours OR last.status IN ('blocked', 'pending') OR last.completed_at IS NULL THEN 'later'
+            WHEN policy.archived IS NULL OR last.status IN ('blocked', 'pending') OR last.completed_at IS NULL THEN 'later'
             WHEN policy.kept IS NULL THEN 'ever'
-            WHEN last.completed_at + make_interval(secs => policy.kept) <= p_now THEN 'due'
+            WHEN last.completed_at + make_interval(secs => policy.kept) <= p_now
+                THEN CASE WHEN policy.archived THEN 'archive' ELSE 'due' END
             ELSE 'later'
         END,
         CASE
-            WHEN NOT policy.ours OR last.status IN ('blocked', 'pending') OR last.completed_at IS NULL
+            WHEN policy.archived IS NULL OR last.status IN ('blocked', 'pending') OR last.completed_at IS NULL
                 THEN {look_again}(first.created_at, p_now, {look_again_open}, coalesce(policy.shortest, 0))
             ELSE last.completed_at + make_interval(secs => policy.kept)
-        END
+        END,
+        first.type_name
     FROM unnest(p_ids) AS asked (id)
     LEFT JOIN LATERAL (
         -- <= 0: with "= 0" a plan made for small tables would walk the whole index of first jobs for
@@ -65,7 +71,7 @@ BEGIN
     ) AS last ON true
     CROSS JOIN LATERAL (
         SELECT
-            bool_or(NOT r.archived OR r.type_name = ANY (p_archives)) IS TRUE AS ours,
+            bool_or(r.archived) AS archived,
             min(CASE last.status WHEN 'completed' THEN r.completed WHEN 'failed' THEN r.failed
                 WHEN 'cancelled' THEN r.cancelled WHEN 'expired' THEN r.expired END) AS kept,
             min(least(r.completed, r.failed, r.cancelled, r.expired)) AS shortest
@@ -130,11 +136,11 @@ BEGIN
     RETURN v_out || array(SELECT k.chain_id FROM {key} AS k WHERE k.chain_id = ANY (p_chains) EXCEPT SELECT unnest(v_keyed));
 END $body$;
 
--- Delete those of the chains that are due and that no job needs; the others are left. Returns the
--- chains that are gone. Indexes: job_chain, blocker_chain, key_chain, primary keys.
-CREATE OR REPLACE FUNCTION {prune_chains}(p_ids uuid[], p_now timestamptz, p_archives text[])
-RETURNS TABLE (chain_id uuid, chain_type text, jobs bigint) LANGUAGE plpgsql AS $body$
-#variable_conflict use_column
+-- Lock those of the chains that have this verdict and that no job needs, with their edges and keys.
+-- Returns them: they can be deleted. What is locked by others is left out. Indexes: job_chain,
+-- blocker_chain, key_chain, primary keys.
+CREATE OR REPLACE FUNCTION {lock_prunable}(p_ids uuid[], p_now timestamptz, p_verdict text)
+RETURNS uuid[] LANGUAGE plpgsql AS $body$
 DECLARE
     v_locked uuid[];
     v_set uuid[];
@@ -147,7 +153,7 @@ BEGIN
         ) AS locked ORDER BY locked.id
     );
     -- They are looked at again, now that they cannot change: one may have been retried, and go on.
-    v_set := array(SELECT v.id FROM {verdicts}(p_ids, p_now, p_archives) AS v WHERE v.verdict = 'due');
+    v_set := array(SELECT v.id FROM {verdicts}(p_ids, p_now) AS v WHERE v.verdict = p_verdict);
     v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_set) ORDER BY j.id);
     IF v_jobs <> v_locked THEN
         v_out := array(
@@ -162,11 +168,22 @@ BEGIN
     IF cardinality(v_out) > 0 THEN
         -- These stay, and so does what they need.
         v_set := {unneeded}(array(SELECT unnest(v_set) EXCEPT SELECT unnest(v_out)));
-        v_jobs := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (v_set));
     END IF;
+    RETURN v_set;
+END $body$;
+
+-- Delete chains that are locked. Keys that outlive them are noted, to be looked at `p_again` or later.
+-- Returns what is gone. Indexes: job_chain, blocker_chain, key_chain, primary keys.
+CREATE OR REPLACE FUNCTION {delete_prunable}(p_chains uuid[], p_now timestamptz, p_again timestamptz)
+RETURNS TABLE (chain_id uuid, chain_type text, jobs bigint) LANGUAGE plpgsql AS $body$
+#variable_conflict use_column
+DECLARE
+    v_jobs uuid[] := array(SELECT j.id FROM {job} AS j WHERE j.chain_id = ANY (p_chains));
+    v_out uuid[];
+BEGIN
     -- Keys that have to match for longer are kept, and noted. What an older version has left in a row
     -- that it has taken over is not valid.
-    v_out := array(SELECT k.chain_id FROM {key} AS k WHERE k.chain_id = ANY (v_set));
+    v_out := array(SELECT k.chain_id FROM {key} AS k WHERE k.chain_id = ANY (p_chains));
     IF cardinality(v_out) > 0 THEN
         WITH outliving AS (
             UPDATE {key} AS k SET ended = last.status
@@ -176,11 +193,12 @@ BEGIN
             WHERE k.chain_id = asked.id AND k.window_chain = k.chain_id AND k.until > p_now
             RETURNING k.chain_id, k.until
         )
-        INSERT INTO {kept} AS n (chain_id, due_at) SELECT o.chain_id, max(o.until) FROM outliving AS o GROUP BY o.chain_id
-        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at;
+        INSERT INTO {kept} AS n (chain_id, due_at)
+        SELECT o.chain_id, greatest(max(o.until), p_again) FROM outliving AS o GROUP BY o.chain_id
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = NULL;
         DELETE FROM {key} AS k WHERE k.chain_id = ANY (v_out) AND (k.ended IS NULL OR k.window_chain IS DISTINCT FROM k.chain_id);
     END IF;
-    DELETE FROM {blocker} AS b WHERE b.chain_id = ANY (v_set);
+    DELETE FROM {blocker} AS b WHERE b.chain_id = ANY (p_chains);
     DELETE FROM {blocker} AS b WHERE b.job_id = ANY (v_jobs);
     DELETE FROM {attempt} AS a WHERE a.job_id = ANY (v_jobs);
     RETURN QUERY
@@ -190,13 +208,19 @@ BEGIN
     SELECT gone.chain_id, min(gone.chain_type), count(*) FROM gone GROUP BY gone.chain_id;
 END $body$;
 
--- One step. Returns rows of kind 'deleted' (chains and jobs of one type), 'examined' (a number), 'more'
--- and 'lap' (one is under way); or one row of kind 'busy'. Indexes: kept_due, job_first, primary keys.
+-- One step. Returns rows of kind 'deleted' (chains and jobs of one type), 'examined' (a number, the
+-- seconds that the step took, how late it is if there is more, and for how long such chains are kept),
+-- 'more' and 'lap' (one is under way); or one row of kind 'busy'. Indexes: kept_due,
+-- job_first, primary keys.
 CREATE OR REPLACE FUNCTION {prune}(
-    p_limit integer, p_exact boolean, p_lap double precision, p_restart boolean, p_archives text[]
-) RETURNS TABLE (kind text, type_name text, chains bigint, jobs bigint) LANGUAGE plpgsql {steady} AS $body$
+    p_limit integer, p_exact boolean, p_lap double precision, p_restart boolean
+) RETURNS TABLE (kind text, type_name text, chains bigint, jobs bigint, took double precision, behind double precision, kept double precision)
+LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
+    v_began timestamptz := clock_timestamp();
+    v_late double precision := 0;
+    v_shortest double precision := 0;
     v_now timestamptz;
     v_state record;
     v_noted uuid[];
@@ -211,6 +235,8 @@ DECLARE
     v_later uuid[];
     v_later_at timestamptz[];
     v_gone uuid[];
+    v_archive uuid[];
+    v_archive_types text[];
     v_types text[];
     v_chains uuid[];
     v_jobs bigint[];
@@ -221,7 +247,7 @@ BEGIN
         INSERT INTO {pruning} DEFAULT VALUES ON CONFLICT DO NOTHING RETURNING * INTO v_state;
     END IF;
     IF v_state.one IS NULL THEN
-        RETURN QUERY SELECT 'busy', NULL::text, NULL::bigint, NULL::bigint;
+        RETURN QUERY SELECT 'busy', NULL::text, NULL::bigint, NULL::bigint, NULL::double precision, NULL::double precision, NULL::double precision;
         RETURN;
     END IF;
     v_now := {clock};
@@ -236,12 +262,14 @@ BEGIN
     v_left := p_limit - cardinality(v_noted);
     IF v_left > 0 THEN
         v_until := v_now;
+    ELSE
+        v_late := extract(epoch FROM v_now - v_until);
     END IF;
     v_turn := v_noted;
     -- In any order: no type waits for another one that has very many.
     FOR v_type IN
         SELECT r.type_name, r.walked, least(r.completed, r.failed, r.cancelled, r.expired) AS shortest
-        FROM {retention} AS r WHERE NOT r.archived OR r.type_name = ANY (p_archives) ORDER BY random()
+        FROM {retention} AS r ORDER BY random()
     LOOP
         EXIT WHEN v_left <= 0;
         CONTINUE WHEN v_type.shortest IS NULL;
@@ -262,6 +290,12 @@ BEGIN
             UPDATE {retention} AS r SET walked = v_part[cardinality(v_part)] WHERE r.type_name = v_type.type_name;
             v_turn := v_turn || v_part;
             v_left := v_left - cardinality(v_part);
+            IF v_left <= 0 THEN
+                -- The time between the last id and the first one that is too young: 48 bits are milliseconds.
+                v_late := greatest(0, ('x' || left(replace(v_young::text, '-', ''), 12))::bit(48)::bigint
+                    - ('x' || left(replace(v_part[cardinality(v_part)]::text, '-', ''), 12))::bit(48)::bigint) / 1000.0;
+                v_shortest := v_type.shortest;
+            END IF;
         END IF;
     END LOOP;
     -- After another policy was stored, the walk finds what is noted already.
@@ -276,7 +310,7 @@ BEGIN
             END IF;
             FOR v_type IN
                 SELECT r.type_name FROM {retention} AS r
-                WHERE r.type_name >= v_state.lap_type AND (NOT r.archived OR r.type_name = ANY (p_archives)) ORDER BY r.type_name
+                WHERE r.type_name >= v_state.lap_type ORDER BY r.type_name
             LOOP
                 v_part := array(
                     SELECT j.id FROM {job} AS j
@@ -302,11 +336,16 @@ BEGIN
     SELECT
         array_agg(v.id) FILTER (WHERE v.verdict = 'due'),
         array_agg(v.id) FILTER (WHERE v.verdict = 'later'), array_agg(v.moment) FILTER (WHERE v.verdict = 'later'),
-        array_agg(v.id) FILTER (WHERE v.verdict = 'gone')
-    INTO v_due, v_later, v_later_at, v_gone FROM {verdicts}(v_turn, v_now, p_archives) AS v;
+        array_agg(v.id) FILTER (WHERE v.verdict = 'gone'),
+        array_agg(v.id) FILTER (WHERE v.verdict = 'archive'), array_agg(v.type_name) FILTER (WHERE v.verdict = 'archive')
+    INTO v_due, v_later, v_later_at, v_gone, v_archive, v_archive_types FROM {verdicts}(v_turn, v_now) AS v;
     v_due := coalesce(v_due, '{}');
     IF cardinality(v_lap) > 0 THEN
-        v_part := array(SELECT v.id FROM {verdicts}(v_lap, v_now, p_archives) AS v WHERE v.verdict = 'due');
+        SELECT
+            coalesce(array_agg(v.id) FILTER (WHERE v.verdict = 'due'), '{}'),
+            v_archive || array_agg(v.id) FILTER (WHERE v.verdict = 'archive'),
+            v_archive_types || array_agg(v.type_name) FILTER (WHERE v.verdict = 'archive')
+        INTO v_part, v_archive, v_archive_types FROM {verdicts}(v_lap, v_now) AS v;
         v_part := array(SELECT unnest(v_part) EXCEPT SELECT unnest(v_due));
     ELSE
         v_part := '{}';
@@ -314,25 +353,33 @@ BEGIN
     v_chains := '{}';
     IF cardinality(v_due) + cardinality(v_part) > 0 THEN
         SELECT array_agg(p.chain_id), array_agg(p.chain_type), array_agg(p.jobs) INTO v_chains, v_types, v_jobs
-        FROM {prune_chains}(v_due || v_part, v_now, p_archives) AS p;
+        FROM {delete_prunable}({lock_prunable}(v_due || v_part, v_now, 'due'), v_now, v_now) AS p;
         v_chains := coalesce(v_chains, '{}');
-        RETURN QUERY SELECT 'deleted', gone.type_name, count(*), sum(gone.jobs)::bigint
+        RETURN QUERY SELECT 'deleted', gone.type_name, count(*), sum(gone.jobs)::bigint,
+            NULL::double precision, NULL::double precision, NULL::double precision
         FROM unnest(v_types, v_jobs) AS gone (type_name, jobs) GROUP BY gone.type_name;
     END IF;
     IF v_later IS NOT NULL THEN
         INSERT INTO {kept} AS n (chain_id, due_at)
         SELECT later.id, greatest(later.moment, v_until) FROM unnest(v_later, v_later_at) AS later (id, moment)
-        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at;
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = NULL;
+    END IF;
+    IF v_archive IS NOT NULL THEN
+        INSERT INTO {kept} AS n (chain_id, due_at, archive)
+        SELECT DISTINCT a.id, 'infinity'::timestamptz, a.type_name FROM unnest(v_archive, v_archive_types) AS a (id, type_name)
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = excluded.archive
+            WHERE n.archive IS DISTINCT FROM excluded.archive;
     END IF;
     IF cardinality(v_chains) < cardinality(v_due) + cardinality(v_part) THEN
         INSERT INTO {kept} AS n (chain_id, due_at)
         SELECT left_over.id, greatest({look_again}(j.created_at, v_now, {look_again_needed}, 0), v_until)
         FROM (SELECT unnest(v_due) EXCEPT SELECT unnest(v_chains)) AS left_over (id)
         JOIN {job} AS j ON j.id = left_over.id
-        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at;
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = NULL;
     END IF;
     DELETE FROM {kept} AS n WHERE n.chain_id = ANY (v_noted) AND n.due_at <= v_now;
-    IF cardinality(v_part) > 0 THEN
+    -- Those that the lap has found, and those that waited to be archived before another policy was stored.
+    IF cardinality(v_part) > 0 OR EXISTS (SELECT FROM {kept} AS n WHERE n.archive IS NOT NULL) THEN
         DELETE FROM {kept} AS n WHERE n.chain_id = ANY (v_chains)
             AND NOT EXISTS (SELECT FROM {key} AS k WHERE k.chain_id = n.chain_id OFFSET 0);
     END IF;
@@ -346,15 +393,16 @@ BEGIN
         INSERT INTO {kept} AS n (chain_id, due_at)
         SELECT e.chain_id, greatest(max(e.until), v_now + make_interval(secs => {look_again_least})) FROM {key} AS e
         WHERE e.chain_id = ANY (v_gone) AND e.ended IS NOT NULL AND e.window_chain = e.chain_id GROUP BY e.chain_id
-        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at;
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = NULL;
     END IF;
     UPDATE {pruning} SET pruned_at = v_now, noted_until = v_until, lap_type = v_state.lap_type, lap_id = v_state.lap_id,
         lap_began_at = v_state.lap_began_at, lap_ended_at = v_state.lap_ended_at;
-    RETURN QUERY SELECT 'examined', NULL::text, (cardinality(v_turn) + cardinality(v_lap))::bigint, NULL::bigint;
+    RETURN QUERY SELECT 'examined', NULL::text, (cardinality(v_turn) + cardinality(v_lap))::bigint, NULL::bigint,
+        extract(epoch FROM clock_timestamp() - v_began)::double precision, v_late, v_shortest;
     IF v_left <= 0 THEN
-        RETURN QUERY SELECT 'more', NULL::text, NULL::bigint, NULL::bigint;
+        RETURN QUERY SELECT 'more', NULL::text, NULL::bigint, NULL::bigint, NULL::double precision, NULL::double precision, NULL::double precision;
     END IF;
     IF v_state.lap_type IS NOT NULL AND p_lap IS NOT NULL THEN
-        RETURN QUERY SELECT 'lap', NULL::text, NULL::bigint, NULL::bigint;
+        RETURN QUERY SELECT 'lap', NULL::text, NULL::bigint, NULL::bigint, NULL::double precision, NULL::double precision, NULL::double precision;
     END IF;
 END $body$;

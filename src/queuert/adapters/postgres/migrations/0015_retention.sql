@@ -2,7 +2,8 @@
 -- oldest: 6
 
 -- How long chains of a type are kept after their end, in seconds (null: for ever), and the id up to
--- which they were looked at. `archived`: only by processes that can archive them.
+-- which they were looked at. `archived`: they are archived before they are deleted, and what is kept of
+-- that is deleted after so many months (null: never). `archive_error`: why that last failed.
 CREATE TABLE {retention} (
     type_name text PRIMARY KEY,
     completed double precision,
@@ -10,8 +11,11 @@ CREATE TABLE {retention} (
     cancelled double precision,
     expired double precision,
     archived boolean NOT NULL DEFAULT false,
+    months integer,
     stored_at timestamptz NOT NULL,
-    walked uuid
+    walked uuid,
+    archive_error text,
+    archive_failed_at timestamptz
 ) WITH (fillfactor = 50);
 
 -- One row at most, which the process that deletes has locked. `noted_until`: notes with an earlier time were
@@ -28,14 +32,38 @@ CREATE TABLE {pruning} (
 ) WITH (fillfactor = 50);
 
 -- Chains that were not due, not ended or still needed when their turn came, and when to look again;
--- and chains that are gone, whose key still has to match.
+-- and chains that are gone, whose key still has to match. `archive`: the type of a chain that is due, and
+-- is to be archived; its `due_at` is infinity.
 CREATE TABLE {kept} (
     chain_id uuid PRIMARY KEY,
-    due_at timestamptz NOT NULL
+    due_at timestamptz NOT NULL,
+    archive text
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 5000);
 
 -- prune
 CREATE INDEX {kept_due} ON {kept} (due_at);
+
+-- archive.take
+CREATE INDEX {kept_archive} ON {kept} (archive, chain_id) WHERE archive IS NOT NULL;
+
+-- Archived chains. Part of the public promise: see docs/retention.md. A partition for each month, by
+-- `archived_at`, which is made before the month begins. If the role of the workers may not make one, rows
+-- go to `archive_rest`. `chain`: null if the chain is elsewhere, as `place` tells.
+CREATE TABLE {archive} (
+    chain_id uuid NOT NULL,
+    chain_type text NOT NULL,
+    status text NOT NULL,
+    created_at timestamptz NOT NULL,
+    ended_at timestamptz NOT NULL,
+    archived_at timestamptz NOT NULL,
+    place text NOT NULL,
+    chain jsonb
+) PARTITION BY RANGE (archived_at);
+
+CREATE TABLE {archive_rest} PARTITION OF {archive} DEFAULT;
+
+-- archive.get
+CREATE INDEX {archive_chain} ON {archive} (chain_id);
 
 -- The last attempts of a job that failed or were lost. `number`: of the attempt; retrying by hand
 -- counts from one again.

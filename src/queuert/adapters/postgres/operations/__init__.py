@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queuert.adapters.postgres.operations.archiving import Archiving
 from queuert.adapters.postgres.operations.auditing import Auditing
 from queuert.adapters.postgres.operations.claiming import Claiming
 from queuert.adapters.postgres.operations.counting import Counting
@@ -41,6 +42,7 @@ class PostgresOperations(
     Auditing,
     Scheduling,
     Pruning,
+    Archiving,
     Counting,
 ):
     """The operations of a PostgreSQL database, for the tables of one schema and prefix: one round

@@ -22,13 +22,14 @@ class Pruning(Store):
             cancelled=[policy.cancelled for policy in policies],
             expired=[policy.expired for policy in policies],
             archived=[policy.archived for policy in policies],
+            months=[policy.months for policy in policies],
         )
         changed = {row[0] for row in rows}
         return [policy.type_name for policy in policies if policy.type_name in changed]
 
     def retention(self) -> Program[Retention]:
-        rows: list[Row] = yield self.statement("prune.policies")
-        types = [TypeRetention(KeepPolicy(*row[:6]), stored_at=row[6], walked=row[7]) for row in rows]
+        rows: list[Row] = yield self.statement("prune.policies", counted=NOTED_COUNTED)
+        types = [TypeRetention(KeepPolicy(*row[:7]), *row[7:]) for row in rows]
         ((noted, pruned_at, began_at, ended_at),) = yield self.statement("prune.state", counted=NOTED_COUNTED)
         return Retention(types, noted, pruned_at, began_at, ended_at)
 
@@ -39,15 +40,18 @@ class Pruning(Store):
             exact=request.exact,
             lap=request.lap_every,
             restart=request.restart,
-            archives=list(request.archives),
         )
         kinds = {row[0] for row in rows}
-        deleted = sorted((type_name, chains, jobs) for kind, type_name, chains, jobs in rows if kind == "deleted")
+        deleted = sorted((type_name, chains, jobs) for kind, type_name, chains, jobs, *_ in rows if kind == "deleted")
+        took, behind, kept = next((row[4:] for row in rows if row[0] == "examined"), (0.0, 0.0, 0.0))
         return Pruned(
             {type_name: chains for type_name, chains, _ in deleted},
             sum(jobs for _, _, jobs in deleted),
-            sum(number for kind, _, number, _ in rows if kind == "examined"),
+            sum(row[2] for row in rows if row[0] == "examined"),
             more="more" in kinds,
             busy="busy" in kinds,
             lap="lap" in kinds,
+            took=took,
+            behind=behind,
+            kept=kept,
         )

@@ -3,17 +3,19 @@
 -- write: store
 SELECT {store_policies}(
     :types::text[], :completed::double precision[], :failed::double precision[], :cancelled::double precision[],
-    :expired::double precision[], :archived::boolean[]
+    :expired::double precision[], :archived::boolean[], :months::integer[]
 );
 
 -- write: prune
-SELECT kind, type_name, chains, jobs FROM {prune}(
-    :limit::integer, :exact::boolean, :lap::double precision, :restart::boolean, :archives::text[]
+SELECT kind, type_name, chains, jobs, took, behind, kept FROM {prune}(
+    :limit::integer, :exact::boolean, :lap::double precision, :restart::boolean
 );
 
+-- Index kept_archive.
 -- read: policies
-SELECT type_name, completed, failed, cancelled, expired, archived, stored_at, walked::text FROM {retention}
-ORDER BY type_name COLLATE "C";
+SELECT r.type_name, r.completed, r.failed, r.cancelled, r.expired, r.archived, r.months, r.stored_at, r.walked::text, (
+    SELECT count(*) FROM (SELECT FROM {kept} AS k WHERE k.archive = r.type_name LIMIT :counted::integer) AS counted
+), r.archive_error, r.archive_failed_at FROM {retention} AS r ORDER BY r.type_name COLLATE "C";
 
 -- Notes are counted up to a limit. Primary key.
 -- read: state

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from queuert.adapters.sqlite.connections.commands import together
+from queuert.adapters.sqlite.operations.archiving import Archiving
 from queuert.adapters.sqlite.operations.auditing import Auditing
 from queuert.adapters.sqlite.operations.base import migrations_for
 from queuert.adapters.sqlite.operations.cancelling import Cancelling
@@ -17,7 +18,6 @@ from queuert.adapters.sqlite.operations.claiming import Claiming
 from queuert.adapters.sqlite.operations.examining import Examining
 from queuert.adapters.sqlite.operations.explaining import Explaining
 from queuert.adapters.sqlite.operations.listing import Listing
-from queuert.adapters.sqlite.operations.pruning import Pruning
 from queuert.adapters.sqlite.operations.releasing import Releasing
 from queuert.adapters.sqlite.operations.rows import Row
 from queuert.adapters.sqlite.operations.scheduling import Scheduling
@@ -30,7 +30,9 @@ VACUUMED_AT_ONCE = 500
 """Pages returned in one transaction. It limits how long writers wait."""
 
 
-class SqliteOperations(Claiming, Releasing, Cancelling, Pruning, Explaining, Examining, Listing, Auditing, Scheduling):
+class SqliteOperations(
+    Claiming, Releasing, Cancelling, Archiving, Explaining, Examining, Listing, Auditing, Scheduling
+):
     """The state port on a SQLite database, for the tables of one prefix."""
 
     def migrate(self) -> Program[list[int]]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.pausing import Pausing
-from queuert.adapters.sqlite.operations.rows import Row, blocker_of, chain_of, job_of, moment
+from queuert.adapters.sqlite.operations.rows import Row, attempt_of, blocker_of, chain_of, job_of, moment
 from queuert.failed_attempts import FailedAttempt
 from queuert.model import (
     Available,
@@ -48,10 +48,7 @@ class Reading(Pausing):
 
     def failed_attempts(self, job_id: str) -> Program[list[FailedAttempt]]:
         rows: list[Row] = yield self.statement("attempts.of_job", job=job_id)
-        return [
-            FailedAttempt(number, outcome, None if begun is None else moment(begun), moment(ended), *rest)
-            for number, outcome, begun, ended, *rest in rows
-        ]
+        return [attempt_of(row) for row in rows]
 
     def next_available_in(self, types: Sequence[str], queues: Sequence[str] = ()) -> Program[Available]:
         if not types:

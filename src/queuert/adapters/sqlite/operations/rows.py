@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from queuert.errors import InvalidArgument
+from queuert.failed_attempts import FailedAttempt
 from queuert.model import EARLIEST, LATEST, BlockerRow, ChainRow, JobRow, When
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,6 +80,11 @@ def job_of(row: Row) -> JobRow:
         if (value := values[position]) is not None:
             values[position] = moment(value)
     return JobRow(*values)
+
+
+def attempt_of(row: Row) -> FailedAttempt:
+    number, outcome, begun, ended, *rest = row
+    return FailedAttempt(number, outcome, None if begun is None else moment(begun), moment(ended), *rest)
 
 
 def chain_of(row: Row) -> ChainRow:

@@ -2,10 +2,10 @@
 
 -- Written only if something has changed: the primary key tells.
 -- write: store
-INSERT INTO {prefix}retention (type_name, completed, failed, cancelled, expired, archived, stored_at)
+INSERT INTO {prefix}retention (type_name, completed, failed, cancelled, expired, archived, months, stored_at)
 SELECT
     json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
-    json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'), :now
+    json_extract(value, '$[3]'), json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]'), :now
 FROM json_each(:policies)
 WHERE true
 ON CONFLICT (type_name) DO UPDATE SET
@@ -14,16 +14,19 @@ ON CONFLICT (type_name) DO UPDATE SET
     cancelled = excluded.cancelled,
     expired = excluded.expired,
     archived = excluded.archived,
+    months = excluded.months,
     stored_at = excluded.stored_at,
-    walked = NULL
+    walked = NULL,
+    archive_error = NULL,
+    archive_failed_at = NULL
 WHERE ({prefix}retention.completed, {prefix}retention.failed, {prefix}retention.cancelled, {prefix}retention.expired,
-    {prefix}retention.archived)
-    IS NOT (excluded.completed, excluded.failed, excluded.cancelled, excluded.expired, excluded.archived)
+    {prefix}retention.archived, {prefix}retention.months)
+    IS NOT (excluded.completed, excluded.failed, excluded.cancelled, excluded.expired, excluded.archived, excluded.months)
 RETURNING type_name;
 
 -- read: policies
-SELECT type_name, completed, failed, cancelled, expired, archived, stored_at, walked FROM {prefix}retention
-ORDER BY type_name;
+SELECT type_name, completed, failed, cancelled, expired, archived, months, stored_at, walked, archive_error, archive_failed_at
+FROM {prefix}retention ORDER BY type_name;
 
 -- read: state
 SELECT (SELECT count(*) FROM (SELECT 1 FROM {prefix}kept LIMIT :counted)), pruned_at, lap_type, lap_id, lap_began_at, lap_ended_at
@@ -35,7 +38,7 @@ VALUES (1, :now, :lap_type, :lap_id, :lap_began_at, :lap_ended_at);
 
 -- Index kept_due.
 -- read: noted
-SELECT chain_id, chain_type, key FROM {prefix}kept WHERE due_at <= :now ORDER BY due_at LIMIT :limit;
+SELECT chain_id, chain_type, key, due_at FROM {prefix}kept WHERE due_at <= :now ORDER BY due_at LIMIT :limit;
 
 -- Index job_first.
 -- read: walk
@@ -98,14 +101,16 @@ CROSS JOIN {prefix}job AS job ON job.chain_id = first.id
 GROUP BY first.chain_type
 ORDER BY first.chain_type;
 
--- `notes` holds [chain_id, due_at, chain_type, key]. Primary key.
+-- `notes` holds [chain_id, due_at, chain_type, key, archive]. Primary key.
 -- write: note
-INSERT INTO {prefix}kept (chain_id, due_at, chain_type, key)
+INSERT INTO {prefix}kept (chain_id, due_at, chain_type, key, archive)
 SELECT
-    json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]')
+    json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
+    json_extract(value, '$[4]')
 FROM json_each(:notes)
 WHERE true
-ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, chain_type = excluded.chain_type, key = excluded.key;
+ON CONFLICT (chain_id) DO UPDATE SET
+    due_at = excluded.due_at, chain_type = excluded.chain_type, key = excluded.key, archive = excluded.archive;
 
 -- Primary key.
 -- write: strike_out
