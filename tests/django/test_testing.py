@@ -88,7 +88,9 @@ def test_a_start_outside_of_an_atomic_block_is_noticed_in_a_test_case(alias: str
             client.start(connections[alias], Remind(number=1))  # the block of the TestCase hides the mistake
             with atomic_required():
                 place(alias, 7)
-                with pytest.raises(TransactionRequired, match="counts only transaction.atomic\\(\\) blocks of your own"):
+                with pytest.raises(
+                    TransactionRequired, match="counts only transaction.atomic\\(\\) blocks of your own"
+                ):
                     client.start(connections[alias], Remind(number=2))
 
     run_case(Strictly)
