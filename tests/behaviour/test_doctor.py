@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import SOON, Step, patiently
 
-from queuert import Attempt, Chain, Client, EntryJob, Handlers, Job, Queue, Worker
+from queuert import Attempt, Chain, Client, EntryJob, Handlers, Job, Limit, Queue, Schedules, Worker
 
 MAIL = Queue("mail", max_concurrency=2)
 
@@ -31,7 +32,18 @@ class Mail(EntryJob[None], name="doctor-mail", queue="mail"):
     pass
 
 
-JOBS = [Step, First, Last, Waits, Mail]
+class Limited(EntryJob[None], name="doctor-limited", limit=Limit(by="key", concurrency=1, ordered=True)):
+    key: int
+
+
+JOBS = [Step, First, Last, Waits, Mail, Limited]
+
+
+def schedules() -> Schedules:
+    found = Schedules()
+    found.every(timedelta(milliseconds=100), Mail(), name="doctor-skip", overlap="skip")
+    found.every(timedelta(milliseconds=100), Limited(key=1), name="doctor-cancel", overlap="cancel")
+    return found
 
 
 def handlers() -> Handlers[Any]:
@@ -60,11 +72,16 @@ def handlers() -> Handlers[Any]:
     async def mail(attempt: Attempt[Mail]) -> None:
         await asyncio.sleep(0)
 
+    @found.handles(Limited)
+    async def limited(attempt: Attempt[Limited]) -> None:
+        if dice.random() < 0.1:
+            raise RuntimeError("again")
+
     return found
 
 
 async def load(client: Client[Any], stop: asyncio.Event) -> None:
-    """Start, cancel, trigger and delete, until it is told to stop."""
+    """Start, cancel, trigger, delete, pause, and change many, until it is told to stop."""
     dice, old = random.Random(11), list[str]()
     while not stop.is_set():
         async with client.transaction() as tx:
@@ -72,9 +89,17 @@ async def load(client: Client[Any], stop: asyncio.Event) -> None:
             await client.start_many(tx, [Waits(steps=steps[:2]), Waits(steps=steps[1:3])])
             first, *_ = await client.start_many(tx, [First(), First().set(after=0.01), Mail(), Mail()])
             await client.start(tx, Step(), dedup=f"key-{dice.randrange(5)}")
+            await client.start_many(tx, [Limited(key=dice.randrange(3)) for _ in range(2)])
             later = await client.start(tx, Step(), after=3600)
         async with client.transaction() as tx:
             await (client.trigger(tx, later) if dice.random() < 0.5 else client.cancel(tx, later))
+            await client.pause(tx, dice.choice([Limited, Mail]), until=0.05, cancel_running=True)
+            if dice.random() < 0.2:
+                await client.bulk_cancel(tx, "type:doctor-limited status:pending")
+            if dice.random() < 0.2:
+                await client.bulk_delete(tx, "type:doctor-limited,doctor-mail status:completed")
+            if dice.random() < 0.2:
+                await client.bulk_set_priority(tx, "type:doctor-mail", dice.randrange(9))
         old.append(later.id)
         if len(old) > 20:
             async with client.transaction() as tx:
@@ -87,7 +112,15 @@ async def load(client: Client[Any], stop: asyncio.Event) -> None:
 async def look(setting: Setting, looks: int) -> None:
     async with setting.connect(JOBS, pool_size=8) if setting.state == "postgres" else setting.connect(JOBS) as client:
         workers = [
-            Worker(client, handlers(), queues=[Queue("default"), MAIL], poll_interval=0.05, backoff=SOON, concurrency=5)
+            Worker(
+                client,
+                handlers(),
+                schedules=[schedules()],
+                queues=[Queue("default"), MAIL],
+                poll_interval=0.05,
+                backoff=SOON,
+                concurrency=5,
+            )
             for _ in range(2)
         ]
         stop = asyncio.Event()

@@ -22,6 +22,7 @@ from queuert import (
     Attempt,
     Client,
     Cron,
+    Debounce,
     EntryJob,
     Every,
     Handlers,
@@ -388,6 +389,33 @@ async def test_a_backfill_that_always_fails_stops_no_tick(setting: Setting, monk
         await eventually(goes_on)
         schedule = await get(client, "often")
         assert (schedule.status, schedule.error) == ("failing", "ValueError: there is nothing of that time")
+
+
+async def test_jobs_of_ticks_are_merged_under_their_key(setting: Setting) -> None:
+    schedules = Schedules()
+
+    def both(waiting: Step, new: Step) -> Step:
+        return Step(number=waiting.number + new.number)
+
+    @schedules.every(HOUR)
+    def hourly(tick: Tick) -> list[Step]:
+        return [Step(number=1).set(dedup=Debounce("key", wait=HOUR, at_most=24 * HOUR, merge=both)), Step(number=100)]
+
+    async with setting.connect([Step, Light]) as client, working(setting, client, schedules):
+
+        async def declared() -> bool:
+            return await client.get_schedule("hourly") is not None
+
+        await eventually(declared)
+        now = datetime.now(UTC)
+        async with client.transaction() as tx:
+            number = await client.backfill(tx, "hourly", now - timedelta(days=3), now)
+
+        async def is_done() -> bool:
+            return (await steps(client)).count(100) == number
+
+        await eventually(is_done)
+        assert sorted(await steps(client))[0] == number
 
 
 async def test_a_job_of_a_type_with_a_limit_counts_for_it(setting: Setting) -> None:

@@ -185,7 +185,7 @@ def test_ids_that_are_not_one(place: str) -> None:
         "01A0-": f"several ids begin with 01A0-: {FAILED}, {READY}",
         "02": "there is no job and no chain 02",
         unknown: f"there is no job and no chain {unknown}",
-        "": "there is no job and no chain",
+        " ": "an id is empty: give the id of a chain or a job, or the beginning of one",
         "not-an-id": "there is no job and no chain not-an-id",
     }.items():
         assert queuert("show", given, "--url", place) == Ended(2, "", f"queuert show: {error}\n")

@@ -29,7 +29,9 @@ async def find_job(client: Client[Any], given: str) -> JobRecord[Any]:
     """The job with this id, or with the only id that begins so. A chain has the id of its first
     job.
     """
-    given = given.removesuffix("…")  # copied from a narrow terminal
+    given = given.strip().removesuffix("…")  # copied from a narrow terminal
+    if not given:
+        raise InvalidArgument("an id is empty: give the id of a chain or a job, or the beginning of one")
     found = await client.get_job(given) if _is_whole(given) else None
     if found is None and given != given.lower() and _is_whole(given):
         found = await client.get_job(given.lower())  # as some other tools write them

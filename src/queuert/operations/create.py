@@ -72,7 +72,7 @@ def _next_part(engine: Engine, remaining: Iterator[Job[Any, Any]], extra: JobOpt
     for job in remaining:
         new = first_job(engine, job, extra)
         if new.collapse == "hold":
-            part.merges[len(part.jobs)] = _merge_of(job, extra)
+            part.merges[len(part.jobs)] = merge_of(job, extra)
         part.jobs.append(new)
         size += len(new.input)
         if len(part.jobs) == PART_JOBS or size >= PART_BYTES:
@@ -83,7 +83,8 @@ def _next_part(engine: Engine, remaining: Iterator[Job[Any, Any]], extra: JobOpt
     return part
 
 
-def _merge_of(job: Job[Any, Any], extra: JobOptions | None) -> Merge:
+def merge_of(job: Job[Any, Any], extra: JobOptions | None) -> Merge:
+    """How a job is merged with the one that waits under its key, if its `collapse` is "hold"."""
     options = options_of(job)
     dedup = (options if extra is None else options.merged(extra)).dedup
     assert isinstance(dedup, Debounce)

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
-from queuert.errors import SchemaTooNew, StorageError, StorageNotADatabase, StorageReadOnly
 from queuert.failure_log import FailureLog
 from queuert.jobs.own import OWN_NAMES
 from queuert.limit_records import ALIVE_FOR
@@ -40,6 +39,7 @@ from queuert.worker.prefetch import STALE
 from queuert.worker.presence import Presence
 from queuert.worker.pruning import Pruner
 from queuert.worker.scheduling.firing import Firing
+from queuert.worker.starting import HOPELESS, check_room, has_schema
 from queuert.worker.unblocking import Unblocker
 from queuert.worker.wake import Wake
 from queuert.worker.watchdog import Watchdog
@@ -70,8 +70,6 @@ MISSED_PAUSES = 1.0
 DECLARE_INTERVAL = 60.0
 """Seconds between two declarations of limits: well under `ALIVE_FOR`."""
 
-HOPELESS = (SchemaTooNew, StorageNotADatabase, StorageReadOnly)
-"""Errors before the work has begun that trying again does not repair."""
 _LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the job stopped renewing its lease")
 
 
@@ -149,8 +147,16 @@ class WorkerRun(Generic[Conn]):
 
     async def start(self) -> None:
         """Begin to work. With a limit of tries, wait for the database first."""
-        self._migrated = await self._has_schema()
-        self._check_room()
+        tries = self._options.recovery_max_attempts
+        try:
+            self._migrated = await has_schema(
+                self._sessions, self._policy.types, self._limit, self._recovery, limited=tries > 0
+            )
+        except Exception as error:
+            if self._recovery.exhausted:
+                self._fail(error)
+            raise
+        check_room(self._worker_id, self._sessions, self._policy.concurrency)
         self._main_task = self._spawn(self._main(), "worker")
         self._spawn(self._keeper.run(), "leases")
         self._spawn(self._presence.run(), "presence")
@@ -168,34 +174,6 @@ class WorkerRun(Generic[Conn]):
         self._tasks.append(task)
         return task
 
-    async def _has_schema(self) -> bool:
-        """Whether the schema is up to date. If not, the main loop goes on trying.
-
-        With a limit of tries, wait until the database answers, or raise.
-        """
-        limited = self._options.recovery_max_attempts > 0
-        while True:
-            try:
-                await self._sessions.ensure_schema()
-                if limited:  # a client may leave the schema alone, and then nothing was asked yet
-                    program = self._engine.state.next_available_in(self._policy.types)
-                    await self._sessions.run_within(self._limit, program)
-                break
-            except HOPELESS:
-                raise
-            except (StorageError, OSError) as error:
-                if not limited:
-                    logger.error("the database is unavailable, the worker keeps trying: %s", error)
-                    return False
-                delay = self._recovery.next_delay()
-                if self._recovery.exhausted:
-                    self._fail(error)
-                    raise
-                logger.error("the database is unavailable, trying again in %.1f s: %s", delay, error)
-                await asyncio.sleep(delay)
-        self._recovery.reset()
-        return True
-
     def _fail(self, error: Exception) -> None:
         """This error ends the run."""
         self.failure = error
@@ -205,16 +183,6 @@ class WorkerRun(Generic[Conn]):
                            "row (recovery_max_attempts)")  # fmt: skip
         logger.critical("worker %s gives up after %d failures in a row: %s", self._worker_id, self._recovery.failures,
                         error, extra={"worker_id": self._worker_id})  # fmt: skip
-
-    def _check_room(self) -> None:
-        """Whether each handler can have a transaction open."""
-        room, slots = self._sessions.room(), self._policy.concurrency
-        if room is not None and slots > room[0]:
-            logger.warning(
-                "worker %s runs %d handlers at once, and its pool of %d connections has %d for them: handlers that "
-                "open transactions may have to wait. A pool of %d connections would do",
-                self._worker_id, slots, sum(room), room[0], slots + room[1], extra={"worker_id": self._worker_id},
-            )  # fmt: skip
 
     def health(self) -> WorkerHealth:
         age = None if self._turned_at is None else time.monotonic() - self._turned_at

@@ -12,9 +12,10 @@ Locks. A transaction that fires never waits while it has a schedule locked:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from msgspec.structs import replace
@@ -24,7 +25,8 @@ from queuert.jobs.job import Job, options_of
 from queuert.jobs.options import JobOptions
 from queuert.model import DEFAULT_PRIORITY, TERMINAL, NewJob, When
 from queuert.operations import chains as changing_chains
-from queuert.operations.create import first_job, store
+from queuert.operations.collapsing import Merge
+from queuert.operations.create import first_job, merge_of, store
 from queuert.operations.engine import Engine
 from queuert.operations.observations import later
 from queuert.ports.program import Program, atomically
@@ -134,7 +136,9 @@ def _fire_one(
         [function_job(engine, job, work.chain_id(fire, place)) for place, job in enumerate(made)]
         for fire, made in zip(work.fires, jobs, strict=True)
     ]
-    started = yield from _store_missing(engine, hooks, [job for made in new for job in made])
+    pairs = [pair for row, made in zip(new, jobs, strict=True) for pair in zip(row, made, strict=True)]
+    merges = {stored.id: merge_of(job, None) for stored, job in pairs if stored.collapse == "hold"}
+    started = yield from _store_missing(engine, hooks, [job for made in new for job in made], merges)
     row = work.read.row
     look = yield from engine.state.get_schedules([row.name], lock=True)
     if look.rows[0] is None or look.rows[0].version != row.version:
@@ -275,21 +279,25 @@ def chains_of(engine: Engine, reads: Sequence[ReadSchedule]) -> Program[Chains]:
     }
 
 
-def _store_missing(engine: Engine, hooks: Hooks, jobs: list[NewJob]) -> Program[dict[str, str]]:
+def _store_missing(
+    engine: Engine, hooks: Hooks, jobs: list[NewJob], merges: Mapping[str, Merge] = MappingProxyType({})
+) -> Program[dict[str, str]]:
     """Start the chains that do not exist: one that exists has been started by its tick. Returns the
-    chain of each job: another one if it was found under its key.
+    chain of each job: another one if it was found under its key. `merges` are named by the job's
+    id.
     """
     if not jobs:
         return {}
     try:
-        chains = yield from store(engine, hooks, jobs)
+        at = {position: merges[job.id] for position, job in enumerate(jobs) if job.id in merges}
+        chains = yield from store(engine, hooks, jobs, at)
         return {job.id: chain.id for job, chain in zip(jobs, chains, strict=True)}
     except JobIdExists:
         known = yield from engine.state.get_jobs([job.id for job in jobs])
     missing = [job for job, row in zip(jobs, known, strict=True) if row is None]
     if len(missing) == len(jobs):
         raise Outrun("a chain was started and deleted meanwhile")
-    started = yield from _store_missing(engine, hooks, missing)
+    started = yield from _store_missing(engine, hooks, missing, merges)
     return {job.id: started.get(job.id, job.id) for job in jobs}
 
 
