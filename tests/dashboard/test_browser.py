@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 from tests.dashboard import shop
@@ -203,6 +204,41 @@ def test_without_javascript_everything_can_be_read_and_changed(site: Served, con
         page.get_by_label("Why?").fill("not needed")
         page.get_by_role("button", name="Cancel").click()
         expect(page.locator("h1 .status")).to_have_text("cancelled")
+
+
+def test_each_kind_of_change_asks_and_is_recorded(site: Served, page: Page) -> None:
+    def change(path: str, link: str, told: str, **fields: str) -> None:
+        page.goto(f"{site.url}{path}")
+        page.get_by_role("link", name=link, exact=True).first.click()
+        dialog = page.locator("#ask")
+        for name, value in {"reason": f"because of {told}", **fields}.items():
+            dialog.locator(f"[name={name}]").fill(value)
+        dialog.locator("form button").click()
+        expect(page.get_by_role("status")).to_contain_text(told)
+
+    schedule = str(httpx.URL("/schedule", params={"name": f"daily {shop.ATTACK}"}))
+    change("/queues", "Pause everything", "Paused", until="2h")
+    change("/queues", "Resume everything", "Resumed")
+    change("/queues", "Change", "The limit is changed", key="acme", concurrency="5", rate="100/10")
+    expect(page.locator("#limits-title ~ .scroll")).to_contain_text("changed by hand")
+    change("/queues", "Undo", "undone")
+    page.goto(f"{site.url}/queues")
+    limits = page.locator("tr", has_text="acme")
+    for link, paused in (("Pause", 1), ("Resume", 0)):
+        limits.get_by_role("link", name=link).click()
+        page.locator("#ask [name=reason]").fill("INC-42")
+        page.locator("#ask form button").click()
+        expect(page.get_by_role("status")).to_contain_text(f"{link}d")
+        expect(limits.locator(".status", has_text="paused")).to_have_count(paused)
+    change(schedule, "Pause", "Paused", until="1d")
+    change(schedule, "Resume", "Resumed")
+    change(schedule, "Trigger now", "It is due now")
+    change("/chains?where=status:pending", "Set priority …", "The operation has begun", priority="5", per_second="10")
+    change("/storage", "Delete what is due", "What was due is deleted")
+    change(f"/chain/{site.stock.loop}", "Delete", "Deleted")
+    page.goto(f"{site.url}/operations")
+    for told in ("Paused", "The limit is changed", "undone", "It is due now", "What was due is deleted", "Deleted"):
+        expect(page.locator("#audit-title ~ .scroll")).to_contain_text(f"because of {told}")
 
 
 def test_a_reader_sees_no_buttons(site: Served, page: Page) -> None:
