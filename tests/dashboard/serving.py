@@ -17,6 +17,7 @@ from tests.dashboard import shop
 import queuert
 from queuert import Client, Worker, testing
 from queuert.dashboard import Access
+from queuert.dashboard.doors.asgi import AsgiDoor
 
 T = TypeVar("T")
 
@@ -35,6 +36,7 @@ class Served:
         self.stock: shop.Stock
         self._loop = asyncio.new_event_loop()
         self._client: Client[Any]
+        self._door: AsgiDoor
 
     @property
     def url(self) -> str:
@@ -56,12 +58,32 @@ class Served:
 
         self.run(work)
 
+    def wait_for_streams(self, number: int) -> None:
+        """Until so many pages listen."""
+
+        async def wait(_: Client[Any]) -> None:
+            while self._door._changes is not None and len(self._door._changes._streams) != number:
+                await asyncio.sleep(0.01)
+
+        self.run(wait)
+
+    def heard_by_all(self) -> None:
+        """Until every page that listens was told of the last change."""
+
+        async def wait(_: Client[Any]) -> None:
+            changes = self._door._changes
+            while changes is not None and any(each.is_set() for each in changes._streams):
+                await asyncio.sleep(0.01)
+
+        self.run(wait)
+
     async def serve(self, listening: socket.socket, ready: threading.Event) -> None:
         async with queuert.connect("memory://", jobs=shop.JOBS) as client:
             self._client = client
             self.stock = await shop.fill(client)
             app = Starlette()
-            app.mount(PREFIX, shop.make(client, who, hide=["card"]).asgi)
+            self._door = shop.make(client, who, hide=["card"]).asgi
+            app.mount(PREFIX, self._door)
             config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
             self.server = uvicorn.Server(config)
             ready.set()

@@ -107,6 +107,14 @@ async def test_nothing_is_changed_by_get(web: httpx.AsyncClient, client: Client[
         ("192.168.1.7", {"host": "localhost"}, False),
         ("127.0.0.1", {"host": "localhost", "x-forwarded-for": "1.2.3.4"}, False),
         ("127.0.0.1", {"host": "localhost", "forwarded": "for=1.2.3.4"}, False),
+        ("127.0.0.1", {"host": "localhost", "x-forwarded-proto": "https"}, False),
+        ("127.0.0.1", {"host": "localhost", "x-real-ip": "1.2.3.4"}, False),
+        ("127.0.0.1", {"host": "localhost", "via": "1.1 proxy"}, False),
+        ("127.0.0.1", {"host": "localhost", "cf-connecting-ip": "1.2.3.4"}, False),
+        ("127.0.0.1", {"host": "127.0.0.1.evil.example"}, False),
+        ("127.0.0.1", {"host": "localhost@evil.example"}, False),
+        ("127.0.0.1", {"host": "0.0.0.0:8000"}, False),
+        ("not an address", {"host": "localhost"}, False),
     ],
 )
 def test_the_command_answers_this_machine_only(peer: str, headers: dict[str, str], allowed: bool) -> None:

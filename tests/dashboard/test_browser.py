@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 from tests.dashboard import shop
@@ -81,6 +82,65 @@ def test_a_live_list_keeps_what_was_chosen_and_can_be_stopped(site: Served, page
     expect(page.locator("tbody tr")).to_have_count(before + 2)
 
 
+HIDE = """
+(hidden) => {
+  Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+  document.dispatchEvent(new Event("visibilitychange"));
+}
+"""
+
+
+def test_a_tab_in_the_background_does_nothing(site: Served, page: Page) -> None:
+    page.goto(f"{site.url}/chains?where=chain-type:poll-carrier")
+    rows = page.locator("tbody tr")
+    before = rows.count()
+    site.run(lambda client: client.submit(shop.Poll(round=9), after=3600))
+    expect(rows).to_have_count(before + 1)  # it is live
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.evaluate(HIDE, True)
+    site.wait_for_streams(0)
+    site.run(lambda client: client.submit(shop.Poll(round=9), after=3600))
+    page.evaluate("htmx.trigger(document, 'nothing')")
+    assert rows.count() == before + 1
+    assert asked == []
+    page.evaluate(HIDE, False)
+    expect(rows).to_have_count(before + 2)
+
+
+def test_an_open_form_and_the_scroll_position_are_kept(site: Served, page: Page) -> None:
+    page.set_viewport_size({"width": 1280, "height": 300})
+    page.goto(f"{site.url}/chain/{site.stock.loop}")
+    page.get_by_role("link", name="Delete").click()
+    reason = page.locator("#ask").get_by_label("Why?")
+    reason.fill("half a rea")
+    page.evaluate("document.addEventListener('htmx:before:request', () => { window.refreshed = true; })")
+    site.run(lambda client: client.submit(shop.Poll(round=9), after=3600))
+    site.heard_by_all()
+    expect(reason).to_have_value("half a rea")
+    assert page.evaluate("window.refreshed") is None
+    page.evaluate("scrollTo(0, 200)")
+    page.locator("#ask").get_by_text("Keep it as it is").click()
+    page.wait_for_function("window.refreshed === true")  # what was missed is read now
+    assert page.evaluate("scrollY") == 200
+    page.set_viewport_size({"width": 1280, "height": 800})
+
+
+def test_what_has_the_focus_can_be_seen(site: Served, page: Page) -> None:
+    page.goto(f"{site.url}/chains")
+    seen = 0
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        style = page.evaluate(
+            "(() => { const style = getComputedStyle(document.activeElement);"
+            " return [document.activeElement.tagName, style.outlineStyle, parseFloat(style.outlineWidth)]; })()"
+        )
+        if style[0] != "BODY":
+            assert style[1] != "none" and style[2] >= 1, style  # noqa: PT018
+            seen += 1
+    assert seen > 20
+
+
 def test_keys(site: Served, page: Page) -> None:
     page.goto(f"{site.url}/chains")
     page.keyboard.press("?")
@@ -121,6 +181,18 @@ def test_a_chain_is_scrubbed_through_time(site: Served, page: Page) -> None:
     assert "at=" in page.url
 
 
+def test_no_page_is_blank_without_javascript(site: Served, context: BrowserContext) -> None:
+    browser = context.browser
+    assert browser is not None
+    with browser.new_context(java_script_enabled=False, viewport={"width": 390, "height": 844}) as plain:
+        page = plain.new_page()
+        for path in shop.paths(site.stock):
+            page.goto(f"{site.url}{path}")
+            text = page.locator("main").inner_text()
+            assert len(text) > 20, path
+            assert page.locator("[data-copy]:visible, [data-scrub]:visible, #pause-live:visible").count() == 0, path
+
+
 def test_without_javascript_everything_can_be_read_and_changed(site: Served, context: BrowserContext) -> None:
     browser = context.browser
     assert browser is not None
@@ -132,6 +204,41 @@ def test_without_javascript_everything_can_be_read_and_changed(site: Served, con
         page.get_by_label("Why?").fill("not needed")
         page.get_by_role("button", name="Cancel").click()
         expect(page.locator("h1 .status")).to_have_text("cancelled")
+
+
+def test_each_kind_of_change_asks_and_is_recorded(site: Served, page: Page) -> None:
+    def change(path: str, link: str, told: str, **fields: str) -> None:
+        page.goto(f"{site.url}{path}")
+        page.get_by_role("link", name=link, exact=True).first.click()
+        dialog = page.locator("#ask")
+        for name, value in {"reason": f"because of {told}", **fields}.items():
+            dialog.locator(f"[name={name}]").fill(value)
+        dialog.locator("form button").click()
+        expect(page.get_by_role("status")).to_contain_text(told)
+
+    schedule = str(httpx.URL("/schedule", params={"name": f"daily {shop.ATTACK}"}))
+    change("/queues", "Pause everything", "Paused", until="2h")
+    change("/queues", "Resume everything", "Resumed")
+    change("/queues", "Change", "The limit is changed", key="acme", concurrency="5", rate="100/10")
+    expect(page.locator("#limits-title ~ .scroll")).to_contain_text("changed by hand")
+    change("/queues", "Undo", "undone")
+    page.goto(f"{site.url}/queues")
+    limits = page.locator("tr", has_text="acme")
+    for link, paused in (("Pause", 1), ("Resume", 0)):
+        limits.get_by_role("link", name=link).click()
+        page.locator("#ask [name=reason]").fill("INC-42")
+        page.locator("#ask form button").click()
+        expect(page.get_by_role("status")).to_contain_text(f"{link}d")
+        expect(limits.locator(".status", has_text="paused")).to_have_count(paused)
+    change(schedule, "Pause", "Paused", until="1d")
+    change(schedule, "Resume", "Resumed")
+    change(schedule, "Trigger now", "It is due now")
+    change("/chains?where=status:pending", "Set priority …", "The operation has begun", priority="5", per_second="10")
+    change("/storage", "Delete what is due", "What was due is deleted")
+    change(f"/chain/{site.stock.loop}", "Delete", "Deleted")
+    page.goto(f"{site.url}/operations")
+    for told in ("Paused", "The limit is changed", "undone", "It is due now", "What was due is deleted", "Deleted"):
+        expect(page.locator("#audit-title ~ .scroll")).to_contain_text(f"because of {told}")
 
 
 def test_a_reader_sees_no_buttons(site: Served, page: Page) -> None:

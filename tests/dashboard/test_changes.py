@@ -180,6 +180,7 @@ async def test_limits_are_changed_and_undone_for_one_key_and_for_all(
     assert await recorded(client) == ("set_limit", f"limit {name}", "ada", "more")
     await shop.carry_out(web, everything, key="other", concurrency="none", rate="5/1/smooth", weight="3", reason="VIP")
     assert await recorded(client) == ("set_limit", f"limit {name}, key other", "ada", "VIP")
+    assert "concurrency none, rate 5/1.0/True, weight 3.0" in (await web.get("/operations")).text
     done = await shop.carry_out(web, one_key, concurrency="7", reason="less")
     assert done.headers["location"] == "/queues?done=limited"
     assert await limit_rows(client) == {None: (3, True), "acme": (3, False), key: (7, True), "other": (None, True)}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
 from tests.dashboard import shop
+from tests.support.postgres import server
 
+import queuert
 from queuert import Client
 from queuert.dashboard import Access, live
 from queuert.dashboard.doors.asgi import AsgiDoor
@@ -83,3 +85,15 @@ async def test_a_stream_ends_when_access_is_taken_away(client: Client[Any], monk
         await stream.event("closed")
     assert door._changes is not None
     assert not door._changes._streams
+
+
+async def test_streams_hold_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LONGEST", 3600.0)
+    async with AsyncExitStack() as stack:
+        url = stack.enter_context(server().fresh())
+        client = await stack.enter_async_context(queuert.connect(url, jobs=shop.JOBS, pool_size=2))
+        door = shop.make(client).asgi
+        streams = [await stack.enter_async_context(listening(door)) for _ in range(5)]  # more than connections
+        await asyncio.wait_for(client.submit(shop.Poll(round=1)), 20)
+        for stream in streams:
+            await stream.event("changed")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -170,6 +171,74 @@ async def test_ten_megabytes_of_json_are_cut_and_whole_as_a_file(client: Client[
     assert whole.headers["content-type"] == "application/json"
     assert whole.headers["x-content-type-options"] == "nosniff"
     assert whole.headers["content-disposition"].startswith("attachment")
+
+
+async def test_a_large_input_is_not_edited_in_the_page(client: Client[Any]) -> None:
+    chain = await client.submit(shop.Mail(to="ada", data="x" * 10_000_000), after=3600)
+    async with client.transaction() as tx:
+        await client.cancel(tx, chain)
+    async with shop.browser(shop.make(client)) as web:
+        page = await web.get(f"/change/repair/{chain.id}")
+    assert page.status_code == 409
+    assert len(page.content) < 20_000
+    assert "too large to be edited here" in page.text
+
+
+async def test_deep_json_is_cut(client: Client[Any]) -> None:
+    deep: Any = "the end"
+    for _ in range(200):
+        deep = [deep]
+    chain = await client.submit(shop.Mail(to="ada", data=deep))
+    async with shop.browser(shop.make(client)) as web:
+        page = await web.get(f"/job/{chain.id}")
+        check(page)
+        assert "the end" not in page.text
+        assert "the end" in (await web.get(f"/job/{chain.id}/input.json")).text
+
+
+@pytest.mark.parametrize("id", ['a/b/input.json "x"', "ä\r\nx-evil: 1", "?where=#x%2F", shop.ATTACK[:150]])
+async def test_ids_of_any_kind_have_addresses(id: str) -> None:
+    async with (
+        queuert.connect("memory://", jobs=shop.JOBS, validate_id=lambda _: True) as client,
+        shop.browser(shop.make(client)) as web,
+    ):
+        await client.submit(shop.Mail(to="ada"), id=id, after=3600)
+        listed = await web.get("/chains")
+        check(listed)
+        link = html.unescape(re.findall(r'data-open href="([^"]+)"', listed.text)[0])
+        page = await web.get(link)
+        assert page.status_code == 200, link
+        check(page)
+        file = await web.get(link.replace("/chain/", "/job/") + "/input.json")
+        assert file.headers["content-disposition"].startswith('attachment; filename="input-')
+        assert "x-evil" not in file.headers
+        done = await shop.carry_out(web, link.replace("/chain/", "/change/cancel/"), reason="x")
+        assert done.status_code == 303
+        assert (await web.get(done.headers["location"])).status_code == 200
+
+
+async def test_titles_say_what_is_wrong(web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock) -> None:
+    (job,) = (await client.list_jobs("charge-card", status="failed")).items
+    for path, title in (
+        (f"/job/{job.id}", "failed: charge-card"),
+        (f"/chain/{stock.blocked}", "blocked: send-invoice"),
+        ("/queues", "1 paused: queues"),
+        ("/chain/ffff", "Not found"),
+    ):
+        assert f"<title>{title} · shop</title>" in (await web.get(path)).text
+
+
+async def test_a_pager_keeps_the_rest_of_the_address(
+    web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock
+) -> None:
+    async with client.transaction() as tx:
+        for number in range(40):
+            await client.pause(tx, f"type-{number}", by="ada")
+            await client.trigger(tx, stock.waiting, by="ada")
+    page = (await web.get(f"/operations?chain={stock.waiting}")).text
+    link = html.unescape(page.split('rel="next" href="')[1].split('"')[0])
+    assert f"chain={stock.waiting}" in link
+    assert "type-" not in (await web.get(link)).text.split("Audit</h2>")[1]
 
 
 async def test_an_empty_database_says_what_to_do(client: Client[Any]) -> None:

@@ -17,8 +17,10 @@ def local(moment: datetime | None) -> str:
     return "" if moment is None else moment.astimezone().isoformat(sep=" ", timespec="seconds")
 
 
-def brief(moment: datetime) -> str:
+def brief(moment: datetime | None) -> str:
     """For narrow tables: 08:00:00 of today, or 11-16 08:00."""
+    if moment is None:
+        return ""
     found = moment.astimezone()
     return f"{found:%H:%M:%S}" if found.date() == datetime.now().astimezone().date() else f"{found:%m-%d %H:%M}"
 

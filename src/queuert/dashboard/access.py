@@ -40,7 +40,10 @@ class Access:
 AccessCheck: TypeAlias = Callable[[Any], Access | Awaitable[Access | None] | None]
 """Given the framework's own request. It may be async."""
 
-FORWARDING = (b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip", b"via")
+FORWARDING = frozenset(
+    (b"forwarded", b"via", b"x-real-ip", b"x-client-ip", b"x-cluster-client-ip", b"true-client-ip", b"cf-connecting-ip")
+)
+"""And all that begin with `x-forwarded`, or `x-original`."""
 
 
 def local_operator(name: str) -> AccessCheck:
@@ -55,9 +58,13 @@ def local_operator(name: str) -> AccessCheck:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         peer = scope.get("client")
         local = peer is not None and _is_loopback(peer[0]) and _is_local_host(headers.get(b"host", b""))
-        return Access("operator", name) if local and not any(each in headers for each in FORWARDING) else None
+        return Access("operator", name) if local and not any(map(_is_of_a_proxy, headers)) else None
 
     return check
+
+
+def _is_of_a_proxy(header: bytes) -> bool:
+    return header in FORWARDING or header.startswith((b"x-forwarded", b"x-original"))
 
 
 def _is_loopback(address: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 from queuert.dashboard.assets import assets
 from queuert.durations import distance_of, length_of
@@ -40,6 +40,7 @@ def _environment() -> Any:
         between=between,
         duration=duration,
         capitalize_first=capitalize_first,
+        details=details_text,
         remedy=remedy_of,
     )
     environment.globals.update(ago=ago, asset_version=asset_version)
@@ -59,6 +60,17 @@ def asset_version(name: str) -> str:
 def number(value: Count | int) -> str:
     """1,234 or 10,000+."""
     return str(value) if isinstance(value, Count) else f"{value:,}"
+
+
+def details_text(details: Mapping[str, Any] | None) -> str:
+    """What else an audited change was asked for: cascade, concurrency 5."""
+    return ", ".join(f"{name.replace('_', ' ')}{_detail(value)}" for name, value in (details or {}).items())
+
+
+def _detail(value: object) -> str:
+    if value is True:
+        return ""
+    return f" {'/'.join(map(str, cast('list[object]', value)))}" if isinstance(value, list) else f" {value}"
 
 
 def capitalize_first(text: str) -> str:

@@ -32,13 +32,14 @@ class Route(NamedTuple):
     values: dict[str, str]
 
 
-_ID = r"(?P<id>[^/]{1,200})"
+_ID = r"(?P<id>.{1,200})"
+"""Ids of the user's own kind may contain anything, also slashes."""
 _READING: tuple[tuple[str, View], ...] = (
     (r"/", overview.view),
     (r"/chains", chains.view),
     (rf"/chain/{_ID}", chain.view),
-    (rf"/job/{_ID}", job.view),
     (rf"/job/{_ID}/(?P<part>input|output|error)\.json", job.whole),
+    (rf"/job/{_ID}", job.view),
     (r"/workers", workers.view),
     (r"/queues", queues.view),
     (r"/schedules", schedules.view),
@@ -56,7 +57,7 @@ _CHANGING: tuple[tuple[str, View], ...] = (
     (r"/change/prune", pruning.view),
 )
 _ROUTES = [
-    (re.compile(pattern), view, changes)
+    (re.compile(pattern, re.DOTALL), view, changes)
     for routes, changes in ((_READING, False), (_CHANGING, True))
     for pattern, view in routes
 ]

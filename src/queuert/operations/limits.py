@@ -82,7 +82,9 @@ def change_of(concurrency: int | Unset | None, rate: Rate | Unset | None, weight
 
 def set_limit(engine: Engine, hooks: Hooks, name: str, key: str | None, change: Change, who: Who) -> Program[LimitRow]:
     row = yield from engine.state.set_limit(name, key, change)
-    yield from _told(engine, hooks, "set_limit", name, key, who, dict(change))
+    # A limit that is taken away is recorded, too.
+    told = {field: "none" if value is None else value for field, value in change.items()}
+    yield from _told(engine, hooks, "set_limit", name, key, who, told)
     return row
 
 

@@ -44,7 +44,7 @@ async def view(visit: Visit, action: str) -> Response:
             if setting:
                 await visit.client.set_limit(tx, name, **limit_change(**fields), **about_it)
             elif not await visit.client.clear_limit(tx, name, **about_it):
-                raise InvalidArgument("nothing was set: somebody has undone it already")
+                raise InvalidArgument("nothing was set: it has been undone already")
     except QueuertError as error:
         return question.page(visit, error=str(error))
     return redirect(visit.request.url("/queues", done="limited" if setting else "unlimited"))

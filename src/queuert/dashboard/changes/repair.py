@@ -8,11 +8,14 @@ import msgspec
 
 from queuert.dashboard.changes.confirming import Confirmation, confirmed, reason_of
 from queuert.dashboard.hiding import Redactor
-from queuert.dashboard.messages import Response, redirect
+from queuert.dashboard.messages import LARGEST_BODY, Response, redirect
 from queuert.dashboard.site import Visit
 from queuert.errors import ChainNotFound, InvalidArgument, QueuertError
 from queuert.jobs.registry import Registry
 from queuert.operating.repairing import carry_out_repair, plan_repair
+
+LARGEST_EDITED = LARGEST_BODY // 3 - 10_000
+"""Bytes: a form makes up to three of each."""
 
 
 async def view(visit: Visit, id: str) -> Response:
@@ -37,6 +40,9 @@ async def view(visit: Visit, id: str) -> Response:
         button="Retry with this input",
         back=visit.request.url(f"/chain/{chain.id}"),
     )
+    if len(typed.encode()) > LARGEST_EDITED:
+        error = "the input is too large to be edited here: `queuert retry --input` takes it from the command line"
+        return question.page(visit, error=error, possible=False)
     if not confirmed(visit):
         return question.page(visit, template="repair.html", chain=chain, job=job, input=typed)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -14,6 +15,9 @@ from queuert.jobs.record import JobRecord
 from queuert.model import REPAIRABLE, is_own
 from queuert.operating.changes import CHANGES
 from queuert.operating.ids import IdNotFound, find_job
+
+NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9-]")
+"""Of a file: ids of the user's own kind may contain anything."""
 
 
 async def view(visit: Visit, id: str) -> Response:
@@ -56,7 +60,7 @@ async def whole(visit: Visit, id: str, part: str) -> Response:
     value = {"input": job.input, "output": _output(job), "error": job.last_error}[part]
     redactor = visit.site.hiding.redactor(job.job_type, job.input, value)
     body = msgspec.json.format(msgspec.json.encode(redactor.value(value)), indent=2)
-    name = f'attachment; filename="{part}-{job.id[-8:]}.json"'
+    name = f'attachment; filename="{part}-{NOT_IN_A_NAME.sub("_", job.id[-8:])}.json"'
     headers = [("content-type", "application/json"), ("content-disposition", name)]
     return Response(headers=headers, body=redactor.text(body.decode()).encode() if part == "error" else body)
 

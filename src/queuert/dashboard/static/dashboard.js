@@ -103,7 +103,13 @@
       if (first) first.focus();
     }
   });
-  ask.addEventListener("close", () => ask.replaceChildren());
+  ask.addEventListener("close", () => {
+    ask.replaceChildren();
+    if (missed) refresh();
+  });
+  document.addEventListener("focusout", () => {
+    if (missed) setTimeout(refresh);
+  });
   ask.addEventListener("click", (event) => {
     if (event.target.closest("[data-close]")) {
       event.preventDefault();
