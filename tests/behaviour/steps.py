@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,21 @@ class Gate:
 
     async def arrival(self) -> None:
         await patiently(self.reached.wait())
+
+
+class Looks:
+    """When a test looked at the database. A machine that stands still for longer than a lease loses it, rightly."""
+
+    def __init__(self) -> None:
+        self._moments = [time.monotonic()]
+
+    def note(self) -> None:
+        self._moments.append(time.monotonic())
+
+    def were_within(self, seconds: float) -> bool:
+        """Whether no two were further apart, until now."""
+        self.note()
+        return all(after - before < seconds for before, after in pairwise(self._moments))
 
 
 async def patiently(what: Awaitable[Any]) -> Any:

@@ -284,4 +284,4 @@ async def test_a_broken_channel_fails_no_job(setting: Setting, call: str) -> Non
             assert await client.wait(chain, timeout=45) == 1
         assert (await job(client, chain)).attempt_number == 1
         assert await ledger(client) == ["done"]
-        assert notify.failures or call in ("consume_wake_hint", "dispose")
+        await eventually(lambda: notify.failures or call in ("consume_wake_hint", "dispose"))
