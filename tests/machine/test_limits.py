@@ -432,7 +432,7 @@ def explore(name: str, seed: int, steps: int) -> int:
 @pytest.mark.parametrize("name", ALWAYS)
 def test_a_claim_takes_what_the_rules_allow(name: str) -> None:
     taken = sum(explore(name, seed, 120) for seed in range({"memory": 15, "sqlite": 8}.get(name, 4)))
-    assert taken > 100
+    assert taken > 50
 
 
 @pytest.mark.soak
