@@ -56,13 +56,23 @@ def test_a_job_whose_weight_is_wrong_is_not_stored(job: Any, message: str) -> No
         assert client.list_jobs().items == []
 
 
+WRONG: list[dict[str, Any]] = [
+    {"ordered": True},
+    {"ordered": True, "concurrency": 2},
+    {},
+    {"concurrency": 0},
+    {"rate": 5},
+]
+RATES: list[tuple[Any, Any]] = [(0, 1), (1, 0), (1.5, 1), (1, -1)]
+
+
 def test_what_cannot_be_declared() -> None:
-    for options in ({"ordered": True}, {"ordered": True, "concurrency": 2}, {}, {"concurrency": 0}, {"rate": 5}):
+    for options in WRONG:
         with pytest.raises(InvalidArgument):
             Limit(**options)
-    for rate in ((0, 1), (1, 0), (1.5, 1), (1, -1)):
+    for number, per in RATES:
         with pytest.raises(InvalidArgument):
-            Rate(*rate)
+            Rate(number, per)
     for seconds in (0, -1):
         with pytest.raises(InvalidArgument):
             RateLimited(seconds)
