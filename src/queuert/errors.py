@@ -72,6 +72,7 @@ ValidationCode = Literal[
     "invalid_input",
     "invalid_output",
     "invalid_limit_key",
+    "invalid_limit_weight",
 ]
 
 

@@ -46,10 +46,16 @@ class LimitRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many jobs of a key may run at once."""
     rate: RateRule | None = None
     """How many may begin in a time."""
-    weight: float = 1.0
-    """A key with the weight 3 gets three turns where one with the weight 1 gets one."""
+    weight: float | None = 1.0
+    """A key with the weight 3 gets three turns where one with the weight 1 gets one. None: each job
+    has the weight of its key, and that of the first job in line counts."""
     ordered: bool = False
     """The next job of a key begins when the one before is completed."""
+
+
+def weight_in(rule: LimitRule, first: float | None) -> float:
+    """The weight of a lane whose first job has this one, if any."""
+    return (1.0 if first is None else first) if rule.weight is None else rule.weight
 
 
 def changed(rule: LimitRule, *changes: Change | None) -> LimitRule:

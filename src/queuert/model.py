@@ -247,6 +247,8 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     chain_trace_context: str | None = None
     lane: str | None = None
     """The key of its limit: see `limit_records`. None: it has no limit."""
+    weight: float | None = None
+    """The weight of that key, if its limit takes it from the job."""
 
 
 class JobRow(msgspec.Struct, gc=False, frozen=True):
@@ -392,6 +394,18 @@ def is_paused(pauses: Iterable[Pause], type_name: str, queue: str | None) -> boo
     return any(pause.target.covers(type_name, queue) for pause in pauses)
 
 
+def stops(pause: Pause, type_name: str, queue: str | None, lane: str | None) -> bool:
+    """Whether a pause says that a running job has to stop."""
+    if not pause.cancel_running:
+        return False
+    return pause.target.name == lane if _stops_key(pause) else pause.target.covers(type_name, queue)
+
+
+def _stops_key(pause: Pause) -> bool:
+    """Whether running jobs of one key have to stop. Which types these have is not known."""
+    return pause.cancel_running and pause.target.scope == "key"
+
+
 def lanes_of(types: Sequence[str], queues: Sequence[str]) -> list[tuple[str, str | None]]:
     """Pairs of type and queue. Without queues, they are not known."""
     return list(zip(types, queues, strict=True)) if queues else [(name, None) for name in types]
@@ -399,7 +413,7 @@ def lanes_of(types: Sequence[str], queues: Sequence[str]) -> list[tuple[str, str
 
 def in_the_way(pauses: Iterable[Pause], lanes: Sequence[tuple[str, str | None]]) -> tuple[Pause, ...]:
     """The pauses that cover one of these pairs of type and queue."""
-    return tuple(each for each in pauses if any(each.target.covers(*lane) for lane in lanes))
+    return tuple(each for each in pauses if _stops_key(each) or any(each.target.covers(*lane) for lane in lanes))
 
 
 def sooner(next_in: float | None, pauses: Iterable[Pause], now: datetime) -> float | None:
@@ -490,7 +504,8 @@ class ClaimResult(msgspec.Struct, frozen=True):
 
     `next_in`: seconds until the next pending job of the requested types is due that is not due yet,
     or until a pause of them ends; None if there is neither, or if there is more to claim now.
-    `paused`: the pauses that were in the way of the requested types, sorted by scope and name.
+    `paused`: the pauses that were in the way of the requested types, and those of keys whose
+    running jobs have to stop, sorted by scope and name.
     """
 
     jobs: list[Claimed]
@@ -603,7 +618,7 @@ class Available(msgspec.Struct, frozen=True):
     """What there is to do. `next_in`: seconds until a pending job is due, 0 if one is due, or until
     a pause ends; None if there is neither. Jobs that are paused do not count. `unblocking`:
     dependents of a completed chain are left for `continue_unblocking`, perhaps by a process that
-    has died. `paused`: the pauses that are in the way of the types, sorted by scope and name.
+    has died. `paused`: as in `ClaimResult`.
     """
 
     next_in: float | None
@@ -757,6 +772,9 @@ class TypeStats(msgspec.Struct, frozen=True):
     """Jobs that wait for other chains."""
     pending: int = 0
     """Jobs that wait for their time or for a worker."""
+    limited: int = 0
+    """Those of them that are due and have a limit: they wait in the lines of their keys. A job
+    whose time has come since the last claim may be missing."""
     running: int = 0
     """Jobs that a worker is running."""
     failed: int = 0

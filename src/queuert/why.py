@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from queuert.durations import distance_of
-from queuert.limit_records import split_lane
+from queuert.limit_records import COUNTED, split_lane
 from queuert.model import PauseTarget, Status
 from queuert.worker_records import WorkerState
 
@@ -290,10 +290,13 @@ class LimitFull(Reason):
     """How many do."""
     held_by: tuple[str, ...]
     """The ids of those jobs, the oldest first: 10 at most."""
+    ahead: int = 0
+    """How many jobs of the key come before this one: 1,000 at most."""
 
     def __str__(self) -> str:
         held = f", the oldest is {self.held_by[0]}" if self.held_by else ""
-        return f"{_key(self.limit, self.key)} is full: {self.running} of {self.concurrency} jobs are running{held}"
+        full = f"{_key(self.limit, self.key)} is full: {self.running} of {self.concurrency} jobs are running{held}"
+        return full + _ahead(self.ahead)
 
     def _remedy(self) -> str:
         return "it is taken when one of them has ended, in turn; or client.set_limit(tx, …, concurrency=…)"
@@ -311,9 +314,11 @@ class LimitClosed(Reason):
     """When the next job of the key may begin."""
     now: datetime
     """When this was read."""
+    ahead: int = 0
+    """How many jobs of the key come before this one: 1,000 at most."""
 
     def __str__(self) -> str:
-        return f"{_key(self.limit, self.key)} is closed until {clock(self.opens_at, self.now)}"
+        return f"{_key(self.limit, self.key)} is closed until {clock(self.opens_at, self.now)}{_ahead(self.ahead)}"
 
     def _remedy(self) -> str:
         return "wait until then; or client.set_limit(tx, …, rate=…)"
@@ -331,15 +336,24 @@ class OrderHeld(Reason):
     """The job that holds the key."""
     status: Status
     """The status of that job. If it is "failed", the key is stopped."""
+    ahead: int = 0
+    """How many jobs of the key come before this one: 1,000 at most."""
 
     def __str__(self) -> str:
         what = "is stopped by" if self.status == "failed" else "is held by"
-        return f"{_key(self.limit, self.key)} {what} job {self.job_id}, which is {self.status}"
+        return f"{_key(self.limit, self.key)} {what} job {self.job_id}, which is {self.status}{_ahead(self.ahead)}"
 
     def _remedy(self) -> str:
         if self.status == "failed":
             return "retry that job, or delete its chain"
         return "it begins when that job is completed"
+
+
+def _ahead(number: int) -> str:
+    if not number:
+        return "; it is the first in line"
+    more = " or more" if number >= COUNTED else ""
+    return f"; {number:,}{more} {'job comes' if number == 1 else 'jobs come'} before it in line"
 
 
 def _key(limit: str, key: str) -> str:

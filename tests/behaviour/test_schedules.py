@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -625,25 +624,7 @@ def test_declarations_that_cannot_work() -> None:
         schedules.every(HOUR, timeout=0)
     with pytest.raises(InvalidArgument, match="must not be empty"):
         schedules.every(HOUR, name="")(lambda tick: None)
-    with pytest.raises(InvalidArgument, match="has no name of its own: give the schedule one with name="):
-        schedules.every(HOUR)(lambda tick: None)
-    with pytest.raises(InvalidArgument, match="give the schedule one with name="):
-        schedules.every(HOUR)(functools.partial(_makes_nothing, extra=1))
-    with pytest.raises(InvalidArgument, match="'x' is called with one argument, a Tick: too many positional"):
-        schedules.every(HOUR, name="x")(lambda: None)  # type: ignore[type-var]  # pyright: ignore
-    with pytest.raises(InvalidArgument, match="'x' must return its jobs as a list"):
-        schedules.every(HOUR, name="x")(_yields)  # type: ignore[type-var]  # pyright: ignore
     assert len(schedules) == 1
-    schedules.every(HOUR, name="x")(functools.partial(_makes_nothing, extra=1))
-    assert len(schedules) == 2
-
-
-def _makes_nothing(tick: Tick, *, extra: int) -> None:
-    del tick, extra
-
-
-def _yields(tick: Tick) -> Iterator[Step]:
-    yield Step(number=tick.at.hour)
 
 
 async def test_workers_that_cannot_have_these_schedules(setting: Setting) -> None:

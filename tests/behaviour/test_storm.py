@@ -121,15 +121,15 @@ async def place_for(kind: str, directory: Path) -> AsyncGenerator[Place]:
 class Workers:
     """Processes that are killed and stopped, and of which there are always three."""
 
-    def __init__(self, url: str, log: Path) -> None:
-        self._url, self._log = url, log
+    def __init__(self, url: str, log: Path, program: str = "storm_worker") -> None:
+        self._url, self._log, self._program = url, log, program
         self._processes: list[asyncio.subprocess.Process] = []
         self._stopped: set[int] = set()
 
     async def start(self) -> None:
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tests.behaviour.programs.storm_worker", self._url, cwd=ROOT, stderr=log
+                sys.executable, "-m", f"tests.behaviour.programs.{self._program}", self._url, cwd=ROOT, stderr=log
             )
         self._processes.append(process)
 

@@ -10,22 +10,17 @@ import pytest
 from tests.cli.incidents import BLOCKED, FAILED, LATER, cause_incidents
 from tests.cli.running import in_process
 
-from queuert import LimitKey, connect_sync
 from queuert.cli.remedies import command_for
 from queuert.model import PauseTarget
 from queuert.operating.pauses import target_of
-from queuert.operating.remedies import remedy_of
 from queuert.why import (
     BeingUnblocked,
     Blocked,
     BlockingChain,
     ClusterFull,
     Ended,
-    FailedBefore,
     Holder,
-    LimitClosed,
     LimitFull,
-    NotDue,
     NoWorker,
     OrderHeld,
     Paused,
@@ -83,37 +78,6 @@ def test_a_pause_is_resumed_by_its_name(target: PauseTarget) -> None:
 )
 def test_the_command_against_a_reason(reason: Reason, expected: str | None) -> None:
     assert command(reason) == expected
-
-
-def test_a_paused_key_is_resumed_by_its_limit(url: str) -> None:
-    name, key = "partner api", "-a 'b'"
-    with connect_sync(url, jobs=[]) as client, client.transaction() as tx:
-        pause = client.pause(tx, LimitKey(name, key))
-    words = shlex.split(command(Paused(pause.target, NOW, None, None, None, NOW)) or "")
-    assert in_process(*words[1:], "--url", url).out == f"resumed: {pause.target}\n"
-
-
-@pytest.mark.parametrize(
-    "reason",
-    [
-        *(Ended(status, NOW, None, NOW) for status in ("completed", "failed", "cancelled", "expired")),
-        NotDue(NOW, NOW),
-        FailedBefore(1, NOW, {"code": "X"}, NOW),
-        Blocked((BlockingChain("x", "b", "failed"),), 1),
-        Blocked((BlockingChain("y", "b", "pending"),), 1),
-        Paused(PauseTarget("queue", "mail"), NOW, None, None, None, NOW),
-        Paused(PauseTarget("key", "api\x1facme"), NOW, NOW, None, None, NOW),
-        QueueFull("q", 1, 1, OLDEST),
-        LimitFull("l", "k", 1, 1, ("z",)),
-        LimitClosed("l", "k", NOW, NOW),
-        OrderHeld("l", "k", "h", "failed"),
-        Running("w", "alive", NOW, NOW, NOW),
-        Running("w", "dead", NOW, NOW, NOW),
-    ],
-)
-def test_on_pages_a_remedy_is_not_python(reason: Reason) -> None:
-    assert "client." not in remedy_of(reason)
-    assert "(tx" not in remedy_of(reason)
 
 
 def test_the_commands_can_be_typed(url: str) -> None:

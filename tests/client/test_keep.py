@@ -185,21 +185,3 @@ async def test_who_prunes_is_recorded_once_with_the_first_step(world: World, mon
         assert record.details == {"full": True}
         with pytest.raises(InvalidArgument, match="say who does it"):
             await client.prune(reason="x")
-
-
-@pytest.mark.drivers
-async def test_a_prune_that_cannot_be_recorded_deletes_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> Any:
-        raise ConnectionError("between the deletion and the record")
-
-    async with world.client([Brief]) as client:
-        await store(client, "brief")
-        chain = await start(client, Brief())
-        await complete(client, chain)
-        world.pass_time(3601)
-        with monkeypatch.context() as patch:
-            patch.setattr(engine_of(client).state, "record_audit", broken)
-            with pytest.raises(ConnectionError):
-                await client.prune(full=True, by="ada", reason="the disk is full")
-        assert await client.get_chain(chain) is not None
-        assert (await client.prune(full=True, by="ada")).deleted == 1

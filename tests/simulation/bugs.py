@@ -10,6 +10,7 @@ from unittest import mock
 from msgspec.structs import replace
 from tests.simulation.plan import Plan
 
+from queuert.adapters.memory import lanes
 from queuert.adapters.memory.connection import MemoryTransaction
 from queuert.adapters.memory.operations import MemoryOperations
 from queuert.contexts import async_context
@@ -88,6 +89,22 @@ def _knows_nothing(self: Orphans, sessions: Any, worker_id: str, _held: Any, opt
     _made(self, sessions, worker_id, (), options)
 
 
+_running_in = lanes.running_in
+
+
+def _leaks(tables: Any, lane: str) -> list[Any]:
+    """The end of every fourth claim does not give its place back."""
+    ended = [row for row in tables.jobs.values() if row.lane == lane and row.status == "completed"]
+    return [*_running_in(tables, lane), *ended[3::4]]
+
+
+_rule_of = lanes.rule_of
+
+
+def _without_rate(*args: Any) -> Any:
+    return replace(_rule_of(*args), rate=None)
+
+
 class Bug(NamedTuple):
     owner: Any
     name: str
@@ -99,6 +116,7 @@ class Bug(NamedTuple):
 CALM = Plan(0, actions=20)
 ZOMBIES = Plan(0, actions=20, workers=3, jumps=4)
 KILLS = Plan(0, actions=25, workers=3, kills=10)
+LIMITED = Plan(0, actions=30, workers=3, limited=True)
 
 BUGS = {
     "a phase does not check the claim": Bug(AttemptTransaction, "_block", _without_fence, ZOMBIES),
@@ -113,6 +131,10 @@ BUGS = {
     "lost notifications are not made up for": Bug(WorkerRun, "_poll", _nothing, Plan(0, actions=20, unheard=1.0)),
     "jobs of dead workers are left alone": Bug(MemoryOperations, "reap", _reaps_nothing, KILLS),
     "a rollback commits": Bug(MemoryTransaction, "_end", lambda self, *, commit: _end(self, commit=True), CALM),
+    "a place of a key leaks": Bug(lanes, "running_in", _leaks, LIMITED),
+    "a key counts one job less": Bug(lanes, "running_in", lambda *args: _running_in(*args)[1:], LIMITED),
+    "an ordered key is not held": Bug(lanes, "holder_of", lambda *_: None, LIMITED),
+    "rates are forgotten": Bug(lanes, "rule_of", _without_rate, LIMITED),
     "a worker gives back what it is running": Bug(Orphans, "__init__", _knows_nothing, Plan(0, actions=20, lost=0.05)),
 }
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from tests.simulation.jobs import Capped, Effect, InThread, Join, Last, Work
+from tests.simulation.limited import handle as handle_limited
 from tests.simulation.process import Process
 
 from queuert import Attempt, Handlers, Middleware, SyncAttempt
@@ -81,6 +82,7 @@ def handlers_of(world: World, process: Process) -> Handlers[Any]:
         _fail(attempt, attempt.job.failures)
         return 1
 
+    handle_limited(handlers, world, think)
     return handlers
 
 

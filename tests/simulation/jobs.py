@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tests.simulation.limited import LIMITED
+
 from queuert import Chain, EntryJob, Job, Queue
 
 Kind = Literal["plain", "atomic", "staged", "long"]
@@ -48,4 +50,4 @@ class Effect(EntryJob[None], name="effect"):
     origin: str
 
 
-ALL = [Work, Last, Capped, InThread, Join, Effect]
+ALL = [Work, Last, Capped, InThread, Join, Effect, *LIMITED]

@@ -25,6 +25,8 @@ class Plan:
     lost: float = 0.0
     hanging: float = 0.0
     unheard: float = 0.0
+    limited: bool = False
+    """Most jobs have a limit by key."""
     lingering: float = 0.0
     """Seconds that a user's transaction may stay open, and hold its locks."""
 
@@ -50,6 +52,7 @@ class Plan:
             lost=random.choice((0.0, 0.01, 0.05)),
             hanging=random.choice((0.0, 0.0, 0.004)),
             unheard=random.choice((0.0, 0.2, 1.0)),
+            limited=random.random() < 0.4,
         )
 
     def with_seed(self, seed: int) -> Plan:

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 from tests.simulation.handlers import handlers_of
 from tests.simulation.jobs import ALL, CAP, KINDS, NARROW, Capped, InThread, Join, Work
+from tests.simulation.limited import NAMES, Ledger, is_stopped
+from tests.simulation.limited import draw as draw_limited
 from tests.simulation.loop import SimulatedLoop, simulate
 from tests.simulation.plan import Plan
 from tests.simulation.process import Faults, Process, Shared
@@ -65,6 +67,7 @@ class World:
         self.begun: defaultdict[str, int] = defaultdict(int)
         self._active: defaultdict[str, list[tuple[Process, Any]]] = defaultdict(list)
         self._violations: list[Violation] = []
+        self._ledger = Ledger(self.violated)
 
     # The database
 
@@ -96,6 +99,8 @@ class World:
         running = [row.id for row in self.jobs(statuses=("running",), types=("capped",))]
         if len(running) > CAP:
             self.violated(f"{len(running)} jobs of a queue run at once, and {CAP} are allowed")
+        if self.plan.limited:
+            self._ledger.look(self.jobs(types=NAMES))
 
     def violated(self, what: str) -> None:
         """Raised here, it would be an error of the database, or of a handler."""
@@ -233,6 +238,9 @@ class World:
         jobs: list[Any] = []
         for _ in range(draw.randint(1, 4)):
             failures = draw.choice((0, 0, 0, 1, 2, ALWAYS))
+            if self.plan.limited and draw.random() < 0.6:
+                jobs.append(draw_limited(draw, failures))
+                continue
             kind = draw.random()
             if kind < 0.25:
                 jobs.append(Capped(number=draw.randint(1, 9)))
@@ -287,9 +295,9 @@ class World:
             await asyncio.sleep(5.0)
 
     def _hopeless(self, row: JobRow) -> bool:
-        """It waits for a chain that has ended badly."""
+        """It waits for a chain that has ended badly, or behind a job that has."""
         if row.status != "blocked":
-            return False
+            return is_stopped(row, self.jobs(types=("in_order",)))
         (blockers,) = self.read("job_blockers", [row.id])
         return any(each.status in ("failed", "cancelled", "expired", "blocked") for each in blockers)
 
@@ -299,13 +307,13 @@ class World:
         effects: defaultdict[str, int] = defaultdict(int)
         for row in self.jobs(types=("effect",)):
             effects[json.loads(row.input)["origin"]] += 1
-        rows = {row.id: row for row in self.jobs(types=("work", "last", "capped", "in_thread", "join"))}
+        rows = {row.id: row for row in self.jobs(types=("work", "last", "capped", "in_thread", "join", *NAMES))}
         for job_id, row in rows.items():
             wanted = _effects_of(row)
             if effects[job_id] != wanted:
                 raise Violation(f"{job_id} ({row.type_name}) is {row.status} and took effect {effects[job_id]} times")
             sure = job_id in self.committed and job_id not in self.doubtful
-            if self.plan.calm and sure and row.status != "blocked":
+            if self.plan.calm and sure and row.status != "blocked" and row.type_name not in NAMES:
                 self._check_attempts(row)
         for chain_id in self.committed:
             if chain_id not in self.doubtful and chain_id not in rows:
@@ -344,7 +352,7 @@ class World:
 
 
 def _effects_of(row: JobRow) -> int:
-    if row.status != "completed" or row.type_name == "capped" or row.type_name == "in_thread":
+    if row.status != "completed" or row.type_name in ("capped", "in_thread", *NAMES):
         return 0
     if row.type_name == "work":
         return int(json.loads(row.input)["kind"] in ("atomic", "staged"))

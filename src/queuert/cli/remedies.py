@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-from queuert.limit_records import split_lane
 from queuert.model import PauseTarget
 from queuert.operating.pauses import target_of
 from queuert.why import (
@@ -53,9 +52,8 @@ def _words(chain_id: str, reason: Reason) -> list[str] | None:
             return None
 
 
-def _resume(target: PauseTarget) -> list[str]:
+def _resume(target: PauseTarget) -> list[str] | None:
     if target.scope == "key":
-        limit, key = split_lane(target.name)
-        return ["limits", limit, f"--key={key}", "--resume"]
+        return None
     texts = (target.name or target.scope, f"{target.scope}:{target.name}")
     return ["resume", next(text for text in texts if target_of(text) == target)]

@@ -396,8 +396,6 @@ class BaseClient(Generic[Conn]):
         cancel_running: bool,
     ) -> Plan[Pause, Conn]:
         tx = self._writing("pause", tx)
-        if cancel_running and self._pause_target(target).scope == "key":
-            raise InvalidArgument("cancel_running= is not possible for one key of a limit")
         by, reason = audit.check_who(by, reason, reason_alone=True)
         pause = partial(
             pauses.pause,

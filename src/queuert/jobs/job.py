@@ -230,8 +230,11 @@ def _check_limit(cls: type, name: str, limit: object) -> None:
         return
     if not isinstance(limit, Limit):
         raise InvalidJobType(name, f"limit takes a Limit(…), got {limit!r}")
-    if isinstance(limit.by, str) and limit.by not in {field.name for field in dataclasses.fields(cls)}:
+    fields = {field.name for field in dataclasses.fields(cls)}
+    if isinstance(limit.by, str) and limit.by not in fields:
         raise InvalidJobType(name, f"its limit is by {limit.by!r}, which is not a field")
+    if isinstance(limit.weight, str) and limit.weight not in fields:
+        raise InvalidJobType(name, f"the weight of its limit is {limit.weight!r}, which is not a field")
     try:
         check_limit_name(limit.name or name)
     except InvalidArgument as error:

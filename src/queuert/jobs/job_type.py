@@ -16,7 +16,7 @@ from queuert.jobs.chain import Chain, plain_json
 from queuert.jobs.codec import Hooks, TypedChain
 from queuert.jobs.declaration import Declaration, members
 from queuert.jobs.job import EntryJob, Job, JobClass, keep_stored, name_of, stored_with
-from queuert.jobs.limits import lane_for
+from queuert.jobs.limits import lane_for, weight_for
 from queuert.jobs.type_codec import CodecError, TypeCodec
 from queuert.jobs.values import parts
 from queuert.model import BlockerRef, BlockerRow
@@ -212,6 +212,12 @@ class JobType:
         ("invalid_limit_key") if it has no valid key.
         """
         return None if self.limit is None else lane_for(self.limit, job, self.names[0])
+
+    def weight_of(self, job: Job[Any, Any]) -> float | None:
+        """The weight of that lane, if its limit takes it from the job: `JobTypeValidationError`
+        ("invalid_limit_weight") if it is not a valid one.
+        """
+        return None if self.limit is None else weight_for(self.limit, job, self.names[0])
 
     def check_entry(self) -> None:
         """`JobTypeValidationError` ("not_entry_point") if no chain may start with this type."""

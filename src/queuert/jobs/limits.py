@@ -8,7 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from queuert.errors import InvalidArgument, InvalidJobType, JobTypeValidationError
+from queuert.errors import InvalidArgument, InvalidJobType, JobTypeValidationError, ValidationCode
 from queuert.limit_records import DeclaredLimit, LimitRule, RateRule, lane_of
 from queuert.model import LONGEST, MAX_KEY_LENGTH, MAX_NAME_LENGTH, Duration, check_text, seconds
 
@@ -65,8 +65,9 @@ class Limit:
             all jobs).
         concurrency: How many jobs of a key may run at once (default: no limit).
         rate: How many jobs of a key may begin in a time (default: no limit).
-        weight: How many turns a key gets where one with the weight 1 gets one: 0.001 to 1,000
-            (default: 1).
+        weight: How many turns a key gets where one with the weight 1 gets one: a number from 0.001
+            to 1,000, the name of a field with such numbers, or a function of the job. With a field
+            or a function, that of the first job in line counts (default: 1).
         ordered: The next job of a key begins only when the one before is completed. It needs
             `concurrency=1` (default: False).
     """
@@ -76,7 +77,7 @@ class Limit:
     by: str | Callable[[Any], Any] | None = None
     concurrency: int | None = None
     rate: Rate | None = None
-    weight: float = 1.0
+    weight: float | str | Callable[[Any], float] = 1.0
     ordered: bool = False
 
     def __post_init__(self) -> None:
@@ -86,7 +87,8 @@ class Limit:
             raise InvalidArgument(f"by of a Limit must be the name of a field or a function, got {self.by!r}")
         check_concurrency(self.concurrency)
         check_rate(self.rate)
-        check_weight(self.weight)
+        if not isinstance(self.weight, str) and not callable(self.weight):
+            check_weight(self.weight, "a number from 0.001 to 1,000, the name of a field or a function")
         if self.ordered and self.concurrency != 1:
             raise InvalidArgument("a Limit with ordered=True needs concurrency=1")
         if self.concurrency is None and self.rate is None:
@@ -96,7 +98,8 @@ class Limit:
     def rule(self) -> LimitRule:
         """What is stored of it."""
         rate = None if self.rate is None else self.rate.rule
-        return LimitRule(self.concurrency, rate, float(self.weight), self.ordered)
+        weight = None if isinstance(self.weight, str) or callable(self.weight) else float(self.weight)
+        return LimitRule(self.concurrency, rate, weight, self.ordered)
 
 
 def lane_for(limit: Limit, job: Any, type_name: str) -> str:
@@ -105,11 +108,31 @@ def lane_for(limit: Limit, job: Any, type_name: str) -> str:
     if limit.by is None:
         return lane_of(name, "")
     try:
-        value = getattr(job, limit.by) if isinstance(limit.by, str) else limit.by(job)
-        return lane_of(name, check_text(key_text(value), "the key of a limit", MAX_KEY_LENGTH))
+        text = check_text(key_text(_value(limit.by, job)), "the key of a limit", MAX_KEY_LENGTH)
     except Exception as error:
-        message = str(error) if isinstance(error, InvalidArgument) else f"{type(error).__name__}: {error}"
-        raise JobTypeValidationError("invalid_limit_key", type_name, f"limit {name!r}: {message}") from error
+        raise _refused("invalid_limit_key", name, type_name, error) from error
+    return lane_of(name, text)
+
+
+def weight_for(limit: Limit, job: Any, type_name: str) -> float | None:
+    """The weight that a job gives its lane, or None if the limit says it:
+    `JobTypeValidationError` ("invalid_limit_weight") if it is not a valid one.
+    """
+    if not isinstance(limit.weight, str) and not callable(limit.weight):
+        return None
+    try:
+        return check_weight(_value(limit.weight, job))
+    except Exception as error:
+        raise _refused("invalid_limit_weight", limit.name or type_name, type_name, error) from error
+
+
+def _value(source: str | Callable[[Any], Any], job: Any) -> object:
+    return getattr(job, source) if isinstance(source, str) else source(job)
+
+
+def _refused(code: ValidationCode, name: str, type_name: str, error: Exception) -> JobTypeValidationError:
+    message = str(error) if isinstance(error, InvalidArgument) else f"{type(error).__name__}: {error}"
+    return JobTypeValidationError(code, type_name, f"limit {name!r}: {message}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +191,10 @@ def check_rate(value: object) -> None:
         raise InvalidArgument(f"rate must be a Rate(…), got {value!r}")
 
 
-def check_weight(value: object) -> None:
+def check_weight(value: object, expected: str = "a number from 0.001 to 1,000") -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not WEIGHTS[0] <= value <= WEIGHTS[1]:
-        raise InvalidArgument(f"weight must be a number from 0.001 to 1,000, got {value!r}")
+        raise InvalidArgument(f"weight must be {expected}, got {value!r}")
+    return float(value)
 
 
 def _check_number(value: object, what: str) -> None:

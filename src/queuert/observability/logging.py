@@ -45,6 +45,7 @@ MESSAGES: dict[str, tuple[int, str]] = {
     "attempt_already_completed": (INFO, f"{_ATTEMPT}: the job had already ended"),
     "attempt_cancelled": (INFO, f"{_ATTEMPT}: the job was cancelled"),
     "attempt_deleted": (INFO, f"{_ATTEMPT}: the job was deleted"),
+    "limit_closed": (INFO, f"{_ATTEMPT} closed key %(limit_key)r of the limit %(limit)s for %(closed_for).3f s"),
     "schedule_fired": (INFO, "schedule %(schedule)s fired for %(tick)s"),
     "schedule_skipped": (INFO, "schedule %(schedule)s skipped %(tick)s: chains of an earlier tick have not ended"),
     "state_error": (ERROR, f"the database failed in %(operation)s: {_ERROR}"),
@@ -56,8 +57,8 @@ without observers."""
 
 
 class EventLog(Observer):
-    """Logs events under `queuert.chain`, `queuert.job`, `queuert.attempt`, `queuert.schedule`,
-    `queuert.state` and `queuert.notify`.
+    """Logs events under `queuert.chain`, `queuert.job`, `queuert.attempt`, `queuert.limit`,
+    `queuert.schedule`, `queuert.state` and `queuert.notify`.
 
     The event's arguments are extras of the record. Its name is the extra `event_name`, because
     structlog uses `event` for the message. An error of the database or of the channel that repeats

@@ -8,7 +8,7 @@ from typing import Any
 
 from queuert.errors import InvalidArgument
 from queuert.jobs.limits import Rate
-from queuert.limit_records import LimitRow, RateRule, lane_of, split_lane
+from queuert.limit_records import LimitRow, LimitRule, RateRule, lane_of, split_lane
 from queuert.model import Pause, PauseTarget
 
 NONE = "none"
@@ -65,6 +65,11 @@ def read_weight(text: str) -> float:
 def rate_text(rate: RateRule | None) -> str:
     """As `read_rate` reads it."""
     return NONE if rate is None else f"{rate.number}/{rate.per:g}{'/smooth' if rate.smooth else ''}"
+
+
+def weight_text(rule: LimitRule) -> str:
+    """How many turns a key gets, or that its jobs say it."""
+    return "by job" if rule.weight is None else f"{rule.weight:g}"
 
 
 def concurrency_text(concurrency: int | None) -> str:

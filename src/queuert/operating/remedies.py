@@ -10,8 +10,6 @@ def remedy_of(reason: Reason) -> str:
     match reason:
         case Ended(status="failed"):
             return "correct its input, or repair the cause, then retry it"
-        case Ended(status="cancelled" | "expired"):
-            return "start a new chain, if it is still needed; or correct its input and retry it"
         case NotDue():
             return "it runs by itself then, unless you make it due now"
         case FailedBefore():

@@ -187,6 +187,7 @@ def _new_job(
         blockers=blockers,
         chain_trace_context=None if previous is None else previous.chain_trace_context,
         lane=job_type.lane_of(job),
+        weight=job_type.weight_of(job),
     )
 
 

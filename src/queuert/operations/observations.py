@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from queuert.jobs.chain import error_record
+from queuert.limit_records import split_lane
 from queuert.model import TERMINAL, ChainRow, Created, Freed, JobRow, NewJob, Settled, Settlement, Unblocked
 from queuert.operations.observers import Observers
 from queuert.operations.tracing import Tracing
@@ -104,7 +105,7 @@ class Observations:
 
     def _job_created(self, events: list[Callable[[], None]], new: NewJob, made: Created) -> None:
         facts = job_facts(new)
-        later(events, self._tell.job_created, **facts, chain_index=new.chain_index)
+        later(events, self._tell.job_created, **facts, chain_index=new.chain_index, **limit_facts(new))
         if made.status == "blocked":
             blockers = [blocker.chain_id for blocker in new.blockers]
             later(events, self._tell.job_blocked, **facts, blocker_ids=blockers)
@@ -275,6 +276,11 @@ def job_facts(job: JobRow | NewJob) -> dict[str, Any]:
         "chain_id": job.chain_id,
         "chain_type": job.chain_type,
     }
+
+
+def limit_facts(job: JobRow | NewJob) -> dict[str, Any]:
+    name, key = (None, None) if job.lane is None else split_lane(job.lane)
+    return {"limit": name, "limit_key": key}
 
 
 def error_facts(error: bytes | None) -> dict[str, Any]:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from queuert.circumstances import Circumstances, RunningGroup
 from queuert.jobs.chain import error_record
-from queuert.limit_records import split_lane
+from queuert.limit_records import LimitRow, split_lane
 from queuert.model import TERMINAL, Pause, PauseTarget, WorkerRow, is_own, is_paused
 from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
@@ -68,18 +69,28 @@ def _with_limit(engine: Engine, facts: Circumstances, explained: Why) -> Program
         return explained
     name, key = split_lane(job.lane)
     row = yield from engine.state.get_limit(name, key)
+    ahead = yield from engine.state.jobs_before(job)
     found: list[Reason] = list(
         _reasons(facts, (each for each in facts.pauses if each.target == PauseTarget("key", job.lane)))
     )
     if row.rule.concurrency is not None and row.running >= row.rule.concurrency:
-        found.append(LimitFull(name, key, row.rule.concurrency, row.running, row.held_by))
+        found.append(LimitFull(name, key, row.rule.concurrency, row.running, row.held_by, ahead))
     elif row.holder not in (None, job.id):
         (holder,) = yield from engine.state.get_jobs([row.holder or ""])
         if holder is not None:
-            found.append(OrderHeld(name, key, holder.id, holder.status))
+            found.append(OrderHeld(name, key, holder.id, holder.status, ahead))
     if row.opens_at is not None:
-        found.append(LimitClosed(name, key, row.opens_at, facts.now))
+        found.append(LimitClosed(name, key, row.opens_at, facts.now, ahead))
+    if not found and row.holder is None and _most(row) <= ahead:
+        found.append(InLine(ahead))
     return replace(explained, reasons=(*explained.reasons, *found))
+
+
+def _most(row: LimitRow) -> float:
+    """How many jobs of a key could begin now, at most."""
+    rate, concurrency = row.rule.rate, row.rule.concurrency
+    most = inf if concurrency is None else concurrency - row.running
+    return most if rate is None else min(most, 1 if rate.smooth else rate.number)
 
 
 def _with_schedule(engine: Engine, explained: Why) -> Program[Why]:

@@ -43,6 +43,8 @@ class Observer:
         error_message: The message of the exception.
         operation: The operation that failed.
         schedule: The name of the schedule.
+        limit: The name of the job's limit, or None if it has none.
+        limit_key: The job's key of that limit: an empty string if the limit has one key for all.
         tick: The moment of the tick, as text: ISO 8601, in UTC.
     """
 
@@ -90,7 +92,17 @@ class Observer:
 
     # Jobs
 
-    def job_created(self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, chain_index: int) -> None:
+    def job_created(
+        self,
+        *,
+        job_id: str,
+        job_type: str,
+        chain_id: str,
+        chain_type: str,
+        chain_index: int,
+        limit: str | None,
+        limit_key: str | None,
+    ) -> None:
         """A job was stored: the first of its chain (`chain_index` 0), or the continuation of
         another.
         """
@@ -177,6 +189,8 @@ class Observer:
         chain_type: str,
         attempt_number: int,
         worker_id: str,
+        limit: str | None,
+        limit_key: str | None,
         wait: float | None,
     ) -> None:
         """A handler begins, and occupies a slot.
@@ -194,6 +208,8 @@ class Observer:
         chain_type: str,
         attempt_number: int,
         worker_id: str,
+        limit: str | None,
+        limit_key: str | None,
         duration: float,
     ) -> None:
         """A handler has ended, in any way, and its slot is free.
@@ -283,6 +299,26 @@ class Observer:
         self, *, job_id: str, job_type: str, chain_id: str, chain_type: str, attempt_number: int, worker_id: str
     ) -> None:
         """The job was deleted while this attempt ran."""
+
+    # Limits
+
+    def limit_closed(
+        self,
+        *,
+        limit: str,
+        limit_key: str,
+        closed_for: float,
+        job_id: str,
+        job_type: str,
+        chain_id: str,
+        chain_type: str,
+        attempt_number: int,
+        worker_id: str,
+    ) -> None:
+        """A handler has raised `RateLimited`: no job of the key begins for `closed_for` seconds.
+
+        `attempt_rescheduled` reports the outcome of the attempt.
+        """
 
     # Schedules
 

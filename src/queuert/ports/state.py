@@ -383,6 +383,10 @@ class StateOperations(Protocol):
         """How a key of a limit is, or the limit itself, whether anything is stored of it or not."""
         ...
 
+    def jobs_before(self, job: JobRow) -> Program[int]:
+        """How many jobs of its lane that are due come before this one: `COUNTED` at most."""
+        ...
+
     def list_limits(self, limit: int, after: tuple[str, str | None] | None) -> Program[list[LimitRow]]:
         """Limits and their keys, so many after this one, sorted by name and key. A limit itself,
         with the key None, comes before its keys. Listed are keys that have running or due jobs,

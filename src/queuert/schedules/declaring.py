@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -243,8 +242,7 @@ class Schedules:
         def decorate(function: F) -> F:
             if not callable(function):
                 raise InvalidArgument(f"a schedule decorates a function, got {function!r}")
-            own_name = _name_of_function(function) if name is None else name
-            _check_function(function, own_name)
+            own_name = str(getattr(function, "__name__", "")) if name is None else name
             self._add(Declaration(own_name, times, None, function, limit, options))
             return function
 
@@ -257,30 +255,6 @@ class Schedules:
                 f"two schedules have the name {declaration.name!r}: give one of them another one with name="
             )
         self._declarations[declaration.name] = declaration
-
-
-def _name_of_function(function: object) -> str:
-    name = str(getattr(function, "__name__", ""))
-    if not name.isidentifier():
-        raise InvalidArgument(f"{function!r} has no name of its own: give the schedule one with name=")
-    return name
-
-
-def _check_function(function: Callable[..., Any], name: str) -> None:
-    """Whether it can be called with a tick, as far as that is known."""
-    inner = inspect.unwrap(function)
-    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
-        raise InvalidArgument(f"the function of schedule {name!r} must return its jobs as a list: it cannot yield them")
-    try:
-        signature = inspect.signature(function)
-    except ValueError:
-        return  # it is not written in Python
-    try:
-        signature.bind(None)
-    except TypeError as error:
-        raise InvalidArgument(
-            f"the function of schedule {name!r} is called with one argument, a Tick: {error}"
-        ) from None
 
 
 def declarations_of(schedules: object) -> dict[str, Declaration]:

@@ -15,7 +15,7 @@ from typing import Any
 from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.errors import TransactionMisused
-from queuert.model import Claimed, Pause, Settlement, is_paused
+from queuert.model import Claimed, Pause, Settlement, is_paused, stops
 from queuert.worker.abort import AbortReason
 from queuert.worker.attempt_transaction import AttemptTransaction
 from queuert.worker.claim import Claim
@@ -228,7 +228,7 @@ class Attempts:
                 claim.running
                 and not claim.overdue
                 and not claim.signal.aborted
-                and is_paused(stopping, claim.plan.name, claim.plan.queue)
+                and any(stops(pause, claim.plan.name, claim.plan.queue, claim.row.lane) for pause in stopping)
             ):
                 self.abort(claim, "paused")
 

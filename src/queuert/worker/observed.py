@@ -8,7 +8,7 @@ from typing import Any
 
 from queuert.client.sessions import Sessions
 from queuert.model import JobRow, Settlement
-from queuert.operations.observations import error_facts, job_facts
+from queuert.operations.observations import error_facts, job_facts, limit_facts
 from queuert.operations.observers import Observers
 from queuert.worker import failure
 from queuert.worker.abort import AbortReason, lost_reason
@@ -62,12 +62,12 @@ class ObservedAttempts(AttemptListener):
         if self._tracer is not None:
             span = self._tracer.start_attempt(**self._facts(claim), trace_context=claim.row.trace_context)
         self._started[claim] = Started(span)
-        self._tell.attempt_started(**self._facts(claim), wait=waited(claim))
+        self._tell.attempt_started(**self._facts(claim), **limit_facts(claim.row), wait=waited(claim))
 
     def handler_ended(self, claim: Claim) -> None:
         started = self._started.get(claim) or self._overdue.pop(claim, None)
         if started is not None:
-            self._tell.attempt_ended(**self._facts(claim), duration=started.duration)
+            self._tell.attempt_ended(**self._facts(claim), **limit_facts(claim.row), duration=started.duration)
 
     def aborting(self, claim: Claim, reason: AbortReason) -> None:
         started = self._started.get(claim)
@@ -84,6 +84,8 @@ class ObservedAttempts(AttemptListener):
             return  # given back, expired or exhausted before its handler was called; or lost
         started.told = True
         facts = self._facts(claim)
+        if settlement.closes is not None:
+            self._tell.limit_closed(**facts, **limit_facts(claim.row), closed_for=settlement.closes)
         facts["duration"] = started.duration
         if settlement.status == "completed":
             started.end["outcome"] = "completed"

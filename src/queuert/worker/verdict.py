@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from queuert.errors import InvalidArgument, OwnershipLost, RateLimited, Reschedule
+from queuert.limit_records import split_lane
 from queuert.model import Settlement, When, seconds, storable
 from queuert.operations.engine import Engine
 from queuert.operations.settle import settlement_for
@@ -162,6 +163,7 @@ class Verdicts:
             "chain_id": row.chain_id,
             "attempt_number": row.attempt,
             "worker_id": self.worker_id,
+            **({} if row.lane is None else dict(zip(("limit", "limit_key"), split_lane(row.lane), strict=True))),
         }
 
 

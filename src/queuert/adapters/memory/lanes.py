@@ -7,7 +7,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from queuert.adapters.memory.tables import LaneState, Tables
-from queuert.limit_records import ALIVE_FOR, Begins, LimitRule, Turn, changed, merge_turns, split_lane, take_turns
+from queuert.limit_records import (
+    ALIVE_FOR,
+    Begins,
+    LimitRule,
+    Turn,
+    changed,
+    merge_turns,
+    split_lane,
+    take_turns,
+    weight_in,
+)
 from queuert.model import JobRow, PauseTarget
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -75,8 +85,9 @@ def room_of(tables: Tables, lane: str, rule: LimitRule, waiting: int) -> Room:
     state, holder = tables.lanes.get(lane, _CLEAR), None
     if state.closed_until is not None and state.closed_until > tables.now:
         return Room(0, None, state.closed_until)
-    if PauseTarget("key", lane) in {pause.target for pause in tables.pauses_now()}:
-        return Room(0)
+    for pause in tables.pauses_now():
+        if pause.target == PauseTarget("key", lane):
+            return Room(0, None, pause.until)
     if rule.ordered and (row := holder_of(tables, lane)) is not None:
         if row.status != "pending" or row.scheduled_at > tables.now:
             return Room(0)
@@ -121,6 +132,7 @@ def choose(
     served, due = set(pairs), lines(tables)
     in_turn: list[list[tuple[Place, str, JobRow]]] = []
     opening: list[datetime] = []
+    weights: dict[str, float] = {}
     for name in sorted({name for _, name in served}):
         turns: list[Turn] = []
         mine = {lane: state.tag for lane, state in tables.lanes.items() if split_lane(lane)[0] == name}
@@ -132,7 +144,8 @@ def choose(
                 opening.append(room.opens_at)
             tag = mine.get(lane)
             if room.number:
-                tag = floor + 1 / rule.weight if tag is None else tag
+                weight = weights[lane] = weight_in(rule, tables.weights.get(line[0].id))
+                tag = floor + 1 / weight if tag is None else tag
                 eligible = [
                     (place, row)
                     for row in line
@@ -140,22 +153,22 @@ def choose(
                     and (row.type_name, name) in served
                     and (place := place_of(row)) is not None
                 ]
-                turns.append(Turn(lane, tag, rule.weight, eligible[: min(room.number, number)]))
+                turns.append(Turn(lane, tag, weight, eligible[: min(room.number, number)]))
             tables.lanes[lane] = tables.lanes.get(lane, _CLEAR)._replace(tag=tag if room.number else None)
         in_turn.append(take_turns(turns))
     chosen, more = merge_turns(in_turn, plain, number, take)
     for lane, row in chosen:
-        _begun(tables, lane, row)
+        _begun(tables, lane, row, weights[lane])
     left = lines(tables)
     for lane in list(tables.lanes):
         _tidy(tables, lane, len(left.get(lane, ())))
     return Choice([row for _, row in chosen], more, min(opening, default=None))
 
 
-def _begun(tables: Tables, lane: str, row: JobRow) -> None:
+def _begun(tables: Tables, lane: str, row: JobRow, weight: float) -> None:
     rule, state = rule_of(tables, lane), tables.lanes[lane]
     tables.lanes[lane] = state._replace(
-        tag=None if state.tag is None else state.tag + 1 / rule.weight,
+        tag=None if state.tag is None else state.tag + 1 / weight,
         begins=state.begins.after(1, rule.rate, _micros(tables.now)),
         holder=row.id if rule.ordered else None,
     )

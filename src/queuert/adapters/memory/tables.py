@@ -18,7 +18,7 @@ from queuert.errors import InvalidArgument
 from queuert.failed_attempts import KEPT, FailedAttempt, Outcome, told
 from queuert.history import MINUTE, Happened, What, tallied
 from queuert.limit_records import Begins, Change, DeclaredLimit
-from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, Pause, PauseTarget, Status, When, WorkerRow
+from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, NewJob, Pause, PauseTarget, Status, When, WorkerRow
 from queuert.retention import TypeRetention
 from queuert.schedule_records import ScheduleRow, SeenRelease
 from queuert.worker_records import LastHandled
@@ -162,6 +162,9 @@ class Tables:
     lanes: dict[str, LaneState] = field(default_factory=dict[str, "LaneState"])
     """Lane → its state, if there is anything to know."""
 
+    weights: dict[str, float] = field(default_factory=dict[str, float])
+    """Job id → the weight of its lane, if its limit takes it from the job."""
+
     def at(self, now: datetime) -> Tables:
         """The same version, to be read at another time."""
         return Tables(
@@ -170,7 +173,7 @@ class Tables:
             self.audit, self.schedules, self.releases,
             self.windows, self.policies, self.attempts, self.noted,
             self.to_archive, self.archived, self.pruning, self.tallies,
-            declared=self.declared, changes=self.changes, lanes=self.lanes,
+            declared=self.declared, changes=self.changes, lanes=self.lanes, weights=self.weights,
         )  # fmt: skip
 
     def copy(self, now: datetime) -> Tables:
@@ -202,9 +205,17 @@ class Tables:
             declared=self.declared.copy(),
             changes=self.changes.copy(),
             lanes=self.lanes.copy(),
+            weights=self.weights.copy(),
         )
 
     # Jobs
+
+    def put_new(self, row: JobRow, job: NewJob) -> None:
+        """Store a job with what is not part of its row."""
+        self.put(row)
+        self.weights.pop(row.id, None)
+        if job.weight is not None:
+            self.weights[row.id] = job.weight
 
     def put(self, row: JobRow) -> None:
         """Store a job, new or changed."""
@@ -245,6 +256,7 @@ class Tables:
         self.held.pop(job_id, None)
         self.blockers.pop(job_id, None)
         self.attempts.pop(job_id, None)
+        self.weights.pop(job_id, None)
         del self.jobs[job_id]
 
     def _remove_from_index(self, job_id: str) -> None:

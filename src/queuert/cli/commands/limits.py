@@ -24,6 +24,7 @@ from queuert.operating.limits import (
     read_concurrency,
     read_rate,
     read_weight,
+    weight_text,
 )
 
 LIMITS = """\
@@ -170,7 +171,7 @@ def _cells(row: LimitRow, pause: Pause | None) -> tuple[Any, ...]:
         rule.concurrency,
         None if row.key is None else row.waiting,
         None if rule.rate is None else rate_text(rule.rate),
-        f"{rule.weight:g}",
+        weight_text(rule),
         local(row.opens_at),
         "yes" if row.is_set else None,
         None if pause is None else f"yes{_why(pause)}",

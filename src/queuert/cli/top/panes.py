@@ -25,7 +25,7 @@ from queuert.operating.attention import attention
 from queuert.operating.counts import BOUND, Count
 from queuert.operating.filters import read_filter
 from queuert.operating.ids import find_job
-from queuert.operating.limits import key_pauses, key_target, not_listed, rate_text
+from queuert.operating.limits import key_pauses, key_target, not_listed, rate_text, weight_text
 from queuert.operating.listing import latest_chains, types_of
 from queuert.operating.pauses import target_text
 from queuert.operating.queues import queue_lines
@@ -251,7 +251,7 @@ def _limit_row(row: LimitRow, pause: Pause | None) -> tuple[str, list[Text]]:
             text(f"{row.running:,}{most}"),
             text("" if row.key is None else f"{row.waiting:,}{'+' * (row.waiting >= COUNTED)}"),
             text("" if rule.rate is None else rate_text(rule.rate)),
-            text(f"{rule.weight:g}"),
+            text(weight_text(rule)),
             _note(notes),
         ],
     )

@@ -34,6 +34,7 @@ from queuert.conformance.state import (
     limits,
     limits_order,
     limits_rate,
+    limits_turns,
     listing,
     listing_chains,
     listing_filters,
@@ -74,7 +75,7 @@ _ = (
     release, next_available, trigger_retry, repair, cancel, delete, delete_cascade, listing, listing_chains,
     listing_filters, stats, transactions, isolation, concurrency, concurrency_blockers, migrations, workers, registry,
     explaining, horizon, abandoning, pauses, examining, set_priority, auditing, schedules, prune, prune_needed,
-    prune_keys, prune_archive, attempts, history, limits, limits_rate, limits_order,
+    prune_keys, prune_archive, attempts, history, limits, limits_turns, limits_rate, limits_order,
 )  # fmt: skip
 
 

@@ -202,49 +202,6 @@ async def the_order_within_a_lane(store: Store) -> None:
 
 
 @case
-async def keys_take_turns(store: Store) -> None:
-    """A key with many jobs does not delay the others by more than one round."""
-    await declare(store, 1000)
-    await store.create(*[job("big") for _ in range(50)])
-    await store.create(*[job(f"small-{n}") for n in range(4)])
-    counted = Counter(keys(await take(store, 10)))
-    equal((counted["big"], len(counted)), (6, 5), "jobs of the big key, and the number of keys")
-
-
-@case
-async def a_key_that_comes_later_is_next(store: Store) -> None:
-    """Its jobs do not wait for those that were there before."""
-    await declare(store, 1000)
-    await store.create(*[job("big") for _ in range(50)])
-    for _ in range(5):
-        await take(store, 3)
-    await store.create(job("small"))
-    check("small" in keys(await take(store, 3)), "the key that came later must be among the next three")
-
-
-@case
-async def weights(store: Store) -> None:
-    """A key with the weight 3 gets three turns for each turn of another."""
-    await declare(store, 1000)
-    await store.set_limit(NAME, "heavy", {"weight": 3.0})
-    await store.create(*[job(key) for key in ("heavy", "light") for _ in range(40)])
-    counted = Counter[str]()
-    for _ in range(5):
-        counted.update(keys(await take(store, 8)))
-    check(abs(counted["heavy"] - 30) <= 3, f"the heavy key must get about 30 of 40, got {counted['heavy']}")
-
-
-@case
-async def a_full_lane_is_not_in_the_way(store: Store) -> None:
-    """Jobs of other keys are claimed, whatever waits before them."""
-    await declare(store, 1)
-    await store.create(*[job("full") for _ in range(30)])
-    equal(keys(await take(store)), ["full"], "the first claim")
-    await store.create(job("free"))
-    equal(keys(await take(store)), ["free"], "the second claim")
-
-
-@case
 async def types_share_a_limit(store: Store) -> None:
     """A limit counts jobs of all its types; a worker gets those that it asks for."""
     await declare(store, 2, types=["one", "two"])

@@ -7,7 +7,7 @@ from queuert.dashboard.site import Visit
 from queuert.limit_records import COUNTED, lane_of
 from queuert.model import is_own
 from queuert.operating.counts import BOUND
-from queuert.operating.limits import key_pauses, key_target, not_listed
+from queuert.operating.limits import key_pauses, key_target, not_listed, weight_text
 from queuert.operating.pauses import target_text
 from queuert.operating.queues import queue_lines
 
@@ -37,6 +37,7 @@ async def view(visit: Visit) -> Response:
         paused_elsewhere=not_listed(paused_keys, limits.items) if cursor is None else [],
         key_text=_key_text,
         lane_of=lane_of,
+        weight_text=weight_text,
         cursor=limits.next_cursor,
         first=cursor is None,
         everything=next((each for each in pauses if each.target.scope == "everything"), None),

@@ -20,5 +20,6 @@ ATTEMPT = "queuert.attempt.number"
 ATTEMPT_OUTCOME = "queuert.attempt.outcome"
 WORKER = "queuert.worker.id"
 OPERATION = "queuert.operation"
+LIMIT = "queuert.limit"
 
 SYSTEM = "queuert"

@@ -48,9 +48,10 @@ _ATTRIBUTES = {
     "status": names.CHAIN_STATUS,
     "error_code": names.ERROR_TYPE,
     "operation": names.OPERATION,
+    "limit": names.LIMIT,
 }
-"""Argument of an event → attribute of its counter. Ids are left out, to keep the number of series
-small."""
+"""Argument of an event → attribute of its counter, if it is not None. Ids and keys are left out, to
+keep the number of series small."""
 
 
 class Metrics(Observer):
@@ -107,11 +108,14 @@ class Metrics(Observer):
         self._free(worker_id, -concurrency)
         self._types.pop(worker_id, None)
 
-    def _attempt_started(self, *, worker_id: str, job_type: str, wait: float | None, **_: Any) -> None:
+    def _attempt_started(
+        self, *, worker_id: str, job_type: str, wait: float | None, limit: str | None = None, **_: Any
+    ) -> None:
         self._busy.add(1, {names.JOB_TYPE: job_type})
         self._free(worker_id, -1)
         if wait is not None:
-            self._histograms[JOB_WAIT].record(wait, {names.JOB_TYPE: job_type})
+            named = {} if limit is None else {names.LIMIT: limit}
+            self._histograms[JOB_WAIT].record(wait, {names.JOB_TYPE: job_type, **named})
 
     def _attempt_ended(self, *, worker_id: str, job_type: str, duration: float, **_: Any) -> None:
         self._busy.add(-1, {names.JOB_TYPE: job_type})
@@ -125,7 +129,7 @@ class Metrics(Observer):
 
 def _counting(add: Callable[[int, Mapping[str, Any]], None]) -> Callable[..., None]:
     def count(**facts: Any) -> None:
-        add(1, {attribute: facts[name] for name, attribute in _ATTRIBUTES.items() if name in facts})
+        add(1, {attribute: facts[name] for name, attribute in _ATTRIBUTES.items() if facts.get(name) is not None})
 
     return count
 

@@ -16,9 +16,11 @@ from queuert.observability.otel import attributes as names
 logger = logging.getLogger("queuert.observers")
 
 JOBS = "queuert.jobs"
+LIMITED = "queuert.jobs.limited"
 OLDEST_READY_AGE = "queuert.jobs.oldest_ready_age"
 GAUGES: dict[str, tuple[str, str]] = {
     JOBS: ("{job}", "jobs that are blocked, pending, running or failed"),
+    LIMITED: ("{job}", "pending jobs that are due and have a limit"),
     OLDEST_READY_AGE: ("s", "how long the oldest ready job has waited"),
 }
 STATUSES = ("blocked", "pending", "running", "failed")
@@ -57,7 +59,7 @@ class StatsGauges:
         self._read: Callable[[], Sequence[TypeStats]] | None = None
         self._task: asyncio.Task[None] | None = None
         meter = metrics.get_meter("queuert", meter_provider=meter_provider)
-        for name, observe in ((JOBS, self._jobs), (OLDEST_READY_AGE, self._ages)):
+        for name, observe in ((JOBS, self._jobs), (LIMITED, self._limited), (OLDEST_READY_AGE, self._ages)):
             unit, text = GAUGES[name]
             meter.create_observable_gauge(name, [observe], unit, text)
 
@@ -96,6 +98,10 @@ class StatsGauges:
             for status in STATUSES:
                 attributes = {names.JOB_TYPE: each.job_type, names.JOB_STATUS: status}
                 yield Observation(getattr(each, status), attributes)
+
+    def _limited(self, _options: CallbackOptions) -> Iterable[Observation]:
+        for each in self._stats():
+            yield Observation(each.limited, {names.JOB_TYPE: each.job_type})
 
     def _ages(self, _options: CallbackOptions) -> Iterable[Observation]:
         for each in self._stats():

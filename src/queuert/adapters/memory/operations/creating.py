@@ -47,7 +47,7 @@ def create_job(tables: Tables, job: NewJob) -> Created:
         raise JobIdExists(job.id)
     blockers = _checked_blockers(tables, job)
     row = _row(tables, job, blockers_left=_not_completed(tables, blockers))
-    tables.put(row)
+    tables.put_new(row, job)
     if blockers:
         tables.blockers[job.id] = blockers
     if dedup is not None:
@@ -106,10 +106,12 @@ def _replace(tables: Tables, job: NewJob, waiting: JobRow) -> ChainRow:
         assert job.dedup is not None
         latest = waiting.created_at + timedelta(microseconds=job.dedup.window_length)
         row = replace(row, scheduled_at=max(tables.now, min(tables.due(job.schedule), latest)))
-    if job.collapse != "postpone":
+    if job.collapse == "postpone":
+        tables.put(row)
+    else:
         deadline = None if job.deadline is None else tables.moment(job.deadline)
         row = replace(row, input=job.input, priority=job.priority, deadline=deadline, lane=job.lane)
-    tables.put(row)
+        tables.put_new(row, job)
     return ChainRow(row, row)
 
 

@@ -9,6 +9,7 @@ from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.lanes import holder_of, limit_rule, lines, room_of, rule_of, running_in
 from queuert.adapters.memory.tables import Declared, Tables
 from queuert.limit_records import COUNTED, NAMED, Change, DeclaredLimit, KnownLimit, LimitRow, lane_of, split_lane
+from queuert.model import JobRow
 
 
 class Limiting:
@@ -38,6 +39,12 @@ class Limiting:
     @read
     def get_limit(self, tables: Tables, name: str, key: str | None) -> LimitRow:
         return _row(tables, name, key)
+
+    @read
+    def jobs_before(self, tables: Tables, job: JobRow) -> int:
+        place = (job.priority, job.scheduled_at, job.id)
+        line = lines(tables).get(job.lane or "", ())
+        return min(COUNTED, sum((each.priority, each.scheduled_at, each.id) < place for each in line))
 
     @read
     def list_limits(self, tables: Tables, limit: int, after: tuple[str, str | None] | None) -> list[LimitRow]:

@@ -148,6 +148,7 @@ def _type_stats(tables: Tables, limit: int | None, name: str, rows: Sequence[Job
         name,
         blocked=at_most(limit, statuses.count("blocked")),
         pending=at_most(limit, statuses.count("pending")),
+        limited=at_most(limit, sum(tables.is_due(row) and row.lane is not None for row in rows)),
         running=at_most(limit, statuses.count("running")),
         failed=at_most(limit, statuses.count("failed")),
         oldest_ready_age=None if waiting_since is None else (tables.now - waiting_since).total_seconds(),

@@ -8,7 +8,8 @@ CREATE OR REPLACE FUNCTION {insert_jobs}(
     p_ids uuid[], p_types text[], p_chains uuid[], p_chain_types text[], p_indexes integer[], p_inputs text[],
     p_priorities integer[], p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[],
     p_deadline_after double precision[], p_keys text[], p_traces text[], p_chain_traces text[],
-    p_store boolean[], p_edges integer[], p_waiting integer[], p_dependents integer[], p_now timestamptz, p_lanes text[]
+    p_store boolean[], p_edges integer[], p_waiting integer[], p_dependents integer[], p_now timestamptz, p_lanes text[],
+    p_weights double precision[]
 ) RETURNS TABLE (id uuid, status text, ready boolean) LANGUAGE plpgsql AS $body$
 #variable_conflict use_column
 BEGIN
@@ -16,7 +17,7 @@ BEGIN
     WITH new AS (
         INSERT INTO {job} AS j (
             id, type_name, chain_id, chain_type, chain_index, input, status, resting, priority, created_at, scheduled_at,
-            deadline, dedup_key, blocker_count, blockers_left, dependents, trace_context, chain_trace_context, lane
+            deadline, dedup_key, blocker_count, blockers_left, dependents, trace_context, chain_trace_context, lane, weight
         )
         SELECT
             n.id, n.type_name, n.chain_id, n.chain_type, n.chain_index, n.input::json,
@@ -24,13 +25,13 @@ BEGIN
             -- A time in the past is now: the job does not overtake those that are ready.
             n.priority, p_now, greatest(p_now, coalesce(n.at_time, p_now + make_interval(secs => coalesce(n.after_time, 0)))),
             coalesce(n.deadline_at, p_now + make_interval(secs => n.deadline_after)), n.key,
-            coalesce(n.edges, 0), coalesce(n.waiting, 0), coalesce(n.dependents, 0), n.trace, n.chain_trace, n.lane
+            coalesce(n.edges, 0), coalesce(n.waiting, 0), coalesce(n.dependents, 0), n.trace, n.chain_trace, n.lane, n.weight
         FROM unnest(
             p_ids, p_types, p_chains, p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
-            p_deadline_after, p_keys, p_traces, p_chain_traces, p_store, p_edges, p_waiting, p_dependents, p_lanes
+            p_deadline_after, p_keys, p_traces, p_chain_traces, p_store, p_edges, p_waiting, p_dependents, p_lanes, p_weights
         ) AS n (
             id, type_name, chain_id, chain_type, chain_index, input, priority, at_time, after_time, deadline_at,
-            deadline_after, key, trace, chain_trace, store, edges, waiting, dependents, lane
+            deadline_after, key, trace, chain_trace, store, edges, waiting, dependents, lane, weight
         )
         WHERE n.store
         RETURNING j.id, j.status, j.type_name, j.priority, j.scheduled_at, j.lane
@@ -253,7 +254,8 @@ END $body$;
 -- in-flight rows and their own. Primary keys.
 CREATE OR REPLACE FUNCTION {change_waiting}(
     p_ids uuid[], p_rules text[], p_windows double precision[], p_inputs text[], p_priorities integer[], p_at timestamptz[],
-    p_after double precision[], p_deadline_at timestamptz[], p_deadline_after double precision[], p_now timestamptz, p_lanes text[]
+    p_after double precision[], p_deadline_at timestamptz[], p_deadline_after double precision[], p_now timestamptz, p_lanes text[],
+    p_weights double precision[]
 ) RETURNS void LANGUAGE plpgsql AS $body$
 BEGIN
     PERFORM {dequeue}(p_ids);
@@ -266,9 +268,10 @@ BEGIN
         priority = CASE WHEN n.rule = 'postpone' THEN j.priority ELSE n.priority END,
         deadline = CASE WHEN n.rule = 'postpone' THEN j.deadline
             ELSE coalesce(n.deadline_at, p_now + make_interval(secs => n.deadline_after)) END,
-        lane = CASE WHEN n.rule = 'postpone' THEN j.lane ELSE n.lane END
-    FROM unnest(p_ids, p_rules, p_windows, p_inputs, p_priorities, p_at, p_after, p_deadline_at, p_deadline_after, p_lanes)
-        AS n (id, rule, window_seconds, input, priority, at_time, after_time, deadline_at, deadline_after, lane)
+        lane = CASE WHEN n.rule = 'postpone' THEN j.lane ELSE n.lane END,
+        weight = CASE WHEN n.rule = 'postpone' THEN j.weight ELSE n.weight END
+    FROM unnest(p_ids, p_rules, p_windows, p_inputs, p_priorities, p_at, p_after, p_deadline_at, p_deadline_after, p_lanes, p_weights)
+        AS n (id, rule, window_seconds, input, priority, at_time, after_time, deadline_at, deadline_after, lane, weight)
     WHERE j.id = n.id;
     PERFORM {enqueue}(p_ids, p_now);
 END $body$;
@@ -276,14 +279,15 @@ END $body$;
 -- The same for jobs that the caller's transaction holds (the rule 'hold'). They get everything.
 CREATE OR REPLACE FUNCTION {swap_waiting}(
     p_ids text[], p_windows double precision[], p_inputs text[], p_priorities integer[], p_at timestamptz[],
-    p_after double precision[], p_deadline_at timestamptz[], p_deadline_after double precision[], p_lanes text[]
+    p_after double precision[], p_deadline_at timestamptz[], p_deadline_after double precision[], p_lanes text[],
+    p_weights double precision[]
 ) RETURNS TABLE ({chain_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 BEGIN
     PERFORM {lock_current}('{}', p_ids::uuid[]);
     PERFORM {change_waiting}(
         p_ids::uuid[], array_fill('replace'::text, ARRAY[cardinality(p_ids)]), p_windows, p_inputs, p_priorities, p_at, p_after,
-        p_deadline_at, p_deadline_after, {clock}, p_lanes
+        p_deadline_at, p_deadline_after, {clock}, p_lanes, p_weights
     );
     RETURN QUERY SELECT * FROM {read_chains}(p_ids);
 END $body$;
@@ -299,7 +303,7 @@ CREATE OR REPLACE FUNCTION {try_create}(
     p_deadline_after double precision[], p_traces text[], p_chain_traces text[],
     p_keys text[], p_key_rules text[], p_key_windows double precision[], p_key_excludes text[],
     p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[],
-    p_lanes text[]
+    p_lanes text[], p_weights double precision[]
 ) RETURNS TABLE (id uuid, status text, ready boolean, existing uuid, place integer) LANGUAGE plpgsql AS $body$
 #variable_conflict use_column
 DECLARE
@@ -424,14 +428,14 @@ BEGIN
             array_agg(v_existing[changed.n]), array_agg(p_key_rules[changed.n]), array_agg(p_key_windows[changed.n]),
             array_agg(p_inputs[changed.n]), array_agg(p_priorities[changed.n]), array_agg(p_at[changed.n]),
             array_agg(p_after[changed.n]), array_agg(p_deadline_at[changed.n]), array_agg(p_deadline_after[changed.n]), v_now,
-            array_agg(p_lanes[changed.n])
+            array_agg(p_lanes[changed.n]), array_agg(p_weights[changed.n])
         ) FROM unnest(v_changed) AS changed (n);
     END IF;
     RETURN QUERY
     SELECT made.id, made.status, made.ready, NULL::uuid, NULL::integer
     FROM {insert_jobs}(
         v_ids, p_types, p_chains::uuid[], p_chain_types, p_indexes, p_inputs, p_priorities, v_at, p_after, p_deadline_at,
-        p_deadline_after, p_keys, p_traces, p_chain_traces, v_store, v_edges, v_waiting, v_dependents, v_now, p_lanes
+        p_deadline_after, p_keys, p_traces, p_chain_traces, v_store, v_edges, v_waiting, v_dependents, v_now, p_lanes, p_weights
     ) AS made;
     RETURN QUERY
     SELECT asked.id, asked.ended, false, asked.existing, asked.n::integer
@@ -447,7 +451,7 @@ CREATE OR REPLACE FUNCTION {create_jobs}(
     p_deadline_after double precision[], p_traces text[], p_chain_traces text[],
     p_keys text[], p_key_rules text[], p_key_windows double precision[], p_key_excludes text[],
     p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[],
-    p_lanes text[]
+    p_lanes text[], p_weights double precision[]
 ) RETURNS TABLE (id text, status text, ready boolean, existing text, problem text, place integer)
 LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
@@ -460,7 +464,7 @@ BEGIN
             FROM {try_create}(
                 p_ids, p_types, p_chains, p_chain_types, p_indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
                 p_deadline_after, p_traces, p_chain_traces, p_keys, p_key_rules, p_key_windows, p_key_excludes,
-                p_edge_places, p_edge_chains, p_edge_types, p_edge_within, p_edge_traces, p_lanes
+                p_edge_places, p_edge_chains, p_edge_types, p_edge_within, p_edge_traces, p_lanes, p_weights
             ) AS made;
             RETURN;
         EXCEPTION

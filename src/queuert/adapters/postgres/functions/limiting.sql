@@ -27,9 +27,16 @@ BEGIN
     END IF;
 END $body$;
 
--- The weight of a lane by its rule.
+-- The weight of a lane by its rule. If that takes it from the jobs, that of the first one in line:
+-- primary keys.
 CREATE OR REPLACE FUNCTION {lane_weight}(p_lane text, p_rule jsonb) RETURNS double precision LANGUAGE plpgsql STABLE AS $body$
 BEGIN
+    IF jsonb_typeof(p_rule -> 'weight') = 'null' THEN
+        RETURN coalesce((
+            SELECT (SELECT j.weight FROM {job} AS j WHERE j.id = e.id) FROM {line} AS e WHERE e.lane = p_lane
+            ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1
+        ), 1);
+    END IF;
     RETURN coalesce((p_rule ->> 'weight')::double precision, 1);
 END $body$;
 

@@ -229,7 +229,7 @@ CREATE OR REPLACE FUNCTION {settle}(
     p_next_deadline_after double precision[], p_next_traces text[], p_next_chain_traces text[],
     p_edge_places integer[], p_edge_chains text[], p_edge_types text[], p_edge_within integer[], p_edge_traces text[],
     p_most integer, p_discard boolean[], p_codes text[], p_messages text[], p_statistics boolean, p_next_lanes text[],
-    p_closes double precision[]
+    p_closes double precision[], p_next_weights double precision[]
 ) RETURNS TABLE (kind text, place integer, id text, type_name text, status text, ready boolean, problem text)
 LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
@@ -455,7 +455,7 @@ BEGIN
         FROM next, {insert_jobs}(
             v_next_ids, p_next_types, next.chains, next.chain_types, next.indexes, p_next_inputs, p_next_priorities, p_next_at,
             p_next_after, p_next_deadline_at, p_next_deadline_after, '{}', p_next_traces, p_next_chain_traces,
-            v_next_held, v_edges, v_waiting, next.dependents, v_now, p_next_lanes
+            v_next_held, v_edges, v_waiting, next.dependents, v_now, p_next_lanes, p_next_weights
         ) AS made;
     END IF;
     IF array_position(p_discard, true) IS NOT NULL THEN

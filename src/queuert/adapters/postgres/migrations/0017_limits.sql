@@ -102,7 +102,7 @@ BEGIN
     FOR v_try IN 1..200 LOOP
         BEGIN
             SET LOCAL lock_timeout = '200ms';
-            ALTER TABLE {job} ADD COLUMN lane text;
+            ALTER TABLE {job} ADD COLUMN lane text, ADD COLUMN weight double precision;
             ALTER TABLE {later} ADD COLUMN lane text;
             ALTER TABLE {running} ADD COLUMN lane text;
             PERFORM set_config('lock_timeout', v_before, true);

@@ -91,6 +91,7 @@ def _is_plain(job: NewJob, first: NewJob) -> bool:
         and job.chain_trace_context is None
         and (job.lane is None) == (first.lane is None)
         and (job.lane is None or SEPARATOR not in job.lane)
+        and job.weight is None
     )
 
 
@@ -109,6 +110,7 @@ def columns_of(jobs: Sequence[NewJob], prefix: str = "") -> dict[str, list[Any]]
         f"{prefix}traces": [job.trace_context for job in jobs],
         f"{prefix}chain_traces": [job.chain_trace_context for job in jobs],
         f"{prefix}lanes": [job.lane for job in jobs],
+        f"{prefix}weights": [job.weight for job in jobs],
     }
 
 

@@ -19,6 +19,7 @@ from queuert.limit_records import (
     lane_of,
     split_lane,
 )
+from queuert.model import JobRow
 from queuert.ports.program import Program
 
 _rule = msgspec.json.Decoder(LimitRule)
@@ -50,6 +51,12 @@ class Limiting(Store):
     def get_limit(self, name: str, key: str | None) -> Program[LimitRow]:
         (row,) = yield from self._list(1, None, _text(name, key))
         return row
+
+    def jobs_before(self, job: JobRow) -> Program[int]:
+        ((number,),) = yield self.statement(
+            "limits.before", lane=job.lane, priority=job.priority, at=job.scheduled_at, id=job.id, counted=COUNTED
+        )
+        return int(number)
 
     def clear_limit(self, name: str, key: str | None) -> Program[bool]:
         ((cleared,),) = yield self.statement("limits.clear", lane=_text(name, key), limit_name=name)

@@ -55,7 +55,8 @@ class Reading(Store):
         oldest: dict[str, float] = {}
         for name, status, number, age in rows:
             of_type = counts.setdefault(name, {})
-            of_type[status] = at_most(limit, of_type.get(status, 0) + number)
+            for each in (status, "pending") if status == "limited" else (status,):
+                of_type[each] = at_most(limit, of_type.get(each, 0) + number)
             if age is not None:
                 oldest[name] = max(age, oldest.get(name, age))
         return [

@@ -260,7 +260,12 @@ def _is_plain(item: Settlement) -> bool:
     if job is None:
         return item.output is not None
     return (
-        item.output is None and job.schedule is NOW and job.deadline is None and not job.blockers and job.dedup is None
+        item.output is None
+        and job.schedule is NOW
+        and job.deadline is None
+        and not job.blockers
+        and job.dedup is None
+        and job.weight is None
     )
 
 

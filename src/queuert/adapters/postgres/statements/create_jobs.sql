@@ -17,7 +17,7 @@ SELECT id, status, ready, existing, problem, place FROM {create_jobs}(
     :deadline_after::double precision[], :traces::text[], :chain_traces::text[],
     :keys::text[], :key_rules::text[], :key_windows::double precision[], :key_excludes::text[],
     :edge_places::integer[], :edge_chains::text[], :edge_types::text[], :edge_within::integer[], :edge_traces::text[],
-    :lanes::text[]
+    :lanes::text[], :weights::double precision[]
 );
 
 -- The same, and the chains that were found under their keys.
@@ -28,7 +28,7 @@ SELECT made.id, made.status, made.ready, made.existing, made.problem, made.place
     :deadline_after::double precision[], :traces::text[], :chain_traces::text[],
     :keys::text[], :key_rules::text[], :key_windows::double precision[], :key_excludes::text[],
     :edge_places::integer[], :edge_chains::text[], :edge_types::text[], :edge_within::integer[], :edge_traces::text[],
-    :lanes::text[]
+    :lanes::text[], :weights::double precision[]
 ) AS made
 LEFT JOIN LATERAL (
     SELECT found.* FROM {read_chains}(ARRAY[made.existing]) AS found WHERE made.existing IS NOT NULL
@@ -38,5 +38,6 @@ LEFT JOIN LATERAL (
 -- write: replace
 SELECT * FROM {swap_waiting}(
     :ids::text[], :windows::double precision[], :inputs::text[], :priorities::integer[], :at::timestamptz[],
-    :after::double precision[], :deadline_at::timestamptz[], :deadline_after::double precision[], :lanes::text[]
+    :after::double precision[], :deadline_at::timestamptz[], :deadline_after::double precision[], :lanes::text[],
+    :weights::double precision[]
 );

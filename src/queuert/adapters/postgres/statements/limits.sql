@@ -23,5 +23,12 @@ SELECT {change_limit}(:lane::text, :limit_name::text, :rule::text);
 -- write: clear
 SELECT {clear_limit}(:lane::text, :limit_name::text);
 
+-- How many jobs of a lane come before this one. Primary key.
+-- read: before
+SELECT count(*) FROM (
+    SELECT FROM {line} AS e WHERE e.lane = :lane::text AND (e.priority, e.scheduled_at, e.id) < (:priority::integer, :at::timestamptz, :id::uuid)
+    LIMIT :counted::integer
+) AS counted;
+
 -- read: list
 SELECT lane, rule, is_set, running, waiting, opens_at, holder, held_by FROM {list_limits}(:limit::integer, :after::text, :exactly::text, :counted::integer);

@@ -74,7 +74,7 @@ FROM (
     ) AS since
     FROM ready_type AS kind WHERE kind.name IS NOT NULL
     UNION ALL
-    SELECT kind.name, 'pending', (
+    SELECT kind.name, 'limited', (
         SELECT count(*) FROM (
             SELECT FROM {line} AS e WHERE e.type_name = kind.name ORDER BY e.scheduled_at LIMIT :limit::bigint
         ) AS found

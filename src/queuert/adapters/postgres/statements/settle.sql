@@ -27,7 +27,7 @@ SELECT kind, place, id, type_name, status, ready, problem FROM {settle}(
     :next_deadline_after::double precision[], :next_traces::text[], :next_chain_traces::text[],
     :edge_places::integer[], :edge_chains::text[], :edge_types::text[], :edge_within::integer[], :edge_traces::text[],
     :most::integer, :discard::boolean[], :codes::text[], :messages::text[], :statistics::boolean,
-    :next_lanes::text[], :closes::double precision[]
+    :next_lanes::text[], :closes::double precision[], :next_weights::double precision[]
 );
 
 -- write: unblock_more

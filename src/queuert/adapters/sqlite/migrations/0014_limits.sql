@@ -5,6 +5,9 @@
 -- due.
 ALTER TABLE {prefix}job ADD COLUMN lane TEXT;
 
+-- Its weight, if the limit takes it from the job.
+ALTER TABLE {prefix}job ADD COLUMN weight REAL;
+
 -- limits.waiting, limits.heads
 CREATE INDEX {prefix}job_line ON {prefix}job (lane, priority, scheduled_at, id) WHERE ready = 2;
 

@@ -173,7 +173,7 @@ class _Plan:
             None if left else ready * (1 if job.lane is None else 2), job.priority, scheduled_at,
             None if job.deadline is None else resolve(job.deadline, now),
             None if dedup is None else dedup.key, left, job.trace_context, job.chain_trace_context, job.lane,
-            job.input.decode(),
+            job.input.decode(), job.weight,
         ))  # fmt: skip
         self.answers.append(Created(job.id, job.chain_id, status, ready))
         if job.chain_index > 0:
@@ -215,7 +215,7 @@ class _Plan:
         if job.collapse != "postpone":
             deadline = None if job.deadline is None else resolve(job.deadline, self.now)
             rest = (job.priority, deadline, job.input.decode())
-        return (chain_id, *time, *rest, job.lane)
+        return (chain_id, *time, *rest, job.lane, job.weight)
 
     def _add_blockers(self, job: NewJob) -> int:
         """How many chains the job must wait for."""

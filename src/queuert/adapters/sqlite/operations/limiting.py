@@ -1,4 +1,4 @@
-"""Limits by key: which jobs may begin, whose turn it is, what is declared, what is set."""
+"""Limits by key: which jobs may begin, and whose turn it is."""
 
 from __future__ import annotations
 
@@ -6,29 +6,19 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
-from msgspec.structs import replace
 
-from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.pausing import Pausing
-from queuert.adapters.sqlite.operations.rows import Row, moment
+from queuert.adapters.sqlite.operations.rows import Row, micros
 from queuert.limit_records import (
     ALIVE_FOR,
-    COUNTED,
     LANES_AT_ONCE,
-    NAMED,
-    SEPARATOR,
-    Change,
-    DeclaredLimit,
-    KnownLimit,
-    LimitRow,
     LimitRule,
     Turn,
     changed,
-    lane_of,
     merge_turns,
-    split_lane,
     take_turns,
+    weight_in,
 )
 from queuert.model import Claimed
 from queuert.ports.program import Program
@@ -39,7 +29,7 @@ AT_ONCE = 300
 """Waiting jobs that a claim reads, if the first ones of each lane are enough."""
 
 _rule = msgspec.json.Decoder(LimitRule)
-_change = msgspec.json.Decoder(dict[str, Any])
+change_of = msgspec.json.Decoder(dict[str, Any])
 
 
 class LimitedJob(NamedTuple):
@@ -80,11 +70,17 @@ class Lane(msgspec.Struct):
     closed_until: int | None
     holder: str | None
     rule: LimitRule
+    first_weight: float | None = None
+    """Of its first job, if the weight comes from the job."""
     room: int = 0
     only: str | None = None
     """The job that holds the lane."""
     opens_at: int | None = None
     taken: int = 0
+
+    @property
+    def weight(self) -> float:
+        return weight_in(self.rule, self.first_weight)
 
     @property
     def closed_by_begins(self) -> int | None:
@@ -128,7 +124,7 @@ class Limiting(Pausing):
             if not each.room:
                 each.tag = None
             elif each.tag is None:
-                each.tag = floor + 1 / each.rule.weight
+                each.tag = floor + 1 / each.weight
         in_turn = sorted((each for each in lanes if each.tag is not None), key=lambda each: (each.tag, each.lane))
         turns: list[Turn] = []
         # Jobs of lanes whose turns come later cannot come first: each lane before them has one.
@@ -152,7 +148,7 @@ class Limiting(Pausing):
                 Turn(
                     each.lane,
                     each.tag or 0.0,
-                    each.rule.weight,
+                    each.weight,
                     [(order, job) for job in jobs.get(place, ()) if (order := caps.place_of(job)) is not None][
                         : each.room
                     ],
@@ -181,14 +177,23 @@ class Limiting(Pausing):
         self.cursors[name] = found[-1] if len(found) == LANES_AT_ONCE else first
         if not found:
             return []
-        rule = yield from self._limit_rule(name)
-        running = yield from self._running_lanes()
+        rule = yield from self.limit_rule(name)
+        running = yield from self.running_lanes()
         rows = yield self.statement("limits.states", lanes=array(found))
         lanes = [
-            Lane(lane, tag, begun or 0, begun_at, closed, holder, changed(rule, change and _change.decode(change)))
+            Lane(lane, tag, begun or 0, begun_at, closed, holder, changed(rule, change and change_of.decode(change)))
             for lane, tag, begun, begun_at, closed, holder, change in rows
         ]
-        paused = {pause.target.name for pause in (yield from self.list_pauses()) if pause.target.scope == "key"}
+        weighted = [each for each in lanes if each.rule.weight is None]
+        if weighted:
+            weights: list[tuple[str, float]] = yield self.statement(
+                "limits.weights", lanes=array([each.lane for each in weighted])
+            )
+            of_first = dict(weights)
+            for each in weighted:
+                each.first_weight = of_first.get(each.lane)
+        pauses = yield from self.list_pauses()
+        paused = {pause.target.name: pause.until for pause in pauses if pause.target.scope == "key"}
         for each in lanes:
             each.room = number
             if each.rule.concurrency is not None:
@@ -196,13 +201,14 @@ class Limiting(Pausing):
             if each.closed_until is not None and each.closed_until > now:
                 each.room, each.opens_at = 0, each.closed_until
             elif each.lane in paused:
-                each.room = 0
+                until = paused[each.lane]
+                each.room, each.opens_at = 0, None if until is None else micros(until)
             elif each.room and each.rule.ordered and each.holder is not None:
-                yield from self._hold(each)
-        yield from self._heed_rates(lanes, now)
+                yield from self.hold_lane(each)
+        yield from self.heed_rates(lanes, now)
         return lanes
 
-    def _hold(self, lane: Lane) -> Program[None]:
+    def hold_lane(self, lane: Lane) -> Program[None]:
         """Only the job that holds an ordered lane may begin, or a continuation of it."""
         job_id = lane.holder
         lane.holder = None
@@ -220,7 +226,7 @@ class Limiting(Pausing):
             lane.room = int(status == "pending" and bool(ready))
             return
 
-    def _heed_rates(self, lanes: Sequence[Lane], now: int) -> Program[None]:
+    def heed_rates(self, lanes: Sequence[Lane], now: int) -> Program[None]:
         open_lanes = [each for each in lanes if each.room and each.rule.rate is not None]
         for each in open_lanes:
             rate = each.rule.rate
@@ -267,7 +273,7 @@ class Limiting(Pausing):
         for each in lanes:
             rate = each.rule.rate
             if each.taken and each.tag is not None:
-                each.tag += each.taken / each.rule.weight
+                each.tag += each.taken / each.weight
                 each.room -= each.taken
             if each.taken and rate is not None:
                 # A clock that is set back does not move the begins.
@@ -302,7 +308,7 @@ class Limiting(Pausing):
         if dropped:
             yield self.statement("limits.drop_begins", lanes=array([lane for (lane,) in dropped]))
 
-    def _running_lanes(self) -> Program[dict[str, list[str]]]:
+    def running_lanes(self) -> Program[dict[str, list[str]]]:
         """The running jobs of each lane, the oldest first."""
         rows: list[tuple[str, str]] = yield self.statement("limits.running")
         found: dict[str, list[str]] = {}
@@ -310,107 +316,9 @@ class Limiting(Pausing):
             found.setdefault(lane, []).append(job_id)
         return found
 
-    def _limit_rule(self, name: str) -> Program[LimitRule]:
+    def limit_rule(self, name: str) -> Program[LimitRule]:
         ((declared, change),) = yield self.statement(
             "limits.rule", limit_name=name, alive=self.now() - round(ALIVE_FOR * 1_000_000)
         )
         rule = LimitRule() if declared is None else _rule.decode(declared)
-        return changed(rule, None if change is None else _change.decode(change))
-
-    def declare_limits(
-        self, types: Sequence[str], declared: Sequence[DeclaredLimit], *, alive_for: float
-    ) -> Program[list[KnownLimit]]:
-        if not types:
-            return []
-        return (yield from together(self._declare_limits(types, declared, alive_for)))
-
-    def _declare_limits(
-        self, types: Sequence[str], declared: Sequence[DeclaredLimit], alive_for: float
-    ) -> Program[list[KnownLimit]]:
-        if declared:
-            items = [
-                (each.name, each.digest, msgspec.json.encode(each.rule).decode(), array(each.types))
-                for each in declared
-            ]
-            now = self.now()
-            alive = now - round(alive_for * 1_000_000)
-            yield self.statement("limits.declare", declared=array(items), now=now, alive=alive)
-        rows: list[tuple[str, str]] = yield self.statement("limits.known")
-        found: dict[str, set[str]] = {}
-        for name, of in rows:
-            found.setdefault(name, set()).update(msgspec.json.decode(of))
-        return [KnownLimit(name, tuple(sorted(of))) for name, of in found.items() if not of.isdisjoint(types)]
-
-    def set_limit(self, name: str, key: str | None, change: Change) -> Program[LimitRow]:
-        return (yield from together(self._set_limit(name, key, change)))
-
-    def _set_limit(self, name: str, key: str | None, change: Change) -> Program[LimitRow]:
-        lane = _text(name, key)
-        rows: list[Row] = yield self.statement("limits.changed", lane=lane)
-        before = _change.decode(rows[0][0]) if rows else {}
-        yield self.statement("limits.change", lane=lane, rule=array({**before, **change}))
-        return (yield from self._limit_row(lane))
-
-    def get_limit(self, name: str, key: str | None) -> Program[LimitRow]:
-        return self._limit_row(_text(name, key))
-
-    def _limit_row(self, lane: str) -> Program[LimitRow]:
-        running = yield from self._running_lanes()
-        ((waiting,),) = yield self.statement("limits.count", lane=lane, counted=COUNTED)
-        (row,) = yield from self._limit_rows([(lane, waiting)], running)
-        return row
-
-    def clear_limit(self, name: str, key: str | None) -> Program[bool]:
-        rows: list[Row] = yield self.statement("limits.clear", lane=_text(name, key))
-        return bool(rows)
-
-    def list_limits(self, limit: int, after: tuple[str, str | None] | None) -> Program[list[LimitRow]]:
-        running = yield from self._running_lanes()
-        rows: list[tuple[str, int]] = yield self.statement(
-            "limits.list",
-            after="" if after is None else _text(*after),
-            running=array(list(running)),
-            counted=COUNTED,
-            number=limit,
-        )
-        return (yield from self._limit_rows(rows, running))
-
-    def _limit_rows(self, found: Sequence[tuple[str, int]], running: dict[str, list[str]]) -> Program[list[LimitRow]]:
-        now, listed = self.now(), list[LimitRow]()
-        rows: list[Row] = yield self.statement("limits.states", lanes=array([lane for lane, _ in found]))
-        states = {row[0]: row for row in rows}
-        for text, waiting in found:
-            name, key = split_lane(text)
-            _, _, begun, begun_at, closed, holder, change = states[text]
-            rule = yield from self._limit_rule(name)
-            if SEPARATOR not in text:
-                number = sum(len(each) for lane, each in running.items() if split_lane(lane)[0] == name)
-                listed.append(LimitRow(name, None, rule, change is not None, number))
-                continue
-            lane = Lane(
-                text,
-                None,
-                begun or 0,
-                begun_at,
-                closed,
-                holder,
-                changed(rule, change and _change.decode(change)),
-                room=1,
-            )
-            if lane.rule.ordered:
-                yield from self._hold(lane)
-            if closed is not None and closed > now:
-                lane.opens_at = closed
-            else:
-                lane.room = 1
-                yield from self._heed_rates([lane], now)
-            opens_at = None if lane.opens_at is None else moment(lane.opens_at)
-            of_lane, held = running.get(text, []), lane.holder if lane.rule.ordered else None
-            row = LimitRow(name, key, lane.rule, change is not None, len(of_lane), waiting, opens_at, held)
-            listed.append(replace(row, held_by=tuple(of_lane[:NAMED])))
-        return listed
-
-
-def _text(name: str, key: str | None) -> str:
-    """A lane; for all keys, the name of the limit."""
-    return name if key is None else lane_of(name, key)
+        return changed(rule, None if change is None else change_of.decode(change))

@@ -83,7 +83,8 @@ class Reading(Pausing):
         oldest: dict[str, int] = {}
         for name, status, number, scheduled_at in rows:
             of_type = counts.setdefault(name, {})
-            of_type[status] = at_most(limit, of_type.get(status, 0) + number)
+            for each in (status, "pending") if status == "limited" else (status,):
+                of_type[each] = at_most(limit, of_type.get(each, 0) + number)
             if scheduled_at is not None and scheduled_at <= now:
                 oldest[name] = min(scheduled_at, oldest.get(name, now))
         return [

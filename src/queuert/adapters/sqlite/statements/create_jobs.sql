@@ -34,7 +34,7 @@ CROSS JOIN {prefix}job AS current ON current.rowid = {current_of_first};
 -- write: insert
 INSERT INTO {prefix}job (
     id, type_name, chain_id, chain_type, chain_index, status, ready, priority, created_at, scheduled_at,
-    deadline, dedup_key, blockers_left, trace_context, chain_trace_context, lane, input
+    deadline, dedup_key, blockers_left, trace_context, chain_trace_context, lane, input, weight
 )
 SELECT
     json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'),
@@ -42,7 +42,7 @@ SELECT
     json_extract(value, '$[6]'), json_extract(value, '$[7]'), :now, json_extract(value, '$[8]'),
     json_extract(value, '$[9]'), json_extract(value, '$[10]'), json_extract(value, '$[11]'),
     json_extract(value, '$[12]'), json_extract(value, '$[13]'), json_extract(value, '$[14]'),
-    json_extract(value, '$[15]')
+    json_extract(value, '$[15]'), json_extract(value, '$[16]')
 FROM json_each(:jobs)
 WHERE true
 ON CONFLICT DO NOTHING
@@ -77,6 +77,7 @@ UPDATE {prefix}job AS job SET
     ready = (coalesce(min(new.at, job.created_at + new.window), job.scheduled_at) <= :now)
         * (1 + (iif(new.input IS NULL, job.lane, new.lane) IS NOT NULL)),
     lane = iif(new.input IS NULL, job.lane, new.lane),
+    weight = iif(new.input IS NULL, job.weight, new.weight),
     priority = coalesce(new.priority, job.priority),
     deadline = iif(new.input IS NULL, job.deadline, new.deadline),
     input = coalesce(new.input, job.input)
@@ -84,7 +85,8 @@ FROM (
     SELECT
         json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS at, json_extract(value, '$[2]') AS window,
         json_extract(value, '$[3]') AS priority, json_extract(value, '$[4]') AS deadline,
-        json_extract(value, '$[5]') AS input, json_extract(value, '$[6]') AS lane
+        json_extract(value, '$[5]') AS input, json_extract(value, '$[6]') AS lane,
+        json_extract(value, '$[7]') AS weight
     FROM json_each(:jobs)
 ) AS new
 WHERE job.id = new.id;

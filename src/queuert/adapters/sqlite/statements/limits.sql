@@ -18,6 +18,14 @@ FROM json_each(:lanes) AS asked
 LEFT JOIN {prefix}lane AS lane ON lane.lane = asked.value
 LEFT JOIN {prefix}limit_change AS change ON change.lane = asked.value;
 
+-- The weight of the first job of each lane. Index job_line.
+-- read: weights
+SELECT asked.value, job.weight FROM json_each(:lanes) AS asked
+CROSS JOIN {prefix}job AS job ON job.rowid = (
+    SELECT head.rowid FROM {prefix}job AS head WHERE head.ready = 2 AND head.lane = asked.value
+    ORDER BY head.priority, head.scheduled_at, head.id LIMIT 1
+);
+
 -- Index job_running, which has only running jobs.
 -- read: running
 SELECT lane, id FROM {prefix}job INDEXED BY {prefix}job_running WHERE status = 'running' AND lane IS NOT NULL
@@ -145,11 +153,17 @@ SELECT rule FROM {prefix}limit_change WHERE lane = :lane;
 -- write: clear
 DELETE FROM {prefix}limit_change WHERE lane = :lane RETURNING lane;
 
--- Limits and lanes after this text. Primary keys, index job_line, index job_running.
 -- Index job_line.
 -- read: count
 SELECT count(*) FROM (SELECT 1 FROM {prefix}job WHERE ready = 2 AND lane = :lane LIMIT :counted);
 
+-- Those that come before this one. Index job_line.
+-- read: before
+SELECT count(*) FROM (
+    SELECT 1 FROM {prefix}job WHERE ready = 2 AND lane = :lane AND (priority, scheduled_at, id) < (:priority, :at, :id) LIMIT :counted
+);
+
+-- Limits and lanes after this text. Primary keys, index job_line, index job_running.
 -- read: list
 WITH RECURSIVE known (lane) AS (
     SELECT :after

@@ -96,7 +96,7 @@ SELECT kind.name, 'pending', (
 )
 FROM scheduled_type AS kind WHERE kind.name IS NOT NULL
 UNION ALL
-SELECT kind.name, 'pending', (
+SELECT kind.name, 'limited', (
     SELECT count(*) FROM (
         SELECT 1 FROM {prefix}job INDEXED BY {prefix}job_line_type WHERE ready = 2 AND type_name = kind.name LIMIT :limit
     )
