@@ -55,6 +55,7 @@ LIMITED = f"{OURS}, 1,000 keys with a limit"
 BEFORE = "before"
 PLAIN = "plain SQL"
 PLAIN_SQLITE = "plain SQLite"
+BARE = "our statement alone"
 
 CONTENDERS = {
     contender.name: contender
@@ -67,6 +68,7 @@ CONTENDERS = {
         ),
         Contender(PLAIN, "asyncpg, uvloop, one process", _here("plain_sql")),
         Contender(PLAIN_SQLITE, "WAL, synchronous FULL", _here("plain_sqlite")),
+        Contender(BARE, "without the library, uvloop", _here("bare")),
         Contender(
             "pgqueuer",
             "asyncpg with a pool of 4, uvloop, batch 500",

@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 from bench.growth import at_rest, beside, churn, under_a_snapshot
 from bench.measure import Entry, by_itself, drain, embedded, memory, pick_up
-from bench.roster import BEFORE, LIMITED, OURS, PLAIN, PLAIN_SQLITE
+from bench.roster import BARE, BEFORE, LIMITED, OURS, PLAIN, PLAIN_SQLITE
 
 QUICK = ("pgqueuer",)
 PSYCOPG = {"driver": "psycopg"}
 INSTEAD = "psycopg instead of asyncpg"
+BY_SUBMIT = f"{OURS}, submit"
+"""As the others start jobs: in a transaction of its own."""
 PEERS = ("pgqueuer", "graphile-worker", "pg-boss", "procrastinate")
 
 
@@ -105,6 +107,8 @@ class Plan:
         entries = [Entry(name, by_itself, jobs, work="start-one") for name in (OURS, *self.peers)]
         if not self.quick:
             entries.insert(1, Entry(OURS, by_itself, jobs, "start-one", options=PSYCOPG, label=f"{OURS}, psycopg"))
+            entries.append(Entry(BARE, by_itself, jobs, "start-one", settings="asyncpg"))
+            entries.append(Entry(BARE, by_itself, jobs, "start-one", options=PSYCOPG, label=f"{BARE}, psycopg"))
         return Row("start-one", "start one at a time, each in its own transaction", entries)
 
     def start_here(self) -> Row:
@@ -120,7 +124,8 @@ class Plan:
         """Many tasks of one process. The contenders in Node are left out."""
         jobs = self.jobs(20_000, 5_000)
         peers = [name for name in ("pgqueuer", "procrastinate") if name in self.peers]
-        entries = [Entry(name, by_itself, jobs, work="submit", options={"tasks": tasks}) for name in (OURS, *peers)]
+        names = (OURS, *peers) if self.quick else (OURS, *peers, BARE)
+        entries = [Entry(name, by_itself, jobs, work="submit", options={"tasks": tasks}) for name in names]
         return Row(f"submit-{tasks}", f"start one at a time, by itself, {tasks} tasks at once", entries)
 
     def start_bulk(self) -> Row:
@@ -136,6 +141,9 @@ class Plan:
             for name in (OURS, *self.peers)
             if name != "pg-boss"
         ]
+        entries.insert(
+            1, Entry(OURS, pick_up, jobs, "pick-up", options={"pause": 0.03, "by": "submit"}, label=BY_SUBMIT)
+        )
         if "pg-boss" in self.peers:
             few, pause = max(5, jobs // 10), {"pause": 0.7}
             entries.append(Entry("pg-boss", pick_up, few, "pick-up", options=pause, settings="polls every 0.5 s"))

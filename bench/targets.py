@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.results import Run
-from bench.roster import LIMITED, OURS, PLAIN, PLAIN_SQLITE
+from bench.roster import BARE, LIMITED, OURS, PLAIN, PLAIN_SQLITE
+from bench.rows import BY_SUBMIT
 
 Value = Callable[[Run], float | None]
 
@@ -55,7 +56,7 @@ def best_peer(key: str, figure: str) -> Value:
 
     def find(run: Run) -> float | None:
         row = run.row(key)
-        found = [result.median(figure) for result in row.results if result.name != OURS] if row else []
+        found = [result.median(figure) for result in row.results if not result.name.startswith(OURS)] if row else []
         return min((value for value in found if value is not None), default=None)
 
     return find
@@ -92,12 +93,32 @@ TARGETS = [
     ),
     Target("limits", "without a limit", of("limits", LIMITED), of("limits", OURS), 0.5),
     Target("start-one", "pgqueuer", of("start-one", OURS), of("start-one", "pgqueuer"), 1),
+    Target("start-one", "the three bare messages", of("start-one", OURS), of("start-one", BARE), 0.9),
+    Target(
+        "start-one",
+        "the three bare messages, psycopg",
+        of("start-one", f"{OURS}, psycopg"),
+        of("start-one", f"{BARE}, psycopg"),
+        0.9,
+    ),
+    Target("submit-100", "the bare gathered statement", of("submit-100", OURS), of("submit-100", BARE), 0.8),
     Target("submit", "pgqueuer", of("submit", OURS), of("submit", "pgqueuer"), 1.1),
     Target("submit-16", "pgqueuer", of("submit-16", OURS), of("submit-16", "pgqueuer"), 5),
     Target("submit-16", "procrastinate", of("submit-16", OURS), of("submit-16", "procrastinate"), 5),
     Target("start-bulk", "graphile-worker", of("start-bulk", OURS), of("start-bulk", "graphile-worker"), 1.2),
     Target("start-bulk", "pgqueuer", of("start-bulk", OURS), of("start-bulk", "pgqueuer"), 1),
     Target("pick-up", "the best peer, p50", of("pick-up", OURS, "p50"), best_peer("pick-up", "p50"), 1, at_most=True),
+    *(
+        Target(
+            "pick-up",
+            f"the best peer, {figure}, by submit",
+            of("pick-up", BY_SUBMIT, figure),
+            best_peer("pick-up", figure),
+            1,
+            at_most=True,
+        )
+        for figure in ("p50", "p99")
+    ),
     Target("pick-up", "the best peer, p99", of("pick-up", OURS, "p99"), best_peer("pick-up", "p99"), 1, at_most=True),
     Target("sqlite", "plain batches", of("sqlite", OURS), of("sqlite", f"{PLAIN_SQLITE}, 100 at a time"), 0.4),
     *(
@@ -106,7 +127,7 @@ TARGETS = [
         )
         for when in ("idle", "draining")
     ),
-    Target("snapshot", "the first 30 s", of("snapshot", OURS, "last 30 s"), of("snapshot", OURS, "first 30 s"), 0.7),
+    Target("snapshot", "the first 30 s", of("snapshot", OURS, "last 30 s"), of("snapshot", OURS, "first 30 s"), 0.85),
 ]
 
 

@@ -121,6 +121,9 @@ async def measure(task: Task) -> dict[str, Any]:
             for number in range(task.jobs):
                 await asyncio.sleep(task.options.get("pause", 0))
                 times.append(time.monotonic())
+                if task.options.get("by") == "submit":
+                    await client.submit(Order(**task.payload(number)))
+                    continue
                 async with client.transaction() as tx:
                     await client.start(tx, Order(**task.payload(number)))
         return {"rate": task.jobs / (time.perf_counter() - began), "times": times}

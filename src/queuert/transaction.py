@@ -157,7 +157,7 @@ class Hooks:
         try:
             for step in hook.steps():
                 pending = step()
-                if inspect.isawaitable(pending):
+                if pending is not None and inspect.isawaitable(pending):
                     await pending
                 did_something = True
         except (Exception, asyncio.CancelledError) as error:
@@ -170,8 +170,10 @@ class Hooks:
                 log.worked(name)
 
     def _in_order(self) -> list[Hook]:
-        hooks = sorted(self._by_name.values(), key=lambda hook: hook.order)
+        hooks = list(self._by_name.values())
         self._by_name = {}
+        if len(hooks) > 1:
+            hooks.sort(key=lambda hook: hook.order)
         return hooks
 
 

@@ -121,6 +121,44 @@ async def test_a_call_that_does_not_end_is_given_up(finisher: Finish, monkeypatc
     assert call.ended
 
 
+async def test_the_end_is_noticed_in_the_same_turn() -> None:
+    """Without a task of its own, nothing comes between what is waited for and the task that waits."""
+    waited: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def call() -> str:
+        return await waited
+
+    task = asyncio.ensure_future(finish_here(call()))
+    await asyncio.sleep(0)
+    waited.set_result("done")
+    await asyncio.sleep(0)
+    assert task.done()
+    assert await task == "done"
+
+
+async def test_what_is_waited_for_is_cancelled_by_others() -> None:
+    """The call gets that, and decides. The task itself is not cancelled."""
+    waited: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def call() -> str:
+        try:
+            await waited
+        except asyncio.CancelledError:
+            return "cancelled"
+        return "done"
+
+    task = asyncio.ensure_future(finish_here(call()))
+    await asyncio.sleep(0)
+    waited.cancel()
+    assert await task == "cancelled"
+    failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    other = asyncio.ensure_future(finish_here(asyncio.wait_for(failed, None)))
+    await asyncio.sleep(0)
+    failed.set_exception(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        await other
+
+
 def test_an_event_loop_that_ends() -> None:
     """Its task is never finished: nothing hangs, and the call is closed."""
     closed: list[bool] = []

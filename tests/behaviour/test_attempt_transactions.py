@@ -33,7 +33,7 @@ from queuert import (
     SyncAttempt,
     Worker,
 )
-from queuert.adapters.postgres.drivers.asyncpg_pools import OwnConnection
+from queuert.adapters.postgres.drivers.asyncpg_pools import AsyncpgOpener, OwnConnection
 
 pytestmark = pytest.mark.drivers
 
@@ -82,17 +82,18 @@ SHARED = ("queuert_claim", "queuert_reap", "queuert_next_available_in", "pg_noti
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What our asyncpg connections say, one entry for each message, but for what jobs share."""
     words: list[str] = []
-    hand_out = OwnConnection.hand_out
+    connect = AsyncpgOpener.connect
 
     def hear(record: Any) -> None:
         if not any(each in record.query for each in SHARED):
             words.append(record.query)
 
-    async def listened_to(self: OwnConnection, *, to_user: bool) -> None:
-        self.add_query_logger(hear)  # once, however often
-        await hand_out(self, to_user=to_user)
+    async def listened_to(self: AsyncpgOpener, seconds: float, statement_timeout: float | None) -> OwnConnection:
+        connection = await connect(self, seconds, statement_timeout)
+        connection.add_query_logger(hear)
+        return connection
 
-    monkeypatch.setattr(OwnConnection, "hand_out", listened_to)
+    monkeypatch.setattr(AsyncpgOpener, "connect", listened_to)
     return words
 
 

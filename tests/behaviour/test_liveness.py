@@ -27,10 +27,11 @@ from queuert.adapters.postgres.installation import WORKER_SPACE
 from queuert.adapters.postgres.notify.asyncpg import AsyncpgChannels
 from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
 from queuert.model import WorkerRow
+from queuert.worker import presence
 from queuert.worker.presence import GRACE, LOOK_INTERVAL
 
-LOOKS = int(3 * GRACE / LOOK_INTERVAL)
-"""How often a worker looks for dead ones in three times the grace."""
+LOOKS = int(6 * GRACE / LOOK_INTERVAL)
+"""How often a worker asks for dead ones in three times the grace, at most: twice with each look."""
 
 
 def numbering() -> Handlers[Any]:
@@ -109,6 +110,29 @@ async def test_many_jobs_of_a_killed_worker(known: Setting) -> None:
             async with Worker(client, handlers, concurrency=50):
                 await eventually(lambda: len(ran) == 600)
             assert sorted(ran) == list(range(600))
+
+
+async def test_a_missing_lock_is_looked_at_again_at_the_end_of_the_grace(
+    known: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if the next look is far away."""
+    monkeypatch.setattr(presence, "LOOK_INTERVAL", 3600.0)
+    points = Points()
+    async with watched(known.connect([Step]), points) as client:
+        (chain,) = await start(client)
+        async with child("held_worker", known.url) as dead:
+            assert await dead.says() == "at work"
+            (held,) = await workers(client)
+            dead.send(signal.SIGKILL)
+            await dead.exit_code()
+
+        async def is_missing() -> bool:
+            return (await workers(client))[held].state != "alive"
+
+        await eventually(is_missing)
+        async with Worker(client, numbering()):
+            assert await client.wait(chain, timeout=PATIENCE) == 2
+        assert points.counts["dead_workers.done"] <= 4
 
 
 async def _holds(client: Client[Any], number: int) -> bool:

@@ -29,6 +29,7 @@ from queuert import (
 from queuert.client import submitting
 from queuert.ids import generate_uuid7
 from queuert.ports.program import Program
+from queuert.transaction import Hooks
 
 pytestmark = pytest.mark.drivers
 
@@ -96,6 +97,30 @@ async def test_those_that_come_meanwhile_go_together(setting: Setting) -> None:
         await client.submit(Step(number=6))
         assert scene.groups == [1, 5, 1]
         assert "begin" not in points.counts
+
+
+@pytest.mark.usefixtures("no_overtaking")
+async def test_a_group_is_announced_once(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    points, announced = Points(), list[list[object]]()
+    async with watched(setting.connect([Step]), points) as client:
+        flush = client._sessions.flush
+
+        async def counted(hooks: Hooks) -> None:
+            announced.append(list(hooks._by_name))
+            await flush(hooks)
+
+        monkeypatch.setattr(client._sessions, "flush", counted)
+        scene = Scene(client, points)
+        gate = await scene.hold()
+        for number in range(1, 8):
+            scene.submit(number)
+        gone = scene.submit(8)
+        await waiting(8, client)
+        gone.cancel()
+        gate.open()
+        await asyncio.wait(scene.tasks)
+        assert await scene.numbers() == list(range(8))
+        assert announced == [["notifications"]] * 2  # the first one, and all others
 
 
 @pytest.mark.usefixtures("no_overtaking")

@@ -67,10 +67,17 @@ def test_ratios_are_reached_or_not_or_were_not_measured() -> None:
 def test_where_less_is_better_the_best_peer_is_the_smallest() -> None:
     fast, slow = ({"p50": 2.0, "p99": 4.0}, {"p50": 20.0, "p99": 40.0})
     results = [Result("queuert", "", 1, [{"p50": 1.0, "p99": 8.0}])]
+    results += [Result("queuert, submit", "", 1, [{"p50": 0.5, "p99": 4.0}])]
     results += [Result("pgqueuer", "", 1, [slow]), Result("graphile-worker", "", 1, [fast])]
     run = a_run(a_row("pick-up", *results, figures=("p50", "p99"), unit="ms"))
 
-    assert [(verdict.ratio, verdict.reached) for verdict in verdicts(run)] == [(0.5, True), (2.0, False)]
+    found = {verdict.target.text: (verdict.ratio, verdict.reached) for verdict in verdicts(run)}
+    assert found == {
+        "the best peer, p50": (0.5, True),
+        "the best peer, p99": (2.0, False),
+        "the best peer, p50, by submit": (0.25, True),
+        "the best peer, p99, by submit": (1.0, True),
+    }
 
 
 def test_every_scene_is_held_against_the_empty_table() -> None:

@@ -7,8 +7,8 @@ from bench.__main__ import everything
 from bench.compare import compare_checkouts
 from bench.environments import ROOT
 from bench.measure import Entry, Figures, by_itself, drain, embedded, pick_up
-from bench.roster import OURS, PLAIN, PLAIN_SQLITE, add_checkout
-from bench.rows import Plan, Row, against
+from bench.roster import BARE, OURS, PLAIN, PLAIN_SQLITE, add_checkout
+from bench.rows import BY_SUBMIT, Plan, Row, against
 from bench.server import Server
 from tests.support.postgres import Databases
 
@@ -29,6 +29,28 @@ async def test_our_contender_and_plain_sql_are_measured_in_one_run(postgres: Dat
     assert p99 is not None
     assert 0 < p50 <= p99
     assert run.server["synchronous_commit"] == "on"
+
+
+async def test_our_statement_alone(postgres: Databases) -> None:
+    rows = [
+        Row(full.key, full.title, [replace(entry, jobs=20) for entry in full.entries if entry.contender == BARE])
+        for full in (Plan().start_one(), Plan().start_at_once(16))
+    ]
+
+    run = await everything(Server(postgres.url), rows, rounds=1)
+
+    assert {result.name: result.error for row in run.rows for result in row.results if result.error} == {}
+    assert [len(row.results) for row in run.rows] == [2, 1]
+
+
+async def test_the_pick_up_of_what_is_submitted(postgres: Databases) -> None:
+    entry = next(entry for entry in Plan().pick_up().entries if entry.name == BY_SUBMIT)
+    row = Row("pick-up", "pick-up", [replace(entry, jobs=3)], ("p50", "p99"), "ms")
+
+    run = await everything(Server(postgres.url), [row], rounds=1)
+
+    assert run.rows[0].results[0].error is None
+    assert (run.median("pick-up", BY_SUBMIT, "p50") or 0) > 0
 
 
 async def test_a_contender_that_fails_stands_in_its_row_and_the_run_goes_on(postgres: Databases) -> None:

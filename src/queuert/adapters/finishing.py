@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -37,45 +38,71 @@ async def finish_here(call: Coroutine[Any, Any, T], give_up: Callable[[], object
     Only for a call that does not use the running task itself. `asyncio.timeout`, for example,
     cancels that task, and here nothing tells its cancellation from that of others.
     """
-    loop, cancelled, timer = asyncio.get_running_loop(), False, None
+    until = _Until(give_up)
     try:
         while True:
             waited: asyncio.Future[Any] | None = call.send(None)
-            if waited is not None:
-                waited._asyncio_future_blocking = False  # what a task does with a future that it is given
-            while waited is None or not waited.done():
+            while True:
                 try:
-                    await (asyncio.sleep(0) if waited is None else _done(loop, waited))
-                    break
+                    await (asyncio.sleep(0) if waited is None else until.done(waited))
                 except asyncio.CancelledError:
-                    if not cancelled and give_up is not None:
-                        timer = loop.call_later(CANCEL_PATIENCE, give_up)
-                    cancelled = True
+                    if waited is None or not waited.cancelled():
+                        until.cancel()
+                except Exception:  # of the future: the call gets it, too
+                    pass
+                if waited is None or waited.done():
+                    break
     except StopIteration as done:
-        if cancelled:
+        if until.cancelled:
             raise asyncio.CancelledError from None
         value: T = done.value
         return value
     except Exception:
-        if cancelled:
+        if until.cancelled:
             raise asyncio.CancelledError from None
         raise
     finally:
         call.close()
-        if timer is not None:
-            timer.cancel()
+        if until.timer is not None:
+            until.timer.cancel()
 
 
-def _done(loop: asyncio.AbstractEventLoop, waited: asyncio.Future[Any]) -> asyncio.Future[None]:
-    """Is done with the other one, and may be cancelled without it."""
-    done: asyncio.Future[None] = loop.create_future()
+class _Until:
+    """What a task waits for instead of a future: it is done with that future, in the same turn of
+    the event loop, but a cancellation of the task is only noted.
 
-    def wake(_: object) -> None:
-        if not done.done():
-            done.set_result(None)
+    It has what asyncio asks of the futures of other libraries.
+    """
 
-    waited.add_done_callback(wake)
-    return done
+    __slots__ = ("_asyncio_future_blocking", "_future", "_give_up", "cancelled", "timer")
+
+    def __init__(self, give_up: Callable[[], object] | None) -> None:
+        self._give_up = give_up
+        self._future: asyncio.Future[Any]
+        self._asyncio_future_blocking = False
+        self.cancelled = False
+        self.timer: asyncio.TimerHandle | None = None
+
+    def done(self, future: asyncio.Future[Any]) -> _Until:
+        self._future = future
+        future._asyncio_future_blocking = False  # what a task does with a future that it is given
+        return self
+
+    def __await__(self) -> Generator[_Until, None, None]:
+        self._asyncio_future_blocking = True
+        yield self
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return self._future.get_loop()
+
+    def add_done_callback(self, callback: Callable[..., object], *, context: Context | None = None) -> None:
+        self._future.add_done_callback(callback, context=context)
+
+    def cancel(self, msg: object = None) -> bool:  # noqa: ARG002
+        if not self.cancelled and self._give_up is not None:
+            self.timer = asyncio.get_running_loop().call_later(CANCEL_PATIENCE, self._give_up)
+        self.cancelled = True
+        return True
 
 
 async def cancel_and_finish(call: Coroutine[Any, Any, T], give_up: Callable[[], object]) -> T:

@@ -4,7 +4,8 @@ clients drive them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast
@@ -16,7 +17,6 @@ from queuert.archive import ArchivedChain
 from queuert.audit import AuditRecord
 from queuert.bulk import BulkPlan
 from queuert.client.sessions import Sessions, Tx
-from queuert.contexts import context
 from queuert.doctor import Diagnosis
 from queuert.errors import InvalidArgument, TransactionNested, TransactionRequired
 from queuert.failed_attempts import FailedAttempt
@@ -549,18 +549,24 @@ def _are_few(jobs: Any) -> bool:
     return isinstance(jobs, Sequence) and len(jobs) <= create.JOBS_AT_ONCE  # pyright: ignore[reportUnknownArgumentType]
 
 
-@context
-def in_own_transaction(operation: str) -> Iterator[None]:
+class in_own_transaction(AbstractContextManager[None, None]):  # noqa: N801  # a block, as with @context
     """Around the transaction of a call that opens one by itself: tells what to call inside an open
     one.
     """
-    try:
-        yield
-    except TransactionNested as error:
-        raise TransactionNested(
-            f"{operation}() opens a transaction of its own, but this task or thread already has one open: "
-            f"call client.{operation.replace('submit', 'start')}(tx, …) with the open one"
-        ) from error
+
+    __slots__ = ("_operation",)
+
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, TransactionNested):
+            raise TransactionNested(
+                f"{self._operation}() opens a transaction of its own, but this task or thread already has one open: "
+                f"call client.{self._operation.replace('submit', 'start')}(tx, …) with the open one"
+            ) from error
 
 
 def transaction_first(method: M) -> M:
@@ -629,6 +635,8 @@ def check_keywords(operation: str, given: Mapping[str, Any], known: Any) -> None
     """A keyword that is not known must not pass in silence: a misspelt filter would list
     everything.
     """
+    if not given:
+        return
     unknown = given.keys() - (known.__required_keys__ | known.__optional_keys__)
     if unknown:
         raise InvalidArgument(f"{operation}() has no keyword {', '.join(sorted(unknown))}")

@@ -16,7 +16,6 @@ gets the error and decides.
 from __future__ import annotations
 
 import asyncio
-import copy
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -24,10 +23,12 @@ from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from contextvars import Context
+from itertools import accumulate, pairwise
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from queuert.blocking import run_blocking
+from queuert.client.submitted import Item, as_created
 from queuert.errors import (
     BlockerNotFound,
     ChainError,
@@ -42,10 +43,9 @@ from queuert.errors import (
     TransactionNested,
 )
 from queuert.jobs.chain import Chain
-from queuert.model import Created, JobRow, NewJob
+from queuert.model import Created, NewJob
 from queuert.operations import create
 from queuert.ports.program import atomically
-from queuert.transaction import Hooks
 
 if TYPE_CHECKING:
     from queuert.client.sessions import Sessions
@@ -71,17 +71,6 @@ class Turn:
         self.began = monotonic()
 
 
-class Item:
-    """The jobs of one caller. All of them are stored, or none."""
-
-    __slots__ = ("answer", "hooks", "jobs")
-
-    def __init__(self, jobs: Sequence[NewJob], hooks: Hooks, answer: Any) -> None:
-        self.jobs = jobs
-        self.hooks = hooks
-        self.answer: asyncio.Future[list[Created]] | Future[list[Created]] = answer
-
-
 class Submissions(ABC):
     """What both kinds of clients do. Written as coroutines: see `queuert.blocking`."""
 
@@ -103,24 +92,33 @@ class Submissions(ABC):
         """
         self._count(1)
         try:
-            return await self._submit(jobs, given_ids=given_ids)
+            sessions, hooks = self._sessions, None
+            engine = sessions.engine
+            # One that has to wait for a lock, because of its key, its blockers or its id, would
+            # keep others waiting.
+            gathers = self._gathers and not given_ids and not any(job.dedup or job.blockers for job in jobs)
+            # If nothing has to be told of each start, one announcement is enough for a group.
+            if not gathers or engine.observers is not None or engine.on_start:
+                hooks = sessions.new_hooks()
+                if engine.observers is not None:
+                    jobs = await sessions.drive(create.traced(engine, hooks, jobs))
+            if not gathers:
+                created = await self._store(jobs, new_ids=not given_ids)
+            elif (turn := self._begin_turn()) is not None:
+                hooks = hooks or sessions.new_hooks()
+                try:
+                    created = await self._store(jobs)
+                finally:
+                    self._go_on(turn)
+            else:
+                created = await self._wait(Item(jobs, hooks, self._new_future()))
+            if hooks is None:  # the group has announced it
+                return create.chains_of(engine, jobs, created)
+            chains = create.stored(engine, hooks, jobs, created)
+            await sessions.flush(hooks)
+            return chains
         finally:
             self._count(-1)
-
-    async def _submit(self, jobs: list[NewJob], *, given_ids: bool) -> list[Chain[Any]]:
-        sessions, hooks = self._sessions, self._sessions.new_hooks()
-        engine = sessions.engine
-        if engine.observers is not None:
-            jobs = await sessions.drive(create.traced(engine, hooks, jobs))
-        # One that has to wait for a lock, because of its key, its blockers or its id, would keep
-        # others waiting.
-        if self._gathers and not given_ids and not any(job.dedup or job.blockers for job in jobs):
-            created = await self._store_or_wait(jobs, hooks)
-        else:
-            created = await self._store(jobs, new_ids=not given_ids)
-        chains = create.stored(engine, hooks, jobs, created)
-        await sessions.flush(hooks)
-        return chains
 
     async def finish(self, seconds: float) -> None:
         """Wait until nothing is under way, but not longer than this."""
@@ -136,20 +134,22 @@ class Submissions(ABC):
             if not self._calls and self._idle is not None and not self._idle.done():
                 self._idle.set_result(None)
 
-    async def _store_or_wait(self, jobs: list[NewJob], hooks: Hooks) -> list[Created]:
+    def _begin_turn(self) -> Turn | None:
+        """None: something is under way."""
         with self._mutex:
-            turn = item = None
-            if self._turn is None:
+            if self._turn is not None:
+                return None
+            turn = self._turn = Turn()
+            return turn
+
+    async def _wait(self, item: Item) -> list[Created]:
+        with self._mutex:
+            self._waiting.append(item)
+            turn = None
+            if self._turn is None:  # what was under way has just ended, in another thread
                 turn = self._turn = Turn()
-            else:
-                item = Item(jobs, hooks, self._new_future())
-                self._waiting.append(item)
         if turn is not None:
-            try:
-                return await self._store(jobs)
-            finally:
-                self._go_on(turn)
-        assert item is not None
+            self._begin(self._work(turn))
         try:
             return await self._answer(item)
         except BaseException:
@@ -159,7 +159,9 @@ class Submissions(ABC):
     def _leave(self, item: Item) -> None:
         """Its caller is gone. If the jobs are stored all the same, they are announced."""
         answer = item.answer
-        if not answer.cancel() and answer.done() and answer.exception() is None:
+        if answer.cancel() or answer.cancelled() or not answer.done() or answer.exception() is not None:
+            return
+        if item.hooks is not None:  # else the group has announced it
             create.stored(self._sessions.engine, item.hooks, item.jobs, answer.result())
             self._sessions.flush_later(item.hooks)
 
@@ -200,7 +202,7 @@ class Submissions(ABC):
                     self._waiting.clear()
                     self._turn = None
             for item in group:
-                _fail(item, error)
+                item.fail(error)
             raise
         finally:
             self._count(-1)
@@ -231,16 +233,21 @@ class Submissions(ABC):
         except Exception as error:
             await self._store_others(group, error)
             return
-        place = 0
-        for item in group:
-            await self._hand_out(item, created[place : place + len(item.jobs)])
-            place += len(item.jobs)
+        places = [0, *accumulate([len(item.jobs) for item in group])]
+        answers = [created[place:end] for place, end in pairwise(places)]
+        hooks = self._sessions.new_hooks()
+        for item, answer in zip(group, answers, strict=True):
+            if item.hooks is None:
+                create.announce_created(self._sessions.engine, hooks, item.jobs, answer)
+        await self._sessions.flush(hooks)
+        for item, answer in zip(group, answers, strict=True):
+            await self._hand_out(item, answer)
 
     async def _store_others(self, group: Sequence[Item], error: Exception) -> None:
         """Nothing of the group is stored. Find the jobs that are the cause."""
         if len(group) == 1 or (isinstance(error, NOT_AT_FAULT) and not isinstance(error, JOBS_AT_FAULT)):
             for item in group:
-                _fail(item, error)
+                item.fail(error)
             return
         middle = len(group) // 2
         await self._store_group(group[:middle])
@@ -249,10 +256,10 @@ class Submissions(ABC):
     async def _hand_out(self, item: Item, created: list[Created]) -> None:
         if not item.answer.done():
             item.answer.set_result(created)
-            return
-        # Its caller was cancelled when it was too late.
-        create.stored(self._sessions.engine, item.hooks, item.jobs, created)
-        await self._sessions.flush(item.hooks)
+        elif item.hooks is not None:
+            # Its caller was cancelled when it was too late.
+            create.stored(self._sessions.engine, item.hooks, item.jobs, created)
+            await self._sessions.flush(item.hooks)
 
     # The database
 
@@ -280,7 +287,7 @@ class Submissions(ABC):
         except Exception:
             return None
         found = [row for row in rows if row is not None]
-        return [_as_created(row) for row in found] if len(found) == len(jobs) else None
+        return [as_created(row) for row in found] if len(found) == len(jobs) else None
 
     # How to wait
 
@@ -373,24 +380,3 @@ class SyncSubmissions(Submissions):
             thread.start()
         except RuntimeError:  # the interpreter shuts down: no thread can start
             run_blocking(work)
-
-
-def _as_created(row: JobRow) -> Created:
-    if row.status == "blocked":
-        return Created(row.id, row.chain_id, "blocked", ready=False)
-    return Created(row.id, row.chain_id, "pending", ready=True)
-
-
-def _fail(item: Item, error: BaseException) -> None:
-    """Each caller gets an error of its own: it may add notes to it, and tracebacks grow."""
-    if item.answer.done():
-        return
-    if isinstance(error, asyncio.CancelledError):
-        item.answer.cancel()
-        return
-    try:
-        own = copy.copy(error)
-    except Exception:  # it cannot be copied
-        own = error
-    own.__cause__, own.__suppress_context__ = error.__cause__, error.__suppress_context__
-    item.answer.set_exception(own)

@@ -28,6 +28,9 @@ JOBS_AT_ONCE, BYTES_AT_ONCE = 500, 1_000_000
 """How many are encoded before others may use the event loop."""
 
 
+_NO_MERGES: Mapping[int, Merge] = MappingProxyType({})
+
+
 class _Part(NamedTuple):
     jobs: list[NewJob]
     merges: dict[int, Merge]
@@ -42,6 +45,10 @@ def start(
     Many jobs are encoded and stored in parts: so they take little memory at a time, and an event
     loop can do other work in between.
     """
+    if isinstance(jobs, list) and len(jobs) == 1:
+        new = first_job(engine, jobs[0], extra)
+        merges = {0: merge_of(jobs[0], extra)} if new.collapse == "hold" else _NO_MERGES
+        return (yield from store(engine, hooks, [new], merges))
     remaining = iter(jobs)
     part = yield from _next_part(engine, remaining, extra)
     following = list(islice(remaining, 1))
@@ -93,12 +100,15 @@ def merge_of(job: Job[Any, Any], extra: JobOptions | None) -> Merge:
 
 
 def store(
-    engine: Engine, hooks: Hooks, new_jobs: list[NewJob], merges: Mapping[int, Merge] = MappingProxyType({})
+    engine: Engine, hooks: Hooks, new_jobs: list[NewJob], merges: Mapping[int, Merge] = _NO_MERGES
 ) -> Program[list[Chain[Any]]]:
     """Store jobs that start chains, and announce them. Few enough for one statement."""
     if engine.observers is not None:
         new_jobs = yield from traced(engine, hooks, new_jobs)
-    created = yield from collapsing.create(engine, new_jobs, merges)
+    if len(new_jobs) == 1 and new_jobs[0].collapse is None:
+        created = yield from engine.state.create_jobs(new_jobs)
+    else:
+        created = yield from collapsing.create(engine, new_jobs, merges)
     return stored(engine, hooks, new_jobs, created)
 
 
@@ -114,6 +124,10 @@ def stored(engine: Engine, hooks: Hooks, new_jobs: Sequence[NewJob], created: Se
         tell(hooks, new_jobs, created)
     if engine.observers is not None:
         engine.observations(hooks).created(new_jobs, created)
+    return chains_of(engine, new_jobs, created)
+
+
+def chains_of(engine: Engine, new_jobs: Sequence[NewJob], created: Sequence[Created]) -> list[Chain[Any]]:
     return [_chain(engine, new, made) for new, made in zip(new_jobs, created, strict=True)]
 
 

@@ -245,7 +245,8 @@ class Attempts:
             self.prefetch.idle(time.monotonic())
         if self.busy_slots == len(self._overdue.claims):
             self.all_ended.set()
-        self._listener.handler_ended(claim)
+        if self._listener.listens:
+            self._listener.handler_ended(claim)
         # A handler in a thread has already ended its own transaction there.
         phases = claim.phases if claim.plan.is_async else None
         transaction = None if phases is None else phases.hand_over()
@@ -313,7 +314,8 @@ class Attempts:
             # yet.
             self._next_turn.claim_soon()
         else:
-            self._listener.settled(claim, settlement)
+            if self._listener.listens:
+                self._listener.settled(claim, settlement)
             following = settlement.continuation
             if following is not None and following.type_name not in self._options.plans:
                 self._unhandled.stored(following)
@@ -335,8 +337,7 @@ class Attempts:
         # Only if it is this claim: the same job may have been claimed again.
         if self.claims.get(claim.row.id) is claim:
             del self.claims[claim.row.id]
-        rest = self._listener.released(claim)
-        if rest is not None:
+        if self._listener.listens and (rest := self._listener.released(claim)) is not None:
             self.spawn(rest)
         if self._options.policy.limited or self._options.policy.by_key:
             # The limits count claimed jobs, so another job may be claimable now.

@@ -47,6 +47,8 @@ class ClaimPolicy:
         """The limits of the job types that this code knows."""
         self._limits: Mapping[str, tuple[str, ...]] = {}
         """Type → the limits that its jobs may be stored with."""
+        self.by_key = False
+        """Whether there are limits by key. Then the end of a job may let another one begin."""
         self._only_by_key = False
         """All types have limits by key."""
         self._queues = _served(plans, jobs, queues)
@@ -62,11 +64,6 @@ class ClaimPolicy:
         if not self.limited:
             self._fixed_queues = tuple(self._queue_limits({}))
 
-    @property
-    def by_key(self) -> bool:
-        """Whether there are limits by key. Then the end of a job may let another one begin."""
-        return bool(self._limits)
-
     def know_limits(self, known: Sequence[KnownLimit]) -> None:
         """The limits that are stored: also those that other code declares for these types."""
         found: dict[str, tuple[str, ...]] = {}
@@ -76,6 +73,7 @@ class ClaimPolicy:
         if found != self._limits:
             self._limits = found
             self._only_by_key = all(name in found for name in self.types)
+            self.by_key = bool(found)
             if not self.limited:
                 self._fixed_queues = tuple(self._queue_limits({}))
 

@@ -52,7 +52,8 @@ class Execution:
         """
         if claim.start_by is not None and time.monotonic() >= claim.start_by:
             return Late()
-        self._listener.started(claim)
+        if self._listener.listens:
+            self._listener.started(claim)
         current_job.set(claim.row)  # never reset: the task's context ends with it
         plan = claim.plan
         try:
@@ -83,7 +84,7 @@ class Execution:
 
     def _mark_suspended(self) -> None:
         for claim in self._beginning:
-            claim.mark_suspended()
+            claim.suspended = True
         self._beginning.clear()
 
     async def _call_in_thread(self, claim: Claim) -> Outcome:
@@ -152,13 +153,9 @@ class Execution:
 
 def refuse_awaitable(value: Any) -> Any:
     """A handler that returns a coroutine has forgotten an await; storing it would hide that."""
-    if _is_awaitable(value):
+    # inspect takes its time, and None or a job is what most handlers return.
+    if value is not None and not isinstance(value, Job) and inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()
         raise TypeError(f"the handler returned {type(value).__name__} instead of a result: is an `await` missing?")
     return value
-
-
-def _is_awaitable(value: object) -> bool:
-    # inspect takes its time, and None or a job is what most handlers return.
-    return value is not None and not isinstance(value, Job) and inspect.isawaitable(value)

@@ -13,6 +13,9 @@ from queuert.worker.claim import Claim
 
 
 class AttemptListener:
+    listens = False
+    """Whether there is anything to call. What every job would call is left out then."""
+
     def started(self, claim: Claim) -> None:
         """Its handler is about to be called.
 

@@ -41,6 +41,8 @@ class Started:
 
 
 class ObservedAttempts(AttemptListener):
+    listens = True
+
     def __init__(self, worker_id: str, sessions: Sessions[Any], observers: Observers) -> None:
         self._worker_id = worker_id
         self._sessions = sessions

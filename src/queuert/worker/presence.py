@@ -26,10 +26,13 @@ logger = logging.getLogger("queuert.worker")
 
 T = TypeVar("T")
 
-LOOK_INTERVAL = 0.4
-"""Seconds between two looks for dead workers."""
+LOOK_INTERVAL = 0.8
+"""Seconds between two looks for dead workers. One that finds a lock missing looks again at the end
+of the grace, so a death is noticed within both together."""
 GRACE = 1.0
 """Seconds for a worker to get its lock back: to reconnect, or to register without it."""
+LOOK_AFTER = 0.05
+"""Seconds after the end of the grace: the database counts it from a moment within the look."""
 CHECK_INTERVAL = 0.25
 """Seconds between two checks that the lock is still held. They send nothing while it is."""
 SEEN_INTERVAL = SEEN_EVERY
@@ -93,7 +96,15 @@ class Presence:
         if now < self._look_at:
             return []
         self._look_at = now + LOOK_INTERVAL
-        return await self._run(self._state.dead_workers(self._worker_id, self._types, grace=GRACE))
+        if not await self._dead(0.0):
+            return []
+        dead = await self._dead(GRACE)
+        if not dead:
+            self._look_at = now + GRACE + LOOK_AFTER
+        return dead
+
+    async def _dead(self, grace: float) -> list[str]:
+        return await self._run(self._state.dead_workers(self._worker_id, self._types, grace=grace))
 
     def look_again(self) -> None:
         """Do not wait: there are more jobs than could be taken back at once."""

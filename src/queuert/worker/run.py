@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from typing import Any, Generic, TypeVar
 
@@ -479,7 +479,7 @@ class WorkerRun(Generic[Conn]):
             self._next_turn.claim_in(result.next_in)
         if result.paused:
             self._attempts.heed(result.paused)
-        if any(_lost_its_worker(claimed) for claimed in result.jobs):
+        if _have_lost_their_worker(result.jobs):
             # One of them may be what killed that worker. What is held ahead when this one dies has
             # to be reaped, and what the horizon covers loses an attempt without ever having run. So
             # hold nothing.
@@ -528,9 +528,13 @@ def _between(seconds: float, limits: tuple[float, float]) -> float:
     return min(max(seconds, limits[0]), limits[1])
 
 
-def _lost_its_worker(claimed: Claimed) -> bool:
-    error = claimed.job.last_error
-    return error is not None and failure.LEASE_EXPIRED.encode() in error
+def _have_lost_their_worker(jobs: Sequence[Claimed]) -> bool:
+    """Whether one of them has."""
+    for claimed in jobs:
+        error = claimed.job.last_error
+        if error is not None and failure.LEASE_EXPIRED.encode() in error:
+            return True
+    return False
 
 
 async def _wait_for(event: asyncio.Event, delay: float) -> None:

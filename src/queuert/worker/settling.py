@@ -189,7 +189,7 @@ class Settler:
         items = [(claim.row, settlement) for claim, settlement in group]
         program = settle(self._sessions.engine, hooks, items, again=again)
         settled = await self._sessions.run_within(self._limit, program)
-        if settled.unblocked or any(created is not None for created in settled.created):
+        if settled.unblocked or settled.created.count(None) < len(settled.created):
             self._next_turn.claim_soon()
         if settled.more:
             self._next_turn.unblock_soon()

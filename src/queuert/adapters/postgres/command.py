@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -41,19 +42,36 @@ class PgStatement(msgspec.Struct, frozen=True):
     def spelled_out(self) -> str:
         """The text with its values in it, to be sent in one message with other statements, which
         cannot have values. Only for numbers, text and None."""
-        return _PLACEHOLDER.sub(lambda match: match[0] if match[1] is None else self._literal(match[1]), self.text)
+        first, rest = _pieces(self.text)
+        literals = [_literal(value) for value in self.values]
+        return first + "".join([literals[number] + piece for number, piece in rest])
 
-    def _literal(self, number: str) -> str:
-        value = self.values[int(number) - 1]
-        if value is None:
-            return "NULL"
-        text = str(value)
-        if not isinstance(value, int | str) or "\0" in text:
-            raise ValueError(f"{value!r} cannot be spelled out in a statement")
-        if "\\" in text:
-            # With E, a backslash means the same whatever standard_conforming_strings is.
-            return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-        return "'" + text.replace("'", "''") + "'"
+
+@lru_cache(maxsize=64)
+def _pieces(text: str) -> tuple[str, list[tuple[int, str]]]:
+    """SQL around its placeholders: what comes before the first one, and each one's position among
+    the values, with what comes after it.
+    """
+    pieces, numbers, end = list[str](), list[int](), 0
+    for match in _PLACEHOLDER.finditer(text):
+        if match[1] is not None:
+            pieces.append(text[end : match.start()])
+            numbers.append(int(match[1]) - 1)
+            end = match.end()
+    first, *following = [*pieces, text[end:]]
+    return first, list(zip(numbers, following, strict=True))
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    text = str(value)
+    if not isinstance(value, int | str) or "\0" in text:
+        raise ValueError(f"{value!r} cannot be spelled out in a statement")
+    if "\\" in text:
+        # With E, a backslash means the same whatever standard_conforming_strings is.
+        return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+    return "'" + text.replace("'", "''") + "'"
 
 
 class PgText(msgspec.Struct, frozen=True):

@@ -58,12 +58,11 @@ class AsyncpgProvider(AsyncSqlProvider[Connection]):
 
 def status_of(connection: Connection) -> Status:
     """asyncpg does not show whether a statement has failed, nor which side closed a connection."""
-    try:
-        if connection.is_closed():
-            return Status.LOST
-        return Status.OPEN if connection.is_in_transaction() else Status.IDLE
-    except asyncpg.InterfaceError:  # it has gone back to its pool
+    # Each call of a proxy's method is two. This is asked several times for each transaction.
+    itself: Any = getattr(connection, "_con", connection)
+    if itself is None or itself.is_closed():  # without one, it has gone back to its pool
         return Status.LOST
+    return Status.OPEN if itself.is_in_transaction() else Status.IDLE
 
 
 def is_lost(error: BaseException) -> bool:
@@ -124,14 +123,11 @@ class AsyncpgDriver(PooledDriver[Connection]):
     async def take(self, command: PgStatement | None, limit: Limit | None = None) -> Connection:
         try:
             connection = await self._source.take(limit)
-            if (ours := own(connection)) is not None:
-                to_user = command is None or command.indifferent
+            ours = None if command is None or command.indifferent else own(connection)
+            if ours is not None and ours.was_handed_out:
                 try:
-                    if limit is None:
-                        await ours.hand_out(to_user=to_user)
-                    else:
-                        async with asyncio.timeout(limit.seconds):
-                            await ours.hand_out(to_user=to_user)
+                    async with asyncio.timeout(None if limit is None else limit.seconds):
+                        await ours.clean()
                 except BaseException as error:
                     if isinstance(error, TimeoutError):
                         self.abandon(connection)

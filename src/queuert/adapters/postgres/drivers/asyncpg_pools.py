@@ -46,10 +46,10 @@ class OwnConnection(_Base):
     was_handed_out = False
     failed = False
 
-    async def hand_out(self, *, to_user: bool) -> None:
-        if self.was_handed_out and not to_user:
-            await self.execute(super().get_reset_query())
-            self.was_handed_out = False
+    async def clean(self) -> None:
+        """Before a statement of our own."""
+        await self.execute(super().get_reset_query())
+        self.was_handed_out = False
 
     def begin(self, words: str) -> str:
         """What begins a transaction of the user's."""
@@ -181,7 +181,8 @@ class AsyncpgOpener(connections.Opener[OwnConnection]):
         if any_connection._top_xact is not None or any_connection._protocol._is_cancelling():
             return False
         any_connection._on_release()
-        run_blocking(connection.reset())  # there is nothing to send
+        if any_connection._listeners or any_connection._log_listeners:
+            run_blocking(connection.reset())  # it forgets these. There is nothing to send
         return True
 
     async def clean(self, connection: OwnConnection) -> bool:
