@@ -137,7 +137,7 @@ class ArchiveTable:
     months: int | None = None
 
     def __post_init__(self) -> None:
-        months: object = self.months
+        months: Any = self.months
         if months is not None and (isinstance(months, bool) or not isinstance(months, int) or not 1 <= months <= 1200):
             raise InvalidArgument(
                 f"ArchiveTable: months must be a whole number from 1 to 1200, or None: got {months!r}"
