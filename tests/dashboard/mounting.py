@@ -94,7 +94,7 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class _Quiet(WSGIRequestHandler):
-    def log_message(self, *args: Any) -> None: ...
+    def log_message(self, format: str, *args: Any) -> None: ...
 
 
 @contextmanager

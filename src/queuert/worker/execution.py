@@ -154,7 +154,7 @@ class Execution:
 def refuse_awaitable(value: Any) -> Any:
     """A handler that returns a coroutine has forgotten an await; storing it would hide that."""
     # inspect takes its time, and None or a job is what most handlers return.
-    if value is not None and not isinstance(value, Job) and inspect.isawaitable(value):
+    if value is not None and not issubclass(type(value), Job) and inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()
         raise TypeError(f"the handler returned {type(value).__name__} instead of a result: is an `await` missing?")

@@ -141,7 +141,7 @@ async def test_one_tenant_with_very_many_jobs_does_not_delay_another(scene: Scen
 async def test_full_lanes_cost_nothing(
     scene: Scene, connection: psycopg.Connection[Any], lanes: int, each: int
 ) -> None:
-    """A claim of ten reads about the same pages, whatever waits in lanes that are full. Indexes may have a level more."""
+    """A claim of ten reads about the same pages, whatever waits in full lanes. Indexes may have a level more."""
     await scene.start(*(job(f"free-{n}") for n in range(60)))
     await take(scene, 10)
     connection.execute("VACUUM")
