@@ -33,13 +33,13 @@ BEGIN
 END $body$;
 
 -- Delete chains that were taken. Returns how many jobs they had. Primary key of `kept`.
-CREATE OR REPLACE FUNCTION {delete_archived}(p_chains uuid[]) RETURNS bigint LANGUAGE plpgsql {steady} AS $body$
+CREATE OR REPLACE FUNCTION {drop_archived}(p_chains uuid[]) RETURNS bigint LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz := {clock};
     v_jobs bigint;
 BEGIN
     SELECT sum(d.jobs) INTO v_jobs
-    FROM {delete_prunable}(p_chains, v_now, v_now + make_interval(secs => {archive_again})) AS d;
+    FROM {delete_due}(p_chains, v_now, v_now + make_interval(secs => {archive_again})) AS d;
     DELETE FROM {kept} AS k WHERE k.chain_id = ANY (p_chains) AND k.archive IS NOT NULL;
     RETURN coalesce(v_jobs, 0);
 END $body$;
@@ -47,7 +47,7 @@ END $body$;
 -- Make the partitions of this month and the next one, if any type is archived, and drop those that are
 -- older than any type keeps. Only the owner of the table can. It waits for others for a moment at most:
 -- it comes again. Returns whether there is more to delete. Locks `archive`.
-CREATE OR REPLACE FUNCTION {tend_archive}() RETURNS boolean LANGUAGE plpgsql AS $body$
+CREATE OR REPLACE FUNCTION {tend_archive}() RETURNS boolean LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_month timestamp := date_trunc('month', {clock} AT TIME ZONE 'UTC');
     v_before text := current_setting('lock_timeout');

@@ -174,7 +174,7 @@ END $body$;
 
 -- Delete chains that are locked. Keys that outlive them are noted, to be looked at `p_again` or later.
 -- Returns what is gone. Indexes: job_chain, blocker_chain, key_chain, primary keys.
-CREATE OR REPLACE FUNCTION {delete_prunable}(p_chains uuid[], p_now timestamptz, p_again timestamptz)
+CREATE OR REPLACE FUNCTION {delete_due}(p_chains uuid[], p_now timestamptz, p_again timestamptz)
 RETURNS TABLE (chain_id uuid, chain_type text, jobs bigint) LANGUAGE plpgsql AS $body$
 #variable_conflict use_column
 DECLARE
@@ -353,7 +353,7 @@ BEGIN
     v_chains := '{}';
     IF cardinality(v_due) + cardinality(v_part) > 0 THEN
         SELECT array_agg(p.chain_id), array_agg(p.chain_type), array_agg(p.jobs) INTO v_chains, v_types, v_jobs
-        FROM {delete_prunable}({lock_prunable}(v_due || v_part, v_now, 'due'), v_now, v_now) AS p;
+        FROM {delete_due}({lock_prunable}(v_due || v_part, v_now, 'due'), v_now, v_now) AS p;
         v_chains := coalesce(v_chains, '{}');
         RETURN QUERY SELECT 'deleted', gone.type_name, count(*), sum(gone.jobs)::bigint,
             NULL::double precision, NULL::double precision, NULL::double precision

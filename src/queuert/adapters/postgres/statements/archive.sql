@@ -25,7 +25,7 @@ SELECT a.job_id::text, a.number, a.outcome, a.begun_at, a.ended_at, a.worker, a.
 WHERE a.job_id = ANY (:jobs::text[]::uuid[]) ORDER BY a.job_id, a.ended_at, a.number;
 
 -- write: delete
-SELECT {delete_archived}(:chains::text[]::uuid[]);
+SELECT {drop_archived}(:chains::text[]::uuid[]);
 
 -- write: store
 INSERT INTO {archive} (chain_id, chain_type, status, created_at, ended_at, archived_at, place, chain)
