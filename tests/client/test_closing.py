@@ -39,6 +39,7 @@ CALLS: dict[str, Callable[[Client[Any], Any, Any], Any]] = {
     "submit_many": lambda client, tx, chain: client.submit_many([Greet()]),
     "get_chain": lambda client, tx, chain: client.get_chain(chain),
     "get_chain of a type": lambda client, tx, chain: client.get_chain(chain.id, Greet),
+    "get_archived": lambda client, tx, chain: client.get_archived(chain),
     "get_job": lambda client, tx, chain: client.get_job(chain.id),
     "list_chains": lambda client, tx, chain: client.list_chains(),
     "list_jobs": lambda client, tx, chain: client.list_jobs(Greet),

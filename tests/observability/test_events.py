@@ -49,6 +49,9 @@ async def after(attempt: Attempt[After, Any]) -> None:
     return None
 
 
+NO_LIMIT = {"limit": None, "limit_key": None}
+
+
 def job_of(facts: dict[str, Any]) -> tuple[str, str]:
     return facts["job_type"], facts["chain_id"]
 
@@ -71,7 +74,7 @@ async def test_the_life_of_a_chain_of_one_job(setting: Setting, recorder: Record
     job = {"job_id": chain.id, "job_type": "greet", "chain_id": chain.id, "chain_type": "greet"}
     assert created == [
         ("chain_created", {"chain_id": chain.id, "chain_type": "greet"}),
-        ("job_created", {**job, "chain_index": 0}),
+        ("job_created", {**job, "chain_index": 0, **NO_LIMIT}),
     ]
     assert recorder.names()[2:] == ["worker_started", *ONE_JOB, "worker_stopping", "worker_stopped"]
     facts = dict(recorder.told)
@@ -83,7 +86,8 @@ async def test_the_life_of_a_chain_of_one_job(setting: Setting, recorder: Record
     )
     assert wait >= 0
     assert 0 <= slot <= whole
-    assert facts["attempt_started"] == facts["attempt_ended"] == facts["attempt_completed"] == attempt
+    assert facts["attempt_started"] == facts["attempt_ended"] == {**attempt, **NO_LIMIT}
+    assert facts["attempt_completed"] == attempt
     assert facts["job_completed"].pop("duration") == facts["chain_completed"].pop("duration") > 0
     assert facts["job_completed"] == {**job, "continued": False, "worker_id": worker}
     assert facts["chain_completed"] == {"chain_id": chain.id, "chain_type": "greet", "worker_id": worker}

@@ -130,11 +130,12 @@ def test_every_message_can_be_formatted(caplog: pytest.LogCaptureFixture) -> Non
     caplog.set_level(logging.DEBUG, "queuert")
     facts = {
         **dict.fromkeys(("chain_id", "chain_type", "job_id", "job_type", "operation", "error_code"), "x"),
-        **dict.fromkeys(("schedule", "tick"), "x"),
+        **dict.fromkeys(("schedule", "tick", "limit", "limit_key"), "x"),
         "error_type": "E",
         "error_message": "m",
         "attempt_number": 1,
         "duration": 0.5,
+        "closed_for": 0.5,
     }
     events = EventLog()
     for event in MESSAGES:

@@ -19,8 +19,9 @@ JOBS = int(os.environ.get("QUEUERT_GROWTH_JOBS", "1000000"))
 
 __all__ = ["connection"]  # a fixture
 
-DESCENTS = {"start": 50, "start, with a key": 12, "due_schedules": 2}
-"""How often these go down an index, at most. A new job is looked up, and entered into four of them."""
+DESCENTS = {"start": 60, "start, with a key": 12, "due_schedules": 2}
+"""How often these go down an index, at most. Each of ten new jobs is looked up, and entered into four of them. A page
+may be split."""
 
 
 def grow(connection: psycopg.Connection[Any], jobs: int) -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
+from textual.css.query import NoMatches
 from textual.widgets import Footer, Input, Static, TabbedContent, TabPane
 
 from queuert.cli.terminal import plain
@@ -155,6 +156,10 @@ class Top(App[None]):
             self._trouble = None
         except (QueuertError, OSError) as error:
             self._trouble = str(error)
+        except NoMatches:
+            if shown.is_attached:
+                raise
+            return  # it was closed meanwhile
         self._show_bar()
 
     def _show_bar(self) -> None:

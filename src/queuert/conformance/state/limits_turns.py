@@ -8,7 +8,7 @@ from typing import Any
 from queuert.conformance.checks import check, equal
 from queuert.conformance.state.build import continued, given_back, later, next_job, waiting_for
 from queuert.conformance.state.limits import NAME, declare, job, keys, lane, take
-from queuert.conformance.state.store import Store, case
+from queuert.conformance.state.store import Store, case, driver_case
 from queuert.limit_records import split_lane
 from queuert.model import Dedup
 
@@ -44,6 +44,18 @@ async def weights(store: Store) -> None:
     for _ in range(5):
         counted.update(keys(await take(store, 8)))
     check(abs(counted["heavy"] - 30) <= 3, f"the heavy key must get about 30 of 40, got {counted['heavy']}")
+
+
+@driver_case
+async def the_place_in_line(store: Store) -> None:
+    """Counted are jobs of the same key that are due, and come first. Those that run are not in line."""
+    await declare(store, 1)
+    first, second, other = job(), job(), job("b")
+    for each in (first, second, other):
+        await store.create(each)
+    equal([await store.before(each.id) for each in (first, second, other)], [0, 1, 0], "before each job")
+    equal(keys(await take(store, 1)), ["a"], "claimed")
+    equal(await store.before(second.id), 0, "before the second, while the first runs")
 
 
 @case

@@ -176,7 +176,7 @@ async def a_key_outlives_it(store: Store) -> None:
     equal((made.chain_id, made.pruned), (chain_id, True), "the key matches")
 
 
-@case
+@driver_case
 async def a_failure_is_told(store: Store) -> None:
     """The error is stored with the type until archiving works, or another policy is stored."""
     await store.keep(archived(completed=0.0))
@@ -194,7 +194,7 @@ async def a_failure_is_told(store: Store) -> None:
     equal(found.archive_error, None, "after another policy")
 
 
-@case
+@driver_case
 async def months_are_deleted_whole(store: Store) -> None:
     """Only those that are older than every archived type keeps. Tending needs no policy."""
     check(not await store.tend_archive(), "without a policy")

@@ -204,6 +204,10 @@ class Store:
     async def limits(self, limit: int = 1000, after: tuple[str, str | None] | None = None) -> list[LimitRow]:
         return await self.driver.run(self.operations.list_limits(limit, after))
 
+    async def before(self, job_id: str) -> int:
+        """How many jobs of its lane come before this one."""
+        return await self.driver.run(self.operations.jobs_before(await self.job(job_id)))
+
     async def get_schedules(self, *names: str, lock: bool = False, tx: Any = None) -> list[ScheduleRow | None]:
         return (await self.driver.run(self.operations.get_schedules(names, lock=lock), tx)).rows
 
