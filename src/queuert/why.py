@@ -345,7 +345,7 @@ class OrderHeld(Reason):
 
     def _remedy(self) -> str:
         if self.status == "failed":
-            return "retry that job, or delete its chain"
+            return "retry that job, or cancel or delete its chain"
         return "it begins when that job is completed"
 
 

@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from typing import Any
 
+import pytest
 from tests.cli.running import in_process
 
-from queuert import EntryJob, Limit, Rate, connect_sync
+from queuert import Attempt, EntryJob, Handlers, JobError, Limit, Rate, Worker, connect, connect_sync
 
 
 class Fetch(
     EntryJob[None], name="fetch", limit=Limit("partner-api", by="partner", concurrency=2, rate=Rate(100, per=10))
 ):
     partner: str
+
+
+class Post(EntryJob[None], name="post", limit=Limit(by="account", concurrency=1, ordered=True)):
+    account: str
+    number: int
+
+
+class Sweep(EntryJob[None], name="sweep", limit=Limit(concurrency=1)):
+    number: int
+
+
+handlers = Handlers[Any]()
+
+
+async def work(attempt: Attempt[Any]) -> None:
+    if not attempt.job.number:
+        raise JobError("NO", "no number", retry=False)
+
+
+handlers.handles(Post)(work)
+handlers.handles(Sweep)(work)
 
 
 def test_limits_are_shown_and_changed(url: str) -> None:
@@ -50,6 +74,39 @@ def test_a_key_is_paused_and_resumed(url: str) -> None:
     assert "paused, without jobs: key 'nobody' of limit partner-api" in in_process("limits", "--url", url).out
     audit = in_process("audit", "--url", url).out
     assert audit.count("INC-42") == 2
+
+
+async def _stop_a_key(url: str) -> tuple[str, str]:
+    async with connect(url, jobs=[Post, Sweep]) as client:
+        async with client.transaction() as tx:
+            first, _ = [await client.start(tx, Post(account="x", number=number)) for number in (0, 1)]
+            other = await client.start(tx, Sweep(number=0))
+        await Worker(client, handlers).drain()
+        return first.id, other.id
+
+
+@pytest.mark.drivers
+def test_a_failed_chain_that_stops_its_key(url: str) -> None:
+    """It can be cancelled. Its input can be corrected only with its class, because that knows the key."""
+    first, other = asyncio.run(_stop_a_key(url))
+    plan = in_process("cancel", first, other, "--plan", "--json", "--url", url)
+    assert [each["plan"] for each in plan.objects] == ["cancel", "left as it is: not blocked, pending or running"]
+    correct = ("retry", first, "--input", '{"account": "y", "number": 2}', "--url", url, "--yes")
+    refused = in_process(*correct)
+    assert refused.code != 0
+    assert "has the key 'x' of the limit 'post', and only the class of 'post' can tell" in refused.err
+    assert in_process(*correct, "--app", f"{__name__}:handlers").code == 0
+    with connect_sync(url, jobs=[Post, Sweep]) as client:
+        waiting = {row.key: row.waiting for row in client.list_limits().items if row.name == "post"}
+    assert waiting == {None: 0, "x": 1, "y": 1}
+    without_key = ("retry", other, "--input", '{"number": 1}', "--url", url, "--yes")
+    assert in_process(*without_key).code == 0, "all jobs of its limit have one key"
+
+
+def test_a_failed_chain_that_stops_its_key_is_cancelled(url: str) -> None:
+    first, other = asyncio.run(_stop_a_key(url))
+    done = in_process("cancel", first, other, "--yes", "--json", "--url", url)
+    assert (done.code, [each["status"] for each in done.objects]) == (1, ["cancelled"])
 
 
 def test_what_cannot_be_read_is_refused(url: str) -> None:

@@ -7,16 +7,21 @@ from typing import Any
 
 import pytest
 from tests.support.jobs import After, Greet, Rate
-from tests.support.worlds import START, World, claim, start
+from tests.support.worlds import START, World, claim, run, start
 
-from queuert import Debounce, Dedup, EntryJob, Throttle
+from queuert import Debounce, Dedup, EntryJob, Limit, Throttle
 from queuert.client.client import Client
 from queuert.errors import InvalidArgument
 from queuert.jobs.chain import Chain
+from queuert.limit_records import lane_of
 
 
 class Index(EntryJob[None], name="index"):
     ids: list[int]
+
+
+class Copy(EntryJob[None], name="copy", limit=Limit(by="files", concurrency=1, weight="files")):
+    files: int
 
 
 def both(waiting: Index, new: Index) -> Index:
@@ -74,6 +79,18 @@ async def test_inputs_are_merged(world: World) -> None:
         assert job is not None
         assert job.job == Index(ids=[1, 2, 3, 4, 5])
         assert world.count() == 1
+
+
+async def test_a_merged_job_has_the_key_and_the_weight_of_what_was_merged(world: World) -> None:
+    debounce = Debounce("k", wait=5, at_most=60, merge=lambda waiting, new: Copy(files=waiting.files + new.files))
+    async with world.client([Copy]) as client:
+        first = await start(client, Copy(files=1), dedup=debounce)
+        await start(client, Copy(files=2), dedup=debounce)
+        (row,) = await run(client, client._engine.state.get_jobs([first.id]))
+        assert row is not None
+        assert (row.input, row.lane) == (b'{"files":3}', lane_of("copy", "3"))
+        if world.database == "memory":
+            assert world.store.committed.weights == {first.id: 3.0}
 
 
 async def test_submitted_jobs_are_merged(world: World) -> None:

@@ -8,16 +8,24 @@ from typing import Any
 
 import pytest
 from tests.support.jobs import After, Charge, Greet, Rate, Reserve
-from tests.support.worlds import START, World, claim, complete, end, fail, start
+from tests.support.worlds import START, World, claim, complete, end, fail, run, start
 
 from queuert import (
     ChainNotFound,
     ChainNotRetryable,
+    EntryJob,
     InvalidArgument,
     JobTypeMismatch,
     JobTypeValidationError,
+    Limit,
 )
 from queuert.client.client import Client
+from queuert.limit_records import lane_of
+
+
+class Copy(EntryJob[None], name="copy", limit=Limit(by="files", concurrency=1, weight="files")):
+    files: int
+
 
 LATER = datetime(2101, 1, 1, tzinfo=UTC)
 
@@ -140,6 +148,19 @@ async def test_a_job_whose_blocker_was_deleted_meanwhile(client: Client[Any], wo
     found = await client.get_chain(after)
     assert found is not None
     assert found.status == "cancelled"
+
+
+async def test_a_repaired_job_has_the_key_and_the_weight_of_its_new_input(world: World) -> None:
+    async with world.client([Copy]) as client:
+        chain = await start(client, Copy(files=1))
+        async with client.transaction() as tx:
+            await client.cancel(tx, chain)
+        await retried(client, chain, Copy(files=2))
+        (row,) = await run(client, client._engine.state.get_jobs([chain.id]))
+        assert row is not None
+        assert (row.input, row.lane) == (b'{"files":2}', lane_of("copy", "2"))
+        if world.database == "memory":
+            assert world.store.committed.weights == {chain.id: 2.0}
 
 
 async def test_a_rolled_back_repair_changes_nothing(client: Client[Any]) -> None:

@@ -390,7 +390,8 @@ class Draws:
 
     def repair(self) -> Action:
         deadline = When(after=self.draw(spans)) if self.one_in(3) else None
-        return self.change("repair", self.among([*self.failed_ids(), self.job_id()]), self.among(JSON), deadline)
+        job_id, data = self.among([*self.failed_ids(), self.job_id()]), self.among(JSON)
+        return self.change("repair", job_id, data, deadline, None, None)
 
     def listing(self) -> tuple[str, Any]:
         what = self.draw(st.integers(0, 6))

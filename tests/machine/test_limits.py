@@ -19,6 +19,7 @@ from tests.machine.world import ALL, Clock, Ids
 from queuert.conformance.state.build import queue, request
 from queuert.limit_records import Change, DeclaredLimit, LimitRule, RateRule, changed, lane_of, split_lane
 from queuert.model import (
+    REPAIRABLE,
     BlockerRef,
     Claimed,
     ClaimResult,
@@ -69,6 +70,8 @@ class World:
         self.rated_since: dict[str, datetime] = {}
         """When the rate of a lane was last changed."""
         self.jobs: dict[str, JobRow] = {}
+        self.lanes_before: dict[str, set[str | None]] = {}
+        """Lanes that jobs have had before."""
         self.taken = 0
         declared = [DeclaredLimit(name, rule, TYPES) for name, rule in RULES.items()]
         self.run(self.operations.declare_limits(TYPES, declared, alive_for=1e9))
@@ -92,6 +95,8 @@ class World:
             (1, self.pause),
             (1, self.resume),
             (3, self.change),
+            (2, self.repair),
+            (1, self.cancel_failed),
             (1, self.reap),
             (1, self.undone),
         ]
@@ -240,6 +245,33 @@ class World:
                 lambda: operations.delete_chains(chains, cascade=True),
             ))()
         )  # fmt: skip
+
+    def repair(self) -> None:
+        """A job that ended badly gets another lane, or keeps the one that it has stopped."""
+        dead = [row for row in self.jobs.values() if row.status in REPAIRABLE]
+        if not dead:
+            return
+        row = self.dice.choice(dead)
+        # If it comes back to a lane that it held once, it depends on the claims between whether it holds it again.
+        unclear = set(self.lanes_before.get(row.id, ()))
+        if row.status != "failed" and row.last_attempt_at is not None:
+            unclear.add(row.lane)
+        lane = self.dice.choice([each for each in (row.lane, row.lane, None, *LANES) if each not in unclear] or [None])
+        if lane != row.lane:
+            self.lanes_before.setdefault(row.id, set()).add(row.lane)
+        made = self.run(self.operations.repair(row.id, b"{}", None, lane, self.dice.choice((None, 0.5, 3.0))))
+        assert (made.lane, made.status) == (lane, "pending")
+
+    def cancel_failed(self) -> None:
+        """Exactly those that stop their lane are cancelled."""
+        failed = [row for row in self.jobs.values() if row.status == "failed"]
+        stopping = {row.chain_id for row in failed if self.stops(row)}
+        cancelled = self.run(self.operations.cancel_chains([row.chain_id for row in failed], cascade=False))
+        assert {chain.first.id for chain in cancelled.chains} == stopping
+
+    def stops(self, row: JobRow) -> bool:
+        holder = None if row.lane is None or not self.rule(row.lane).ordered else self.holder(row.lane)
+        return holder is not None and holder.id == row.id
 
     def set_limit(self) -> None:
         name, key = self.limit()

@@ -763,7 +763,7 @@ class Client(BaseClient[Conn]):
         by: str | None = None,
         reason: str | None = None,
     ) -> list[Chain[Any]]:
-        """Cancel chains that have not ended.
+        """Cancel chains that have not ended, and failed ones that stop a key of an ordered limit.
 
         Returns those that were cancelled; the others are left as they are.
 

@@ -10,7 +10,7 @@ from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.jobs.bulk import CHANGEABLE, BulkAction
 from queuert.jobs.chain import Chain
-from queuert.operations import cascades
+from queuert.operations import cascades, limits
 from queuert.transaction import Transaction
 
 
@@ -28,10 +28,15 @@ class Change:
     cascade: str | None = None
     """What cascading means, if it can be done so."""
 
-    def allows(self, status: str | None) -> bool:
-        """Whether a chain with this status can be changed so."""
+    async def allows(self, client: Client[Any], chain: Chain[Any]) -> bool:
+        """Whether a chain can be changed so: by its status, or because it stops a key."""
         statuses = CHANGEABLE[self.name]
-        return statuses is None or status in statuses
+        if statuses is None or chain.status in statuses:
+            return True
+        if self.name != "cancel" or chain.status != "failed":
+            return False
+        sessions = sessions_of(client)
+        return await sessions.run(limits.stops_key(sessions.engine, chain.id))
 
     async def carry_out(
         self,
@@ -69,7 +74,8 @@ CHANGES = (
         "cancel",
         "cancelled",
         "cancel chains that have not ended",
-        "Cancels chains that have not ended. Handlers that are running are told to stop.",
+        "Cancels chains that have not ended, and failed ones that stop a key of a limit. "
+        "Handlers that are running are told to stop.",
         "blocked, pending or running",
         "also cancel the chains that wait for these",
     ),

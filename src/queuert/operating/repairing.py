@@ -33,8 +33,8 @@ async def plan_repair(client: Client[Any], chain_id: str, given: str, jobs: Regi
     (row,) = await sessions.run(sessions.engine.state.get_chains([chain_id]))
     if row is None:
         raise await sessions.run(not_found(sessions.engine, chain_id))
-    data = await sessions.run(repair.check_plain(sessions.engine, row, given, jobs))
-    before, after = plain_json(row.current.input), plain_json(data)
+    correction = await sessions.run(repair.check_plain(sessions.engine, row, given, jobs))
+    before, after = plain_json(row.current.input), plain_json(correction.data)
     fields = set[str](before) if isinstance(before, dict) else set[str]()  # pyright: ignore[reportUnknownArgumentType]
     return RepairPlan(row, before, after, sorted(set(after) - fields))
 

@@ -10,6 +10,7 @@ from queuert.jobs.chain import Chain
 from queuert.model import ChainRow, JobRow, Status
 from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
+from queuert.operations.notifications import Notifications
 from queuert.operations.observations import Observations
 from queuert.ports.program import Program
 from queuert.transaction import Hooks
@@ -78,7 +79,7 @@ def announce_revived(
 
 
 def cancel(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: bool) -> Program[list[Chain[Any]]]:
-    """Cancel what has not ended.
+    """Cancel what has not ended, and failed chains that stop a key.
 
     With `cascade`, also the chains whose jobs wait for these, and so on upward.
     """
@@ -90,6 +91,7 @@ def cancel(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: b
         notifications.add("chain_ended", chain.first.id)
         if chain.current.id in cancelled.running:
             notifications.add("ownership_lost", chain.current.id)
+        _announce_key(notifications, chain)
     if engine.observers is not None:
         engine.observations(hooks).cancelled(cancelled.chains)
     return [engine.jobs.chain_from_row(chain) for chain in cancelled.chains]
@@ -109,6 +111,13 @@ def delete(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: b
         notifications.add("chain_ended", chain.first.id)
         if chain.current.status == "running":
             notifications.add("ownership_lost", chain.current.id)
+        _announce_key(notifications, chain)
     if engine.observers is not None:
         engine.observations(hooks).deleted(deleted.chains)
     return [engine.jobs.chain_from_row(chain) for chain in deleted.chains]
+
+
+def _announce_key(notifications: Notifications, chain: ChainRow) -> None:
+    """Wake workers: the chain may have held a key that others wait for."""
+    if chain.current.lane is not None:
+        notifications.add("job_scheduled", chain.current.type_name)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from queuert.errors import InvalidArgument, JobTypeValidationError
 from queuert.jobs.job import Job
-from queuert.model import Created, NewJob
+from queuert.model import Created, JobRow, NewJob
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program, atomically
 
@@ -63,9 +63,9 @@ def _create(engine: Engine, jobs: Sequence[NewJob], merges: Mapping[int, Merge])
     for position, merge in merges.items():
         new = jobs[position]
         while (waiting := created[position].existing) is not None:
-            job = _merged(engine, new, waiting.first.input, merge)
+            job = _merged(engine, new, waiting.first, merge)
             if job is not None:
-                merged[position] = replace(new, id=waiting.first.id, chain_id=waiting.first.id, input=job)
+                merged[position] = job
                 break
             # This code cannot read what waits. That chain stays as it is, and this one is new.
             assert new.dedup is not None
@@ -78,11 +78,11 @@ def _create(engine: Engine, jobs: Sequence[NewJob], merges: Mapping[int, Merge])
     return created
 
 
-def _merged(engine: Engine, new: NewJob, waiting: bytes, merge: Merge) -> bytes | None:
-    """The input that both jobs make together. None if the stored one cannot be read."""
+def _merged(engine: Engine, new: NewJob, waiting: JobRow, merge: Merge) -> NewJob | None:
+    """The job that both make together. None if the stored one cannot be read."""
     job_type = engine.jobs.of(merge.job)
     try:
-        before = job_type.decode_input(waiting)
+        before = job_type.decode_input(waiting.input)
     except JobTypeValidationError:
         return None
     job = merge.function(before, merge.job)
@@ -92,4 +92,5 @@ def _merged(engine: Engine, new: NewJob, waiting: bytes, merge: Merge) -> bytes 
         )
     if job_type.blockers_of(job):
         raise InvalidArgument(f"merge returned a {new.type_name!r} that waits for other chains: it cannot")
-    return job_type.encode_input(job)
+    data, lane, weight = job_type.encode_input(job), job_type.lane_of(job), job_type.weight_of(job)
+    return replace(new, id=waiting.id, chain_id=waiting.id, input=data, lane=lane, weight=weight)

@@ -8,7 +8,7 @@ from queuert.audit import NewAudit, details_of
 from queuert.errors import InvalidArgument, InvalidCursor
 from queuert.jobs.job import Job, is_job_class
 from queuert.jobs.limits import Limit, Rate, check_concurrency, check_limit_name, check_rate, check_weight, key_text
-from queuert.limit_records import Change, LimitRow, lane_of
+from queuert.limit_records import Change, LimitRow, lane_of, split_lane
 from queuert.model import MAX_KEY_LENGTH, Page, check_text
 from queuert.operations.engine import Engine
 from queuert.operations.queries import PageQuery
@@ -105,6 +105,15 @@ def _told(
         target = f"limit {name}" if key is None else f"limit {name}, key {key}"
         entry = NewAudit(action=action, target=target[:200], by=by, reason=reason, details=details_of(details))
         yield from engine.state.record_audit([entry])
+
+
+def stops_key(engine: Engine, chain_id: str) -> Program[bool]:
+    """Whether the current job of a chain has failed and holds the key of an ordered limit."""
+    (chain,) = yield from engine.state.get_chains([chain_id])
+    if chain is None or chain.current.status != "failed" or chain.current.lane is None:
+        return False
+    row = yield from engine.state.get_limit(*split_lane(chain.current.lane))
+    return row.holder == chain.current.id
 
 
 def list_limits(engine: Engine, page: PageQuery) -> Program[Page[LimitRow]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -14,11 +14,20 @@ from queuert.jobs.job_type import JobType
 from queuert.jobs.options import NO_OPTIONS
 from queuert.jobs.registry import Registry
 from queuert.jobs.values import field_names, has_nul, unstorable
+from queuert.limit_records import split_lane
 from queuert.model import REPAIRABLE, BlockerRow, ChainRow, JobRow, When, is_own
 from queuert.operations.chains import lock_chains
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program
 from queuert.transaction import Hooks
+
+
+class Correction(NamedTuple):
+    """What is stored in place of the old input."""
+
+    data: bytes
+    lane: str | None
+    weight: float | None
 
 
 def repair(
@@ -28,10 +37,10 @@ def repair(
     job_type = engine.jobs.of(job)
     if options_of(job) is not NO_OPTIONS:
         raise InvalidArgument("the input of retry() has no options of its own: give deadline= to retry() instead")
-    data = job_type.encode_input(job)
+    correction = _correction(job_type, job, job_type.encode_input(job))
     (chain,) = yield from lock_chains(engine, [chain_id])
-    yield from _check(engine, chain, job_type, job, data)
-    return (yield from _carry_out(engine, hooks, chain, data, deadline))
+    yield from _check(engine, chain, job_type, job, correction.data)
+    return (yield from _carry_out(engine, hooks, chain, correction, deadline))
 
 
 def repair_plain(
@@ -39,11 +48,11 @@ def repair_plain(
 ) -> Program[list[Chain[Any]]]:
     """The same with an input as JSON, for a caller without job classes. See `check_plain`."""
     (chain,) = yield from lock_chains(engine, [chain_id])
-    data = yield from check_plain(engine, chain, given, jobs)
-    return (yield from _carry_out(engine, hooks, chain, data, None))
+    correction = yield from check_plain(engine, chain, given, jobs)
+    return (yield from _carry_out(engine, hooks, chain, correction, None))
 
 
-def check_plain(engine: Engine, chain: ChainRow, given: str, jobs: Registry | None) -> Program[bytes]:
+def check_plain(engine: Engine, chain: ChainRow, given: str, jobs: Registry | None) -> Program[Correction]:
     """Whether the current job could be retried with this JSON, as far as that can be known. The
     classes of `jobs` check it. Returns what would be stored.
 
@@ -56,11 +65,28 @@ def check_plain(engine: Engine, chain: ChainRow, given: str, jobs: Registry | No
         raise InvalidArgument(f"{row.type_name} is one of the library's own job types: its input stays as it is")
     blockers = yield from _check_state(engine, chain)
     _check_fields_with(blockers, row, data)
-    if jobs is not None:
-        job_type = jobs.require(row.type_name)
-        _check_class(job_type, row, data)
-        _check_stored(chain, job_type, job_type.decode_input(data), blockers)
-    return data
+    if jobs is None:
+        return Correction(data, _same_lane(row), None)
+    job_type = jobs.require(row.type_name)
+    _check_class(job_type, row, data)
+    job = job_type.decode_input(data)
+    _check_stored(chain, job_type, job, blockers)
+    return _correction(job_type, job, data)
+
+
+def _correction(job_type: JobType, job: Job[Any, Any], data: bytes) -> Correction:
+    return Correction(data, job_type.lane_of(job), job_type.weight_of(job))
+
+
+def _same_lane(row: JobRow) -> str | None:
+    """The lane of a job whose class is not known, if it cannot depend on the input."""
+    name, key = (None, None) if row.lane is None else split_lane(row.lane)
+    if key:
+        raise InvalidArgument(
+            f"the job has the key {key!r} of the limit {name!r}, and only the class of {row.type_name!r} can tell "
+            "the key of another input: retry it with its class (`queuert retry --app`, or `client.retry`)"
+        )
+    return row.lane
 
 
 def _object(given: str) -> bytes:
@@ -110,9 +136,9 @@ def _check_fields_with(blockers: Sequence[BlockerRow], row: JobRow, data: bytes)
 
 
 def _carry_out(
-    engine: Engine, hooks: Hooks, chain: ChainRow, data: bytes, deadline: When | None
+    engine: Engine, hooks: Hooks, chain: ChainRow, given: Correction, deadline: When | None
 ) -> Program[list[Chain[Any]]]:
-    row = yield from engine.state.repair(chain.current.id, data, deadline)
+    row = yield from engine.state.repair(chain.current.id, given.data, deadline, given.lane, given.weight)
     # The row was locked and checked above, so the state port found it in the same status.
     current = row or chain.current
     engine.notifications(hooks).add("job_scheduled", current.type_name)

@@ -471,8 +471,9 @@ class StateOperations(Protocol):
         ...
 
     def cancel_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Cancelled]:
-        """Cancel the current jobs of chains that have not ended. Ended chains are skipped. If one
-        of the ids is not that of a chain, nothing is changed, and `missing` names it.
+        """Cancel the current jobs of chains that have not ended, and of failed chains that hold an
+        ordered lane. Other chains that have ended are skipped. If one of the ids is not that of a
+        chain, nothing is changed, and `missing` names it.
 
         With `cascade`, also the chains that have a blocked job with one of these as a blocker, and
         so on upward, from ended chains too. The whole set is found first, and then locked at once,
@@ -482,9 +483,12 @@ class StateOperations(Protocol):
         """
         ...
 
-    def repair(self, job_id: str, input: bytes, deadline: When | None) -> Program[JobRow | None]:
+    def repair(
+        self, job_id: str, input: bytes, deadline: When | None, lane: str | None, weight: float | None
+    ) -> Program[JobRow | None]:
         """Make a job that failed, was cancelled or has expired pending and due now, with another
-        input, and count attempts from zero.
+        input, and the lane and weight of that input. Count attempts from zero. If it held another
+        lane, that one goes on.
 
         Without a new `deadline`, the job loses its own if that has passed. Returns the new row,
         None for a job with another status. The job is locked.

@@ -18,7 +18,7 @@ from queuert.errors import InvalidArgument
 from queuert.failed_attempts import KEPT, FailedAttempt, Outcome, told
 from queuert.history import MINUTE, Happened, What, tallied
 from queuert.limit_records import Begins, Change, DeclaredLimit
-from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, NewJob, Pause, PauseTarget, Status, When, WorkerRow
+from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, Pause, PauseTarget, Status, When, WorkerRow
 from queuert.retention import TypeRetention
 from queuert.schedule_records import ScheduleRow, SeenRelease
 from queuert.worker_records import LastHandled
@@ -210,12 +210,12 @@ class Tables:
 
     # Jobs
 
-    def put_new(self, row: JobRow, job: NewJob) -> None:
-        """Store a job with what is not part of its row."""
+    def put_weighted(self, row: JobRow, weight: float | None) -> None:
+        """Store a job with the weight of its lane, which is not part of its row."""
         self.put(row)
         self.weights.pop(row.id, None)
-        if job.weight is not None:
-            self.weights[row.id] = job.weight
+        if weight is not None:
+            self.weights[row.id] = weight
 
     def put(self, row: JobRow) -> None:
         """Store a job, new or changed."""

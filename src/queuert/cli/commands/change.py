@@ -80,10 +80,11 @@ async def _change(change: Change, arguments: argparse.Namespace, client: Client[
 async def _change_named(change: Change, arguments: argparse.Namespace, client: Client[Any]) -> int:
     output = Output(arguments)
     chains = await find_chains(client, arguments.chains)
-    fit = [chain for chain in chains if change.allows(chain.status)]
+    fit = [chain for chain in chains if await change.allows(client, chain)]
     if arguments.plan or not output.json:
         others = await change.cascaded(client, [chain.id for chain in fit]) if arguments.cascade else []
-        _show_plan(change, chains, others, output)
+        plans = [change.name if chain in fit else f"left as it is: not {change.needs}" for chain in chains]
+        _show_plan(change, [*zip(chains, plans, strict=True)], others, output)
     code = DONE if len(fit) == len(chains) else NOT_DONE
     if arguments.plan or not fit:
         return code
@@ -99,19 +100,16 @@ async def _change_named(change: Change, arguments: argparse.Namespace, client: C
     return code if len(changed) >= len(fit) else NOT_DONE
 
 
-def _show_plan(change: Change, chains: Sequence[Chain[Any]], others: Sequence[Chain[Any]], output: Output) -> None:
-    planned = [(chain, _plan(change, chain)) for chain in chains]
-    planned += [(chain, f"{change.name}, because of --cascade") for chain in others]
+def _show_plan(
+    change: Change, named: Sequence[tuple[Chain[Any], str]], others: Sequence[Chain[Any]], output: Output
+) -> None:
+    planned = [*named, *((chain, f"{change.name}, because of --cascade") for chain in others)]
     rows = [(chain.id, chain.chain_type, chain.status or "", plan) for chain, plan in planned]
     if output.json:
         for chain_id, chain_type, status, plan in rows:
             output.json_line({"id": chain_id, "type": chain_type, "status": status, "plan": plan})
         return
     output.table(COLUMNS, rows, colours="status")
-
-
-def _plan(change: Change, chain: Chain[Any]) -> str:
-    return change.name if change.allows(chain.status) else f"left as it is: not {change.needs}"
 
 
 def _counted(number: int) -> str:

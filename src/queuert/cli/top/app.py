@@ -248,7 +248,10 @@ class Top(App[None]):
         chain = await self.guarded(lambda: client.get_chain(chain_id))
         if chain is None:
             return
-        if not change.allows(chain.status):
+        allowed = await self.guarded(lambda: change.allows(client, chain))
+        if allowed is None:
+            return
+        if not allowed:
             self.tell(f"the chain is {chain.status}, and this is for chains that are {change.needs}")
             return
         explanation = Text.assemble(text(change.text), "\n", text(f"{chain.chain_type}  {chain.id}"))

@@ -34,6 +34,7 @@ from queuert.conformance.state import (
     limits,
     limits_order,
     limits_rate,
+    limits_repair,
     limits_turns,
     listing,
     listing_chains,
@@ -76,6 +77,7 @@ _ = (
     listing_filters, stats, transactions, isolation, concurrency, concurrency_blockers, migrations, workers, registry,
     explaining, horizon, abandoning, pauses, examining, set_priority, auditing, schedules, prune, prune_needed,
     prune_keys, prune_archive, attempts, history, limits, limits_turns, limits_rate, limits_order,
+    limits_repair,
 )  # fmt: skip
 
 

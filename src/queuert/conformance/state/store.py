@@ -269,8 +269,17 @@ class Store:
     async def delete(self, *ids: str, cascade: bool = False, tx: Any = None) -> Deleted:
         return await self.driver.run(self.operations.delete_chains(ids, cascade=cascade), tx)
 
-    async def repair(self, job_id: str, input: bytes, deadline: When | None = None, *, tx: Any = None) -> JobRow | None:
-        return await self.driver.run(self.operations.repair(job_id, input, deadline), tx)
+    async def repair(
+        self,
+        job_id: str,
+        input: bytes,
+        deadline: When | None = None,
+        *,
+        lane: str | None = None,
+        weight: float | None = None,
+        tx: Any = None,
+    ) -> JobRow | None:
+        return await self.driver.run(self.operations.repair(job_id, input, deadline, lane, weight), tx)
 
     async def list_jobs(self, page: PageRequest = _ALL, *, tx: Any = None, **where: Any) -> list[JobRow]:
         return (await self.driver.run(self.operations.list_jobs(JobFilter(**where), page), tx)).rows

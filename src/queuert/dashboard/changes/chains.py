@@ -35,7 +35,7 @@ async def view(visit: Visit, action: str, id: str) -> Response:
         options=options,
         dangerous=action in ("cancel", "delete"),
     )
-    if not change.allows(chain.status):
+    if not await change.allows(visit.client, chain):
         error = f"the chain is {chain.status}, and this is for chains that are {change.needs}"
         return question.page(visit, error=error, chain=chain, others=others, possible=False)
     if not confirmed(visit):

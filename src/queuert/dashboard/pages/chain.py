@@ -64,7 +64,7 @@ async def view(visit: Visit, id: str) -> Response:
         moments=happened,
         place=place,
         at=at,
-        changes=[change for change in CHANGES if change.allows(chain.status)],
+        changes=[change for change in CHANGES if await change.allows(client, chain)],
         repairable=chain.status in REPAIRABLE and not is_own(current.job_type),
         audit=(await client.list_audit(chain, limit=5)).items,
     )

@@ -49,7 +49,7 @@ async def view(visit: Visit, id: str) -> Response:
         error=job.last_error,
         is_cut=is_cut,
         redactor=redactor,
-        changes=[change for change in CHANGES if is_current and change.allows(job.status)],
+        changes=[change for change in CHANGES if is_current and await change.allows(client, chain)],
         repairable=is_current and job.status in REPAIRABLE and not is_own(job.job_type),
     )
 

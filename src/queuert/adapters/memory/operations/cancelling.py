@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from queuert.adapters.memory.command import write
+from queuert.adapters.memory.lanes import holder_of, rule_of
 from queuert.adapters.memory.operations.settling import settle_job
 from queuert.adapters.memory.tables import Tables
-from queuert.model import OPEN, Cancelled, Settlement
+from queuert.model import OPEN, Cancelled, JobRow, Settlement
 
 
 class Cancelling:
@@ -21,13 +24,25 @@ class Cancelling:
         if cascade:
             chosen += sorted(_waiting_above(tables, chosen))
         current = [tables.chain_jobs(chain_id)[-1] for chain_id in chosen]
-        open_jobs = [row for row in current if row.status in OPEN]
-        for row in open_jobs:
-            settle_job(tables, Settlement(job_id=row.id, token=None, status="cancelled"))
+        ours = [row for row in current if row.status in OPEN or _stops_lane(tables, row)]
+        for row in ours:
+            if row.status in OPEN:
+                settle_job(tables, Settlement(job_id=row.id, token=None, status="cancelled"))
+            else:
+                tables.happened(row, "cancelled", None)
+                tables.put(replace(row, status="cancelled", completed_at=tables.now, completed_by=None))
         return Cancelled(
-            [chain for row in open_jobs if (chain := tables.chain(row.chain_id)) is not None],
-            frozenset(row.id for row in open_jobs if row.status == "running"),
+            [chain for row in ours if (chain := tables.chain(row.chain_id)) is not None],
+            frozenset(row.id for row in ours if row.status == "running"),
         )
+
+
+def _stops_lane(tables: Tables, row: JobRow) -> bool:
+    """Whether it has failed and holds an ordered lane."""
+    if row.status != "failed" or row.lane is None or not rule_of(tables, row.lane).ordered:
+        return False
+    holder = holder_of(tables, row.lane)
+    return holder is not None and holder.id == row.id
 
 
 def _waiting_above(tables: Tables, chain_ids: Sequence[str]) -> set[str]:

@@ -47,7 +47,7 @@ def create_job(tables: Tables, job: NewJob) -> Created:
         raise JobIdExists(job.id)
     blockers = _checked_blockers(tables, job)
     row = _row(tables, job, blockers_left=_not_completed(tables, blockers))
-    tables.put_new(row, job)
+    tables.put_weighted(row, job.weight)
     if blockers:
         tables.blockers[job.id] = blockers
     if dedup is not None:
@@ -111,7 +111,7 @@ def _replace(tables: Tables, job: NewJob, waiting: JobRow) -> ChainRow:
     else:
         deadline = None if job.deadline is None else tables.moment(job.deadline)
         row = replace(row, input=job.input, priority=job.priority, deadline=deadline, lane=job.lane)
-        tables.put_new(row, job)
+        tables.put_weighted(row, job.weight)
     return ChainRow(row, row)
 
 

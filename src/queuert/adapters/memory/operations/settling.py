@@ -106,22 +106,32 @@ class Settling:
         return [changed.get(job_id) for job_id in job_ids]
 
     @write
-    def repair(self, tables: Tables, job_id: str, input: bytes, deadline: When | None) -> JobRow | None:
+    def repair(
+        self,
+        tables: Tables,
+        job_id: str,
+        input: bytes,
+        deadline: When | None,
+        lane: str | None,
+        weight: float | None,
+    ) -> JobRow | None:
         row = tables.jobs.get(job_id)
         if row is None or row.status not in REPAIRABLE:
             return None
         tables.happened(row, "retried", None)
-        tables.put(
+        tables.put_weighted(
             replace(
                 row,
                 input=input,
+                lane=lane,
                 status="pending",
                 attempt=0,
                 scheduled_at=tables.now,
                 completed_at=None,
                 completed_by=None,
                 deadline=_still_ahead(tables, row.deadline) if deadline is None else tables.moment(deadline),
-            )
+            ),
+            weight,
         )
         return tables.jobs[job_id]
 

@@ -106,9 +106,21 @@ BEGIN
     );
 END $body$;
 
--- Cancel chains that have not ended. Returns rows of kind 'missing' (an id that no chain has), and
--- then nothing is changed; or the chains that were cancelled, as they are now, with the kind
--- 'running' or 'waiting': what their current job was. Primary keys, job_chain, blocker_chain.
+-- Whether a failed job holds its lane. That lane is closed as long as the job is failed. Primary keys.
+CREATE OR REPLACE FUNCTION {stops_lane}(p_id uuid, p_lane text) RETURNS boolean LANGUAGE plpgsql STABLE AS $body$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM {lane} AS l
+        CROSS JOIN LATERAL {own_rule}({limit_rule}(split_part(p_lane, E'\x1f', 1)), true, p_lane) AS own
+        CROSS JOIN LATERAL {lane_holder}(p_lane, l.holder) AS h
+        WHERE l.lane = p_lane AND NOT l.open AND (own.rule ->> 'ordered')::boolean AND h.id = p_id
+    );
+END $body$;
+
+-- Cancel chains that have not ended, and failed ones that hold an ordered lane. Returns rows of kind
+-- 'missing' (an id that no chain has), and then nothing is changed; or the chains that were
+-- cancelled, as they are now, with the kind 'running' or 'waiting': what their current job was.
+-- Primary keys, job_chain, blocker_chain.
 CREATE OR REPLACE FUNCTION {cancel_chains}(p_ids text[], p_cascade boolean, p_statistics boolean)
 RETURNS TABLE (kind text, chain text, {chain_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
@@ -145,7 +157,8 @@ BEGIN
         array_agg(j.chain_id) FILTER (WHERE r.job_id IS NULL)
     INTO v_open, v_running, v_waiting
     FROM unnest(v_jobs) AS asked (id)
-    JOIN {job} AS j ON j.id = asked.id AND j.status IN ('blocked', 'pending')
+    JOIN {job} AS j ON j.id = asked.id
+        AND (j.status IN ('blocked', 'pending') OR (j.status = 'failed' AND j.lane IS NOT NULL AND {stops_lane}(j.id, j.lane)))
     LEFT JOIN {running} AS r ON r.job_id = j.id;
     IF v_open IS NULL THEN
         RETURN;
@@ -156,6 +169,7 @@ BEGIN
             status = 'cancelled',
             resting = 'cancelled',
             completed_at = v_now,
+            completed_by = NULL,
             attempt = j.attempt + (r.job_id IS NOT NULL)::integer,
             last_attempt_at = coalesce(r.started_at, j.last_attempt_at)
         FROM unnest(v_open) AS asked (id) LEFT JOIN {running} AS r ON r.job_id = asked.id

@@ -219,7 +219,9 @@ class Settling(Store):
         named = [chains.pop(chain_id) for chain_id in asked if chain_id in chains]
         return Cancelled([*named, *(chains[chain_id] for chain_id in sorted(chains))], running)
 
-    def repair(self, job_id: str, input: bytes, deadline: When | None) -> Program[JobRow | None]:
+    def repair(
+        self, job_id: str, input: bytes, deadline: When | None, lane: str | None, weight: float | None
+    ) -> Program[JobRow | None]:
         if not is_uuid(job_id):
             return None
         # Seconds from now, where the deadline is no fixed time.
@@ -230,6 +232,8 @@ class Settling(Store):
             input=input.decode(),
             deadline_at=None if deadline is None else deadline.at,
             deadline_after=after,
+            lane=lane,
+            weight=weight,
             statistics=self.statistics,
         )
         return job_of(rows[0]) if rows else None

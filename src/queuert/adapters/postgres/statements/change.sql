@@ -17,5 +17,8 @@ SELECT * FROM {delete_chains}(:ids::text[], :cascade::boolean, :statistics::bool
 
 -- write: repair
 SELECT * FROM {read_jobs}(ARRAY(
-    SELECT {repair}(:id::text, :input::text, :deadline_at::timestamptz, :deadline_after::double precision, :statistics::boolean)
+    SELECT {repair}(
+        :id::text, :input::text, :deadline_at::timestamptz, :deadline_after::double precision, :lane::text, :weight::double precision,
+        :statistics::boolean
+    )
 ));

@@ -6,13 +6,16 @@ from collections.abc import Sequence
 
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
+from queuert.adapters.sqlite.operations.limits import Limits
 from queuert.adapters.sqlite.operations.rows import Row
 from queuert.adapters.sqlite.operations.settling import Settling
-from queuert.model import OPEN, Cancelled, Settlement
+from queuert.history import Happened
+from queuert.limit_records import split_lane
+from queuert.model import OPEN, Cancelled, JobRow, Settlement
 from queuert.ports.program import Program
 
 
-class Cancelling(Settling):
+class Cancelling(Limits, Settling):
     def cancel_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Cancelled]:
         if not ids:
             return Cancelled([])
@@ -27,13 +30,29 @@ class Cancelling(Settling):
         if missing:
             return Cancelled([], missing=missing)
         before = yield from self.get_chains([*ids, *sorted(found.difference(ids))])
-        open_chains = [chain for chain in before if chain is not None and chain.current.status in OPEN]
-        jobs = [chain.current for chain in open_chains]
-        if not jobs:
-            return Cancelled([])
-        yield from self.settle_all([Settlement(job_id=job.id, token=None, status="cancelled") for job in jobs])
-        after = yield from self.get_chains([chain.first.id for chain in open_chains])
+        jobs = [chain.current for chain in before if chain is not None]
+        open_jobs = [job for job in jobs if job.status in OPEN]
+        failed = yield from self._that_stop_lanes(jobs)
+        if open_jobs:
+            yield from self.settle_all([Settlement(job_id=job.id, token=None, status="cancelled") for job in open_jobs])
+        if failed:
+            now = self.now()
+            yield self.statement("cancel_chains.failed", ids=array([job.id for job in failed]), now=now)
+            if self.statistics:
+                yield from self.count(Happened(job.type_name, now, "cancelled", None) for job in failed)
+        changed = {job.chain_id for job in (*open_jobs, *failed)}
+        after = yield from self.get_chains([job.chain_id for job in jobs if job.chain_id in changed])
         return Cancelled(
             [chain for chain in after if chain is not None],
-            frozenset(job.id for job in jobs if job.status == "running"),
+            frozenset(job.id for job in open_jobs if job.status == "running"),
         )
+
+    def _that_stop_lanes(self, jobs: Sequence[JobRow]) -> Program[list[JobRow]]:
+        """Those that have failed and hold an ordered lane."""
+        found: list[JobRow] = []
+        for job in jobs:
+            if job.status == "failed" and job.lane is not None:
+                row = yield from self.get_limit(*split_lane(job.lane))
+                if row.holder == job.id:
+                    found.append(job)
+        return found

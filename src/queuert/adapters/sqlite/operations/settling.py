@@ -47,10 +47,14 @@ class Settling(Creating, Deleting):
     def set_priority(self, job_ids: Sequence[str], priority: int) -> Program[list[JobRow | None]]:
         return self._by_id("change.set_priority", job_ids, job_of, priority=priority)
 
-    def repair(self, job_id: str, input: bytes, deadline: When | None) -> Program[JobRow | None]:
-        return together(self._repair_job(job_id, input, deadline))
+    def repair(
+        self, job_id: str, input: bytes, deadline: When | None, lane: str | None, weight: float | None
+    ) -> Program[JobRow | None]:
+        return together(self._repair_job(job_id, input, deadline, lane, weight))
 
-    def _repair_job(self, job_id: str, input: bytes, deadline: When | None) -> Program[JobRow | None]:
+    def _repair_job(
+        self, job_id: str, input: bytes, deadline: When | None, lane: str | None, weight: float | None
+    ) -> Program[JobRow | None]:
         now = self.now()
         rows: list[Row] = yield self.statement(
             "change.repair",
@@ -58,6 +62,8 @@ class Settling(Creating, Deleting):
             input=input.decode(),
             now=now,
             deadline=None if deadline is None else resolve(deadline, now),
+            lane=lane,
+            weight=weight,
         )
         if not rows:
             return None

@@ -20,3 +20,8 @@ WITH RECURSIVE doomed (id) AS (
     CROSS JOIN {prefix}job AS job ON job.id = edge.job_id AND +job.status = 'blocked'
 )
 SELECT id FROM doomed;
+
+-- Failed jobs that stop their key. Primary key.
+-- write: failed
+UPDATE {prefix}job SET status = 'cancelled', completed_at = :now, completed_by = NULL
+WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'failed';
