@@ -34,10 +34,13 @@ class Posts:
         self.done.append((attempt.job.account, attempt.job.number))
 
 
-async def stopped(client: Client[Any]) -> list[Chain[Any]]:
-    """Two chains of one key. The first one is about to fail."""
+async def stopped(client: Client[Any], posts: Posts) -> list[Chain[Any]]:
+    """Two chains of one key. The first one has failed."""
     async with client.transaction() as tx:
-        return [await client.start(tx, Post(account="X", number=number)) for number in (0, 1)]
+        chains = [await client.start(tx, Post(account="X", number=number)) for number in (0, 1)]
+    async with Worker(client, posts.handlers, concurrency=10):
+        await eventually(lambda: has_failed(client, chains[0]))
+    return chains
 
 
 async def has_failed(client: Client[Any], chain: Chain[Any]) -> bool:
@@ -46,12 +49,10 @@ async def has_failed(client: Client[Any], chain: Chain[Any]) -> bool:
 
 
 async def test_a_job_that_is_retried_with_another_key(setting: Setting) -> None:
-    """The key that it stopped goes on. It runs with the new key, which another job holds meanwhile."""
+    """The key that it stopped goes on, and it runs with the new key."""
     posts = Posts()
     async with setting.connect([Post]) as client:
-        first, second = await stopped(client)
-        async with Worker(client, posts.handlers, concurrency=10):
-            await eventually(lambda: has_failed(client, first))
+        first, second = await stopped(client, posts)
         async with client.transaction() as tx:
             (again,) = await client.retry(tx, first, input=Post(account="Y", number=2))
         assert again.status == "pending"
@@ -68,29 +69,27 @@ async def test_a_job_that_is_retried_with_another_key(setting: Setting) -> None:
 async def test_a_failed_chain_that_stops_its_key_is_cancelled(setting: Setting) -> None:
     """The worker goes on with the key. Once more is nothing."""
     posts = Posts()
-    async with setting.connect([Post]) as client, Worker(client, posts.handlers, concurrency=10):
-        first, second = await stopped(client)
-        await eventually(lambda: has_failed(client, first))
-        async with client.transaction() as tx:
-            (cancelled,) = await client.cancel(tx, first, by="ann", reason="INC-42")
-        assert (cancelled.id, cancelled.status) == (first.id, "cancelled")
-        assert cancelled.last_error is not None
-        await client.wait(second)
-        async with client.transaction() as tx:
-            assert await client.cancel(tx, first) == []
-        assert [record.action for record in (await client.list_audit(first)).items] == ["cancel"]
-        async with client.transaction() as tx:
-            await client.retry(tx, first, input=Post(account="X", number=3))
-        await client.wait(first)
+    async with setting.connect([Post]) as client:
+        first, second = await stopped(client, posts)
+        async with Worker(client, posts.handlers, concurrency=10):
+            async with client.transaction() as tx:
+                (cancelled,) = await client.cancel(tx, first, by="ann", reason="INC-42")
+            assert (cancelled.id, cancelled.status) == (first.id, "cancelled")
+            assert cancelled.last_error is not None
+            await client.wait(second)
+            async with client.transaction() as tx:
+                assert await client.cancel(tx, first) == []
+            assert [record.action for record in (await client.list_audit(first)).items] == ["cancel"]
+            async with client.transaction() as tx:
+                await client.retry(tx, first, input=Post(account="X", number=3))
+            await client.wait(first)
     assert posts.done == [("X", 1), ("X", 3)]
 
 
 async def test_an_input_without_a_valid_key_is_refused(setting: Setting) -> None:
     posts = Posts()
     async with setting.connect([Post]) as client:
-        first, _ = await stopped(client)
-        async with Worker(client, posts.handlers, concurrency=10):
-            await eventually(lambda: has_failed(client, first))
+        first, _ = await stopped(client, posts)
         with pytest.raises(JobTypeValidationError, match="the key of a limit"):
             async with client.transaction() as tx:
                 await client.retry(tx, first, input=Post(account="", number=2))

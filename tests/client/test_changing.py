@@ -10,6 +10,7 @@ import pytest
 from tests.support.jobs import After, Charge, Close, Greet, Nothing, Rate, Receipt, Report, Reserve
 from tests.support.worlds import START, World, claim, complete, fail, start, status_of, try_to_end
 
+from queuert import EntryJob, Limit
 from queuert.client.client import Client
 from queuert.errors import ChainInUse, ChainNotFound, ChainNotRetryable, ChainNotTriggerable
 from queuert.jobs import Chain
@@ -172,6 +173,21 @@ async def test_cancelling_a_running_job_tells_its_worker(client: Client[Any], wo
     assert world.heard == [("ownership_lost", chain.id), ("chain_ended", chain.id)]
     assert not await try_to_end(client, claimed.job, "completed", output=b'"late"')
     assert await status_of(client, chain) == "cancelled"
+
+
+async def test_workers_are_told_of_a_key_that_may_go_on(world: World) -> None:
+    """What is cancelled or deleted may have held the key of a limit."""
+
+    class Post(EntryJob[None], name="post", limit=Limit(by="account", concurrency=1, ordered=True)):
+        account: str
+
+    async with world.client([Post]) as client:
+        chain = await start(client, Post(account="x"))
+        for change in (client.cancel, client.delete):
+            world.heard.clear()
+            async with client.transaction() as tx:
+                await change(tx, chain)
+            assert sorted(world.heard) == [("chain_ended", chain.id), ("job_scheduled", "post")]
 
 
 async def test_cancel_passes_over_what_has_ended(client: Client[Any], world: World) -> None:
