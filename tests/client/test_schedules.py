@@ -9,9 +9,9 @@ import pytest
 from tests.support.jobs import After as Waiting
 from tests.support.jobs import Greet
 from tests.support.schedules import fire, rewrite
-from tests.support.worlds import START, World, claim, end, start
+from tests.support.worlds import START, World, claim, end, run, start
 
-from queuert import After, Cron, EntryJob, Every, Schedule
+from queuert import After, Cron, EntryJob, Every, Limit, Schedule
 from queuert.client.client import Client
 from queuert.errors import (
     InvalidArgument,
@@ -21,6 +21,7 @@ from queuert.errors import (
     TransactionRequired,
     UnknownJobType,
 )
+from queuert.limit_records import lane_of
 from queuert.schedules.stored import State, encode
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
@@ -407,3 +408,19 @@ async def test_what_this_version_cannot_read_stops_nothing(client: Client[Any], 
     assert set(fired.failed) == {"a", "b"}
     assert await fired_at(client) == [START + HOUR]
     assert (await fire(client)).seen == 0
+
+
+async def test_jobs_have_the_key_and_the_weight_of_their_limit(world: World) -> None:
+    class Copy(EntryJob[None], name="copy", limit=Limit(by="files", concurrency=1, weight="files")):
+        files: int
+
+    async with world.client([Copy]) as client:
+        await put(client, job=Copy(files=3))
+        async with client.transaction() as tx:
+            await client.trigger_schedule(tx, "s")
+        (chain,) = (await client.list_chains()).items
+        (row,) = await run(client, client._engine.state.get_jobs([chain.id]))
+        assert row is not None
+        assert row.lane == lane_of("copy", "3")
+        if world.database == "memory":
+            assert world.store.committed.weights == {chain.id: 3.0}

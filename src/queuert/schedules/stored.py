@@ -34,6 +34,8 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds after the firing."""
     lane: str | None = None
     """The lane of its jobs, if their type has a limit."""
+    weight: float | None = None
+    """The weight of that lane, if the limit takes it from the job."""
     overlap: Overlap = "allow"
     catch_up: CatchUp = "last"
     catch_up_max: int = 100

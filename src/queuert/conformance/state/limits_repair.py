@@ -176,6 +176,20 @@ async def a_continuation_that_stops_a_key_is_cancelled(store: Store) -> None:
 
 
 @case
+async def a_job_that_fails_by_hand_before_it_begins_again_is_cancelled(store: Store) -> None:
+    """It holds its key since its first begin, also if a claim has seen it in line since."""
+    await declare(store, 1, ordered=True, types=("task", "other"))
+    first, second = job(), job()
+    await store.create(first, second)
+    await _fail_one(store)
+    await store.retry(first.id)
+    equal((await take(store, types=("other",))).jobs, [], "jobs of another type")
+    await store.settle(failed(first.id))
+    equal(len((await store.cancel(first.id)).chains), 1, "cancelled chains")
+    equal(only((await take(store)).jobs, "the next job").job.id, second.id, "the next job")
+
+
+@case
 async def failed_chains_that_stop_no_key_stay_failed(store: Store) -> None:
     """Their limit keeps no order, or another job holds the key. Expired ones stay, too."""
     await declare(store, 1)

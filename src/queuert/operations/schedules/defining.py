@@ -59,4 +59,5 @@ def _with_job(engine: Engine, made: Definition, job: Job[Any, Any]) -> Definitio
         priority=options.priority,
         deadline=None if deadline is None else deadline.after,
         lane=job_type.lane_of(job),
+        weight=job_type.weight_of(job),
     )

@@ -241,6 +241,7 @@ def stored_job(definition: Definition, job_id: str) -> NewJob:
         priority=DEFAULT_PRIORITY if definition.priority is None else definition.priority,
         deadline=None if definition.deadline is None else When(after=definition.deadline),
         lane=definition.lane,
+        weight=definition.weight,
     )
 
 

@@ -106,14 +106,20 @@ BEGIN
     );
 END $body$;
 
--- Whether a failed job holds its lane. That lane is closed as long as the job is failed. Primary keys.
+-- Whether a failed job holds its lane. That lane is closed, unless the job waited in line and was
+-- failed by hand: then the next claim closes it, and until then its turn is looked for among those
+-- of the limit. Primary keys.
 CREATE OR REPLACE FUNCTION {stops_lane}(p_id uuid, p_lane text) RETURNS boolean LANGUAGE plpgsql STABLE AS $body$
+DECLARE
+    v_name text := split_part(p_lane, E'\x1f', 1);
 BEGIN
     RETURN EXISTS (
         SELECT FROM {lane} AS l
-        CROSS JOIN LATERAL {own_rule}({limit_rule}(split_part(p_lane, E'\x1f', 1)), true, p_lane) AS own
-        CROSS JOIN LATERAL {lane_holder}(p_lane, l.holder) AS h
-        WHERE l.lane = p_lane AND NOT l.open AND (own.rule ->> 'ordered')::boolean AND h.id = p_id
+        CROSS JOIN LATERAL {own_rule}({limit_rule}(v_name), true, p_lane) AS own
+        CROSS JOIN LATERAL {lane_holder}(
+            p_lane, CASE WHEN l.open THEN (SELECT t.holder FROM {turn} AS t WHERE t.name = v_name AND t.lane = p_lane) ELSE l.holder END
+        ) AS h
+        WHERE l.lane = p_lane AND (own.rule ->> 'ordered')::boolean AND h.id = p_id
     );
 END $body$;
 

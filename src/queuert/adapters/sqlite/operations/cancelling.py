@@ -33,6 +33,9 @@ class Cancelling(Limits, Settling):
         jobs = [chain.current for chain in before if chain is not None]
         open_jobs = [job for job in jobs if job.status in OPEN]
         failed = yield from self._that_stop_lanes(jobs)
+        changed = {job.chain_id for job in (*open_jobs, *failed)}
+        if not changed:
+            return Cancelled([])
         if open_jobs:
             yield from self.settle_all([Settlement(job_id=job.id, token=None, status="cancelled") for job in open_jobs])
         if failed:
@@ -40,7 +43,6 @@ class Cancelling(Limits, Settling):
             yield self.statement("cancel_chains.failed", ids=array([job.id for job in failed]), now=now)
             if self.statistics:
                 yield from self.count(Happened(job.type_name, now, "cancelled", None) for job in failed)
-        changed = {job.chain_id for job in (*open_jobs, *failed)}
         after = yield from self.get_chains([job.chain_id for job in jobs if job.chain_id in changed])
         return Cancelled(
             [chain for chain in after if chain is not None],

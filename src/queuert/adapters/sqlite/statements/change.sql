@@ -19,7 +19,7 @@ RETURNING {returned_columns};
 
 -- write: repair
 UPDATE {prefix}job SET
-    status = 'pending', ready = 1 + (:lane IS NOT NULL), lane = :lane, weight = :weight, attempt = 0, scheduled_at = :now, completed_at = NULL, completed_by = NULL,
-    input = :input, deadline = coalesce(:deadline, iif(deadline > :now, deadline, NULL))
+    status = 'pending', ready = 1 + (:lane IS NOT NULL), attempt = 0, scheduled_at = :now, completed_at = NULL, completed_by = NULL,
+    input = :input, lane = :lane, weight = :weight, deadline = coalesce(:deadline, iif(deadline > :now, deadline, NULL))
 WHERE id = :id AND status IN ('failed', 'cancelled', 'expired')
 RETURNING {returned_columns};
