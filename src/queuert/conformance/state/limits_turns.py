@@ -48,7 +48,7 @@ async def weights(store: Store) -> None:
 
 @driver_case
 async def the_place_in_line(store: Store) -> None:
-    """Counted are jobs of the same key that are due, and come first. Those that run are not in line."""
+    """Jobs of the same key that are due and come first are counted. Running ones are not."""
     await declare(store, 1)
     first, second, other = job(), job(), job("b")
     for each in (first, second, other):
