@@ -11,6 +11,7 @@ from django.db import connections, transaction
 
 from django import forms
 from queuert import Chain, QueuertError, SyncClient
+from queuert.blocking import run_blocking
 from queuert.operating.changes import CHANGES, Change
 from queuert.operating.pauses import end_of_pause
 
@@ -42,7 +43,7 @@ class Outcome:
 def change_chains(client: SyncClient[Any], alias: str, change: Change, ids: Sequence[str], by: str) -> Outcome:
     """Change the chains that can be changed so: all of them in one transaction, or none."""
     found = client.list_chains(ids=ids, limit=1000).items
-    fit = [chain.id for chain in found if change.allows(chain.status)]
+    fit = [chain.id for chain in found if run_blocking(change.allows(client, chain))]
     changed: list[Chain[Any]] = []
     if fit:
         try:

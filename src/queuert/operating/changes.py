@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from queuert.client.base import sessions_of
+from queuert.client.base import BaseClient, sessions_of
 from queuert.client.client import Client
 from queuert.jobs.bulk import CHANGEABLE, BulkAction
 from queuert.jobs.chain import Chain
@@ -28,7 +28,7 @@ class Change:
     cascade: str | None = None
     """What cascading means, if it can be done so."""
 
-    async def allows(self, client: Client[Any], chain: Chain[Any]) -> bool:
+    async def allows(self, client: BaseClient[Any], chain: Chain[Any]) -> bool:
         """Whether a chain can be changed so: by its status, or because it stops a key."""
         statuses = CHANGEABLE[self.name]
         if statuses is None or chain.status in statuses:
