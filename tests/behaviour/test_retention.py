@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting
-from tests.behaviour.steps import PATIENCE, SOON, eventually, patiently
+from tests.behaviour.steps import SOON, eventually, patiently
 from tests.behaviour.working import begin
 
 from queuert import Attempt, Chain, Client, EntryJob, Handlers, JobError, Keep, Observer, Worker
@@ -164,10 +163,12 @@ async def test_steps_beside_each_other(setting: Setting) -> None:
             await worker.start()
         try:
             await patiently(workers[0].drain())
-            deadline = asyncio.get_running_loop().time() + PATIENCE
-            while not await gone(client, *chains):
+
+            async def pruned() -> bool:
                 await client.prune(full=True)
-                assert asyncio.get_running_loop().time() < deadline
+                return await gone(client, *chains)
+
+            await eventually(pruned)
         finally:
             for worker in workers:
                 await worker.stop()

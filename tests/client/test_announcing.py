@@ -202,7 +202,7 @@ print("committed", flush=True)
 @pytest.mark.parametrize("fork", ["", "fork"])
 def test_the_end_of_the_process_waits_for_a_client_that_is_never_closed(tmp_path: Path, fork: str) -> None:
     found = subprocess.run(
-        [sys.executable, "-c", LEFT_OPEN, tmp_path / "jobs.db", "0.2", fork],
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", LEFT_OPEN, tmp_path / "jobs.db", "0.2", fork],
         capture_output=True,
         text=True,
         timeout=60,
