@@ -1,7 +1,7 @@
 """Write a run into README.md and docs/benchmark.md, between their marks: python -m bench.publish
 [latest.json]
 
-README.md gets the chart and the matrix, docs/benchmark.md everything.
+README.md gets the matrix, docs/benchmark.md the chart and everything else.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
     name = Path(sys.argv[1] if len(sys.argv) > 1 else "latest.json").stem
     run = Run.load(ROOT / "bench" / "results" / f"{name}.json")
     drawing = f"bench/results/{name}.svg"
-    short = f"![Jobs per second, by library]({drawing})\n\n{table.matrix(run)}\n\n{table.caption(run)}"
+    short = f"{table.matrix(run)}\n\n{table.caption(run)}"
     whole = f"![Jobs per second, by library](../{drawing})\n\n{table.markdown(run)}"
     for page, new in ((ROOT / "README.md", short), (ROOT / "docs" / "benchmark.md", whole)):
         page.write_text(between_marks(page.read_text("utf-8"), new), "utf-8")
