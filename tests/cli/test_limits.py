@@ -70,7 +70,9 @@ def test_a_key_is_paused_and_resumed(url: str) -> None:
     assert in_process(*key, "--resume").out == "resumed: key 'acme' of limit partner-api\n"
     assert in_process(*key, "--resume").code == 1
     nobody = ("limits", "partner-api", "--key", "nobody", "--url", url)
-    in_process(*nobody, "--pause")
+    in_process(*nobody, "--pause", "--cancel-running")
+    with connect_sync(url, jobs=[Fetch]) as client:
+        assert [pause.cancel_running for pause in client.list_pauses()] == [True]
     assert "paused, without jobs: key 'nobody' of limit partner-api" in in_process("limits", "--url", url).out
     audit = in_process("audit", "--url", url).out
     assert audit.count("INC-42") == 2
@@ -118,6 +120,7 @@ def test_what_cannot_be_read_is_refused(url: str) -> None:
         ["x", "--pause"],
         ["x", "--key", "a", "--pause", "--rate", "1/1"],
         ["x", "--until", "2h"],
+        ["x", "--key", "a", "--resume", "--cancel-running"],
         ["x", "--weight", "inf"],
     ):
         assert in_process("limits", *words, "--url", url).code == 2

@@ -74,6 +74,9 @@ def add(parsers: Parsers) -> None:
     parser.add_argument(
         "--until", metavar="TIME", type=end, help="when the pause ends by itself: see `queuert pause --help`"
     )
+    parser.add_argument(
+        "--cancel-running", action="store_true", help="with --pause: also stop jobs that are running, and put them back"
+    )
     parser.add_argument("--reason", help="why, for `queuert audit`")
     parser.add_argument("--by", help="who does it, for `queuert audit`")
 
@@ -87,8 +90,8 @@ async def _limits(arguments: argparse.Namespace, client: Client[Any]) -> int:
         raise CommandError("which limit? Name it")
     if change and other:
         raise CommandError("one thing at a time: change the limit, or clear, pause or resume it")
-    if arguments.until is not None and not arguments.pause:
-        raise CommandError("--until is for --pause")
+    if (arguments.until is not None or arguments.cancel_running) and not arguments.pause:
+        raise CommandError("--until and --cancel-running are for --pause")
     if arguments.pause or arguments.resume:
         return await _pause(arguments, client, output)
     about = {"key": arguments.key, "by": arguments.by, "reason": arguments.reason}
@@ -117,7 +120,7 @@ async def _pause(arguments: argparse.Namespace, client: Client[Any], output: Out
     target, who = key_target(arguments.name, arguments.key), {"by": arguments.by, "reason": arguments.reason}
     async with client.transaction() as tx:
         if arguments.pause:
-            await client.pause(tx, target, until=arguments.until, **who)
+            await client.pause(tx, target, until=arguments.until, cancel_running=arguments.cancel_running, **who)
             done = "paused"
         else:
             done = "not paused" if await client.resume(tx, target, **who) is None else "resumed"
