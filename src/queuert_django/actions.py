@@ -12,7 +12,7 @@ from django.db import connections, transaction
 from django import forms
 from queuert import Chain, QueuertError, SyncClient
 from queuert.blocking import run_blocking
-from queuert.operating.changes import CHANGES, Change
+from queuert.operating.changes import BY_NAME, Change
 from queuert.operating.pauses import end_of_pause
 
 _atomic: Any = transaction.atomic
@@ -27,9 +27,7 @@ class PauseForm(ActionForm):
     )
 
 
-RETRY, CANCEL, TRIGGER = (
-    next(each for each in CHANGES if each.name == name) for name in ("retry", "cancel", "trigger")
-)
+RETRY, CANCEL, TRIGGER = (BY_NAME[name] for name in ("retry", "cancel", "trigger"))
 
 
 @dataclass(frozen=True)

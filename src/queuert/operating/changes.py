@@ -95,3 +95,5 @@ CHANGES = (
         "also delete the chains that these wait or waited for",
     ),
 )
+
+BY_NAME: dict[str, Change] = {change.name: change for change in CHANGES}

@@ -27,7 +27,7 @@ from queuert.client.own_work import carry_out
 from queuert.errors import QueuertError
 from queuert.jobs.filter import Filter
 from queuert.model import REPAIRABLE
-from queuert.operating.changes import CHANGES
+from queuert.operating.changes import BY_NAME
 from queuert.operating.repairing import carry_out_repair, plan_repair
 from queuert.why import NoWorker
 
@@ -244,7 +244,7 @@ class Top(App[None]):
     @work(exclusive=True, group="change")
     async def change(self, name: str, chain_id: str) -> None:
         """Retry, cancel, trigger or delete one chain, after a question."""
-        change, client = next(each for each in CHANGES if each.name == name), self.client
+        change, client = BY_NAME[name], self.client
         chain = await self.guarded(lambda: client.get_chain(chain_id))
         if chain is None:
             return
@@ -295,7 +295,7 @@ class Top(App[None]):
         if self._tab != "chains":
             return
         client, where = self.client, self.query_one(Chains).where
-        change = next(each for each in CHANGES if each.name == name)
+        change = BY_NAME[name]
         plan = await self.guarded(lambda: client.plan(change.name, where))
         if plan is None:
             return

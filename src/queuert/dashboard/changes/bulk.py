@@ -11,7 +11,7 @@ from queuert.dashboard.site import Visit
 from queuert.errors import InvalidArgument, QueuertError
 from queuert.jobs.bulk import BulkAction
 from queuert.jobs.filter import Filter
-from queuert.operating.changes import CHANGES
+from queuert.operating.changes import BY_NAME
 from queuert.operating.filters import read_filter
 
 WORDS = {
@@ -27,7 +27,7 @@ async def view(visit: Visit, action: str) -> Response:
     """The filter is given as text, or as the ids of chosen chains."""
     chosen = list(visit.request.many("chain"))
     text = str(Filter(chain=chosen)) if chosen else visit.request.one("where").strip()
-    change = next((each for each in CHANGES if each.name == action), None)
+    change = BY_NAME.get(action)
     cascade = bool(visit.request.one("cascade"))
     where = await read_filter(visit.client, text.split())
     plan = await visit.client.plan(cast("BulkAction", action), where, cascade=cascade)

@@ -6,7 +6,7 @@ from queuert.dashboard.changes.confirming import Confirmation, Option, confirmed
 from queuert.dashboard.messages import Response, redirect
 from queuert.dashboard.site import Visit
 from queuert.errors import ChainNotFound, QueuertError
-from queuert.operating.changes import CHANGES
+from queuert.operating.changes import BY_NAME
 
 WORDS = {"retry": "Retry", "cancel": "Cancel", "trigger": "Make due now", "delete": "Delete"}
 EFFECTS = {
@@ -18,7 +18,7 @@ EFFECTS = {
 
 
 async def view(visit: Visit, action: str, id: str) -> Response:
-    change = next(each for each in CHANGES if each.name == action)
+    change = BY_NAME[action]
     chain = await visit.client.get_chain(id)
     if chain is None:
         raise ChainNotFound(id)
