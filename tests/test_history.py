@@ -60,12 +60,12 @@ def test_what_was_never_counted_is_not_taken_back() -> None:
 
 def test_tallies_are_of_minutes_and_buckets() -> None:
     at = NOON * 1_000_000
-    happened = [
-        Happened("a", at + 59_999_999, "completed", 0.01),
-        Happened("a", at, "completed", -5.0),
-        Happened("a", at, "completed", None),
-        Happened("a", at, "begun", 7200.0),
-        Happened("a", at, "begun", 7200.0, taken_back=True),
+    happened: list[Happened] = [
+        ("a", at + 59_999_999, "completed", 0.01, 1),
+        ("a", at, "completed", -5.0, 1),
+        ("a", at, "completed", None, 1),
+        ("a", at, "begun", 7200.0, 1),
+        ("a", at, "begun", 7200.0, -1),
     ]
     assert sorted(tallied(happened)) == [
         Tally("a", NOON, "begun", len(BOUNDS), 0, 0.0),

@@ -16,7 +16,7 @@ from queuert.archive import ArchiveRow
 from queuert.audit import AuditRecord
 from queuert.errors import InvalidArgument
 from queuert.failed_attempts import KEPT, FailedAttempt, Outcome, told
-from queuert.history import MINUTE, Happened, What, tallied
+from queuert.history import MINUTE, What, tallied
 from queuert.limit_records import Begins, Change, DeclaredLimit
 from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, Pause, PauseTarget, Status, When, WorkerRow
 from queuert.retention import TypeRetention
@@ -243,7 +243,7 @@ class Tables:
         at = at or self.now
         seconds = None if since is None else (at - since).total_seconds()
         moment = int(at.timestamp()) * 1_000_000
-        for each in tallied([Happened(row.type_name, moment, what, seconds, taken_back)]):
+        for each in tallied([(row.type_name, moment, what, seconds, -1 if taken_back else 1)]):
             self.add_tally((MINUTE, each.at, each.type_name, each.what, each.bucket), each.number, each.seconds)
 
     def add_tally(self, key: TallyKey, number: int, seconds: float) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
@@ -26,7 +27,7 @@ from queuert.conformance.state.build import (
     rescheduled,
 )
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.history import DAY, HOUR, MINUTE, UNTIMED, Tally, bucket_of
+from queuert.history import BOUNDS, DAY, HOUR, MINUTE, UNTIMED, Tally
 from queuert.model import Claimed, Settlement
 
 _EVER = float(29 * DAY)
@@ -141,7 +142,7 @@ async def how_long_it_took(store: Store) -> None:
     for what, took in (("begun", waited), ("completed", ran)):
         each = found[what]
         check(abs(each.seconds - took) < 0.001, f"{what}: {each.seconds} seconds, not {took}")
-        equal((each.bucket, each.number), (bucket_of(each.seconds), 1), what)
+        equal((each.bucket, each.number), (bisect_right(BOUNDS, each.seconds), 1), what)
 
 
 @driver_case

@@ -9,7 +9,6 @@ from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.limits import Limits
 from queuert.adapters.sqlite.operations.rows import Row
 from queuert.adapters.sqlite.operations.settling import Settling
-from queuert.history import Happened
 from queuert.limit_records import split_lane
 from queuert.model import OPEN, Cancelled, JobRow, Settlement
 from queuert.ports.program import Program
@@ -42,7 +41,7 @@ class Cancelling(Limits, Settling):
             now = self.now()
             yield self.statement("cancel_chains.failed", ids=array([job.id for job in failed]), now=now)
             if self.statistics:
-                yield from self.count(Happened(job.type_name, now, "cancelled", None) for job in failed)
+                yield from self.count((job.type_name, now, "cancelled", None, 1) for job in failed)
         after = yield from self.get_chains([job.chain_id for job in jobs if job.chain_id in changed])
         return Cancelled(
             [chain for chain in after if chain is not None],

@@ -13,10 +13,9 @@ from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.counting import Counting
 from queuert.adapters.sqlite.operations.limiting import LimitedJob, Taken
 from queuert.adapters.sqlite.operations.limits import Limits
-from queuert.adapters.sqlite.operations.rows import Row, add_seconds, job_of, moment
+from queuert.adapters.sqlite.operations.rows import DUE, TYPE, Row, add_seconds, job_of, moment
 from queuert.adapters.sqlite.operations.workers import Workers
 from queuert.failed_attempts import KEPT, told
-from queuert.history import Happened
 from queuert.model import (
     Claimed,
     ClaimRequest,
@@ -109,10 +108,7 @@ class Claiming(Limits, Workers, Counting):
         )
         jobs = sorted(((job_of(row[:-1]), row[-1] is not None) for row in rows), key=lambda each: each[0].token or 0)
         if self.statistics:
-            since = moment(now)
-            yield from self.count(
-                Happened(job.type_name, now, "begun", (since - job.scheduled_at).total_seconds()) for job, _ in jobs
-            )
+            yield from self.count([(row[TYPE], now, "begun", (now - row[DUE]) / 1_000_000, 1) for row in rows])
         blockers = yield from self.job_blockers([job.id for job, _ in jobs])
         at_once = len(jobs) if request.at_once is None else request.at_once
         return [

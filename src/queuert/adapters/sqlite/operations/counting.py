@@ -23,12 +23,11 @@ class Claim(NamedTuple):
     attempt: int
 
     def ended(self, what: What, now: int) -> Happened:
-        return Happened(self.type_name, now, what, (now - self.began) / 1_000_000)
+        return self.type_name, now, what, (now - self.began) / 1_000_000, 1
 
     def taken_back(self) -> Happened:
         """Its handler did not begin after all."""
-        waited = (self.began - self.due) / 1_000_000
-        return Happened(self.type_name, self.began, "begun", waited, taken_back=True)
+        return self.type_name, self.began, "begun", (self.began - self.due) / 1_000_000, -1
 
 
 class Counting(BaseOperations):

@@ -20,6 +20,7 @@ Row = Sequence[Any]
 
 COLUMNS = JobRow.__struct_fields__
 """The columns have the names of the fields, and are selected in their order."""
+TYPE, DUE = COLUMNS.index("type_name"), COLUMNS.index("scheduled_at")
 _JSON = ("input", "output", "last_error")
 _TIMES = [
     COLUMNS.index(name)

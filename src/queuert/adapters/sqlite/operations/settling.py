@@ -41,7 +41,7 @@ class Settling(Creating, Deleting):
         jobs = yield from self._by_id("change.retry", job_ids, job_of, now=now)
         if self.statistics:
             retried = {job.id: job.type_name for job in jobs if job is not None}
-            yield from self.count(Happened(name, now, "retried", None) for name in retried.values())
+            yield from self.count((name, now, "retried", None, 1) for name in retried.values())
         return jobs
 
     def set_priority(self, job_ids: Sequence[str], priority: int) -> Program[list[JobRow | None]]:
@@ -69,7 +69,7 @@ class Settling(Creating, Deleting):
             return None
         job = job_of(rows[0])
         if self.statistics:
-            yield from self.count([Happened(job.type_name, now, "retried", None)])
+            yield from self.count([(job.type_name, now, "retried", None, 1)])
         return job
 
     def settle_all(self, settlements: Sequence[Settlement]) -> Program[Settled]:
@@ -203,7 +203,7 @@ def _happened(settlement: Settlement, row: _Applied, claim: Claim | None, now: i
     if claim is not None:
         return claim.taken_back() if settlement.give_back else claim.ended(what, now)
     began = None if settlement.token is None else row[4]
-    return Happened(row[3], now, what, None if began is None else (now - began) / 1_000_000)
+    return row[3], now, what, None if began is None else (now - began) / 1_000_000, 1
 
 
 def _unblocked(rows: Sequence[tuple[str, str, int | None]]) -> list[Unblocked]:
