@@ -36,6 +36,13 @@ async def beside(server: Server, entry: Entry) -> Figures:
     return await _drain_some(server, entry, url)
 
 
+async def beside_pruning(server: Server, entry: Entry) -> Figures:
+    """Drain jobs beside completed ones, which a worker that keeps nothing deletes meanwhile."""
+    async with server.database() as url:
+        await entry.run("prepare", url, jobs=0)
+        return await _drain_some(server, entry, url)
+
+
 async def _drain_some(server: Server, entry: Entry, url: str) -> Figures:
     await entry.run("prepare", url, options={})
     await server.execute("VACUUM ANALYZE", url)

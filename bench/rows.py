@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bench.growth import at_rest, beside, churn, under_a_snapshot
+from bench.growth import at_rest, beside, beside_pruning, churn, under_a_snapshot
 from bench.measure import Entry, by_itself, drain, embedded, memory, pick_up
-from bench.roster import BARE, BEFORE, LIMITED, OURS, PLAIN, PLAIN_SQLITE
+from bench.roster import BARE, BEFORE, LIMITED, OURS, PLAIN, PLAIN_SQLITE, PRUNED
 
 QUICK = ("pgqueuer",)
 PSYCOPG = {"driver": "psycopg"}
@@ -66,7 +66,16 @@ class Plan:
         if self.quick:
             return compared
         ours = [*self.phases(), self.chain(), self.fan_in(), *self.limits(), self.sqlite(), self.memory_drain()]
-        return [*compared, self.memory(), self.space(), *ours, self.growth(), self.snapshot(), self.churn()]
+        return [
+            *compared,
+            self.memory(),
+            self.space(),
+            *ours,
+            self.growth(),
+            self.pruning(),
+            self.snapshot(),
+            self.churn(),
+        ]
 
     def drain_1(self) -> Row:
         entries = self._drains(1)
@@ -234,6 +243,15 @@ class Plan:
         for scene, (number, label) in scenes.items():
             entries.append(Entry(OURS, beside, jobs, options={"scene": {"scene": scene, "jobs": number}}, label=label))
         return Row("growth", "drain beside other jobs", entries)
+
+    def pruning(self) -> Row:
+        jobs = self.jobs(100_000, 20_000)
+        scene = {"scene": {"scene": "completed", "jobs": 2 * jobs}}
+        entries = [
+            Entry(OURS, beside_pruning, jobs, options=scene),
+            Entry(OURS, beside_pruning, jobs, options={**scene, "keep_seconds": 0.001}, label=PRUNED),
+        ]
+        return Row("pruning", "drain beside pruning", entries)
 
     def snapshot(self) -> Row:
         entry = Entry(OURS, under_a_snapshot, options={"seconds": 180 * self.scale})

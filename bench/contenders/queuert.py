@@ -8,12 +8,13 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from typing import Any
 
 import queuert
 from bench.contenders.jobs import KEYS, USER_TABLE, Close, First, Limited, Order, handlers_for
 from bench.contenders.link import Line, Task, at_once, run, say
-from queuert import Client, Job, Worker
+from queuert import Client, Job, Keep, Worker
 
 CONCURRENCY = 100
 
@@ -25,7 +26,10 @@ async def connect(task: Task) -> AsyncGenerator[Client[Any]]:
     if "scene" in task.options:
         jobs += _scenes().JOBS
     url = task.url.replace("postgresql://", f"postgresql+{_driver(task)}://")
-    async with queuert.connect(url, jobs=jobs, **task.options.get("connect", {})) as client:
+    options = dict(task.options.get("connect", {}))
+    if "keep_seconds" in task.options:
+        options["keep"] = Keep(completed=timedelta(seconds=task.options["keep_seconds"]))
+    async with queuert.connect(url, jobs=jobs, **options) as client:
         yield client
 
 
