@@ -60,6 +60,7 @@ def test_a_step_on_postgresql_with_two_processes(step: int, tmp_path: Path) -> N
         day = run(step, tmp_path, "-m", "shop", DATABASE_URL=url).strip()
         run(step, tmp_path, "-m", "queuert", "check", "--app", "shop:worker", "--against", url, DATABASE_URL=url)
         worker = started(step, tmp_path, "-m", "queuert", "worker", "shop:worker", "--processes", "2", DATABASE_URL=url)
+        shown = ""
         try:
             # The first call of each process to the bank fails, so a charge is tried again a little later.
             for _ in range(100):
