@@ -1,7 +1,5 @@
-"""Write a run into README.md and docs/benchmark.md, between their marks: python -m bench.publish
+"""Write a run into the pages that show its figures, between their marks: python -m bench.publish
 [latest.json]
-
-README.md gets the matrix, docs/benchmark.md the chart and everything else.
 """
 
 from __future__ import annotations
@@ -14,6 +12,17 @@ from bench.environments import ROOT
 from bench.results import Run
 
 BEGIN, END = "<!-- benchmark: begin -->", "<!-- benchmark: end -->"
+IN_README = ("drain-1", "start-one", "start-bulk", "pick-up")
+"""The rows of its short table. docs/benchmark.md has all."""
+
+
+def texts(run: Run, drawing: str) -> dict[str, str]:
+    """What each page has between its marks."""
+    return {
+        "README.md": f"{table.matrix(run, IN_README)}\n\n{table.short_caption(run)}",
+        "docs/benchmark.md": f"![Jobs per second, by library](../{drawing})\n\n{table.markdown(run)}",
+        "docs/comparison/README.md": table.against(run, "pgqueuer"),
+    }
 
 
 def between_marks(text: str, new: str) -> str:
@@ -26,12 +35,10 @@ def between_marks(text: str, new: str) -> str:
 
 
 def main() -> None:
-    name = Path(sys.argv[1] if len(sys.argv) > 1 else "latest.json").stem
-    run = Run.load(ROOT / "bench" / "results" / f"{name}.json")
-    drawing = f"bench/results/{name}.svg"
-    short = f"{table.matrix(run)}\n\n{table.caption(run)}"
-    whole = f"![Jobs per second, by library](../{drawing})\n\n{table.markdown(run)}"
-    for page, new in ((ROOT / "README.md", short), (ROOT / "docs" / "benchmark.md", whole)):
+    stem = Path(sys.argv[1] if len(sys.argv) > 1 else "latest.json").stem
+    run = Run.load(ROOT / "bench" / "results" / f"{stem}.json")
+    for name, new in texts(run, f"bench/results/{stem}.svg").items():
+        page = ROOT / name
         page.write_text(between_marks(page.read_text("utf-8"), new), "utf-8")
 
 

@@ -30,25 +30,49 @@ def caption(run: Run) -> str:
     )
 
 
-def matrix(run: Run) -> str:
+def short_caption(run: Run) -> str:
+    return (
+        f"Measured on {run.date[:10]} with {run.machine['cores']} cores, Python {run.machine['python']} and "
+        f"PostgreSQL {run.server['version']}. Medians of {run.rounds}."
+    )
+
+
+def against(run: Run, peer: str) -> str:
+    """Two figures of a peer beside ours. The sentence fits whichever of the two is faster."""
+    start, drain = ([number(run.median(key, name)) for name in (peer, OURS)] for key in ("start-one", "drain-1"))
+    return (
+        f"With one process, {peer} starts {start[0]} single jobs a second and drains {drain[0]}; {OURS} starts "
+        f"{start[1]} and drains {drain[1]}."
+    )
+
+
+def matrix(run: Run, keys: Sequence[str] | None = None) -> str:
     """The rows with other libraries, one column for each.
 
     Our figure is bold where no other library is better. The last column is the best of plain SQL.
+    With `keys`, only these rows are shown, and plain SQL is not.
     """
     shared = [row for row in run.rows if any(result.name in PEERS for result in row.results)]
+    shared = [row for row in shared if keys is None or row.key in keys]
     names = [name for name in PEERS if any(result.name == name for row in shared for result in row.results)]
     if not shared:
         return ""
-    lines = [_line(["work", f"**{OURS}**", *names, PLAIN]), _line(["---"] + ["---:"] * (len(names) + 2))]
+    last = [PLAIN] if keys is None else []
+    lines = [_line(["work", f"**{OURS}**", *names, *last]), _line(["---"] + ["---:"] * (len(names) + 1 + len(last)))]
     for row in shared:
         by_name = {result.name: result for result in row.results}
         ours = _figures(row, by_name.get(OURS))
         is_best = _is_best(row, by_name.get(OURS), [by_name.get(name) for name in names])
         cells = [f"**{ours}**" if is_best else ours, *(_figures(row, by_name.get(name)) for name in names)]
-        plain = [result for result in row.results if result.name.startswith(PLAIN)]
-        best = max(plain, key=lambda result: result.median(row.figures[0]) or 0, default=None)
-        lines.append(_line([f"{row.title}, {unit(row)}", *cells, _figures(row, best) if plain else ""]))
+        if last:
+            cells.append(_best_of_plain_sql(row))
+        lines.append(_line([f"{row.title}, {unit(row)}", *cells]))
     return "\n".join(lines)
+
+
+def _best_of_plain_sql(row: RowResult) -> str:
+    plain = [result for result in row.results if result.name.startswith(PLAIN)]
+    return _figures(row, max(plain, key=lambda result: result.median(row.figures[0]) or 0, default=None))
 
 
 def _is_best(row: RowResult, ours: Result | None, others: Sequence[Result | None]) -> bool:

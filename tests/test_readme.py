@@ -19,6 +19,9 @@ from tests.support.redis import redis_url
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
 
+WIDTH_OF_CODE = 97
+"""Longer lines must be scrolled on code hosts."""
+
 POSTGRES = "QUEUERT_DOCS_POSTGRES_URL"
 REDIS = "QUEUERT_DOCS_REDIS_URL"
 
@@ -86,6 +89,21 @@ def test_example_runs(example: Example, tmp_path: Path) -> None:
 
 def test_readme_shows_an_example_that_is_run() -> None:
     assert any(e.place.startswith("README.md:") and e.no_run is None for e in EXAMPLES)
+
+
+def test_readme_fits_on_three_screens() -> None:
+    """With these counts it is 2,656 px high, in a column of 830 px with letters of 16 px: three screens of 900 px."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    code = "".join(re.findall(r"^```.*?^```$", text, re.MULTILINE | re.DOTALL))
+    pictures = re.findall(r'<img src="([^"]+)" width="(\d+)"', text)
+
+    assert len(text.splitlines()) <= 120
+    assert len(text.split()) <= 720
+    assert len(code.splitlines()) <= 45
+    assert [line for line in code.splitlines() if len(line) > WIDTH_OF_CODE] == []
+    assert len(re.findall(r"^\|", text, re.MULTILINE)) <= 6
+    assert [(int(width) <= 440, (ROOT / path).exists()) for path, width in pictures] == [(True, True)]
+    assert "![" not in text, "a picture without a width is as wide as the page"
 
 
 def test_examples_are_found_with_their_line_and_their_reason() -> None:

@@ -7,9 +7,9 @@ import pytest
 from bench.chart import svg
 from bench.compare import compare
 from bench.environments import ROOT
-from bench.publish import BEGIN, END, between_marks
+from bench.publish import BEGIN, END, between_marks, texts
 from bench.results import Result, RowResult, Run
-from bench.table import details, markdown
+from bench.table import against, details, markdown, matrix
 from bench.targets import TARGETS, verdicts
 
 MACHINE = {
@@ -141,9 +141,37 @@ def test_what_is_published_replaces_what_stood_between_the_marks() -> None:
         between_marks("no marks", "new")
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/benchmark.md"])
-def test_the_pages_have_the_marks(page: str) -> None:
-    between_marks((ROOT / page).read_text("utf-8"), "new")
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmark.md", "docs/comparison/README.md"])
+def test_the_pages_show_the_figures_of_the_last_run(page: str) -> None:
+    run = Run.load(ROOT / "bench" / "results" / "latest.json")
+    text = (ROOT / page).read_text("utf-8")
+
+    between_marks(text, "new")
+    # Targets may have changed since that run, so the long page is compared by its table.
+    expected = matrix(run) if page == "docs/benchmark.md" else texts(run, "a drawing")[page]
+    assert expected in text, "run python -m bench.publish"
+
+
+def test_a_short_table_has_the_rows_that_were_asked_for_and_no_plain_sql() -> None:
+    rows = [a_row(key, a_result("queuert", 2), a_result("pgqueuer", 1), a_result("plain SQL", 9)) for key in "ab"]
+
+    assert matrix(a_run(*rows), ["b"]).splitlines() == [
+        "| work | **queuert** | pgqueuer |",
+        "| --- | ---: | ---: |",
+        "| the work b, jobs/s | **2** | 1 |",
+    ]
+
+
+def test_a_peer_is_shown_beside_ours() -> None:
+    run = a_run(
+        a_row("start-one", a_result("queuert", 1000), a_result("pgqueuer", 3000)),
+        a_row("drain-1", a_result("queuert", 9000), a_result("pgqueuer", error="it broke")),
+    )
+
+    assert against(run, "pgqueuer") == (
+        "With one process, pgqueuer starts 3,000 single jobs a second and drains –; queuert starts 1,000 and drains "
+        "9,000."
+    )
 
 
 def test_comparing_shows_the_ratio_of_what_both_have() -> None:
