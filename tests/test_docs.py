@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import queuert
+from queuert import testing
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -15,6 +16,14 @@ INDEXES = [page for page in DOCS if page.name == "README.md"]
 CODE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 SPAN = re.compile(r"`[^`\n]+`")
+OWNERS: dict[str, tuple[object, ...]] = {
+    "client": (queuert.Client, queuert.SyncClient),
+    "attempt": (queuert.Attempt, queuert.SyncAttempt),
+    "worker": (queuert.Worker,),
+    "tx": (queuert.Transaction,),
+    "testing": (testing,),
+}
+NAMED = re.compile(rf"(?<![\w.])({'|'.join(OWNERS)})\.([a-z_]+)\b")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 
 
@@ -40,6 +49,19 @@ def test_public_names_are_explained_somewhere() -> None:
     explained = {word for span in spans for word in re.findall(r"\w+", span)}
     missing = set(queuert.__all__) - explained
     assert not missing, f"no page mentions {sorted(missing)}"
+
+
+def test_names_in_the_text_exist() -> None:
+    """Code blocks run in another test. This one is about spans, as `client.start(…)` in a table."""
+    found = [
+        f"{page.name}: {span}"
+        for page in USER_PAGES
+        if page.name != "from-queuert-typescript.md"  # it shows the names of the other library
+        for span in SPAN.findall(prose(page))
+        for owner, name in NAMED.findall(span)
+        if not any(hasattr(one, name) for one in OWNERS[owner])
+    ]
+    assert not found, "\n".join(found)
 
 
 def wrong(page: Path, link: str) -> str | None:
