@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,7 @@ class Embedded:
         self._now = now
         self._store = MemoryStore(now)
         self._path = folder / f"{plan.seed}.db"
+        self._files: list[Any] = []
         self._reading = self._parts()
 
     def _parts(self) -> tuple[Any, Any]:
@@ -42,6 +43,7 @@ class Embedded:
         if self._in_memory:
             return MemoryOperations(), AsyncMemoryProvider(self._store)
         state = sync_sqlite_state(self._path, clock=self._now)
+        self._files.append(state.provider)
         return state.operations, BlockingProvider(state.provider)
 
     def parts_of(self, process: Process) -> tuple[Any, Any, Any]:
@@ -52,6 +54,11 @@ class Embedded:
     def read(self, program: str, *args: Any, **options: Any) -> Any:
         operations, provider = self._reading
         return _read(operations, provider, program, *args, **options)
+
+    def close(self) -> None:
+        """Also what processes that were killed have left open."""
+        for provider in self._files:
+            provider.close()
 
 
 class Postgres:
@@ -88,7 +95,8 @@ def _read(operations: Any, provider: Any, program: str, *args: Any, **options: A
 @contextmanager
 def storage_of(plan: Plan, now: Callable[[], datetime], folder: Path) -> Generator[Embedded | Postgres]:
     if plan.storage != "postgres":
-        yield Embedded(plan, now, folder)
+        with closing(Embedded(plan, now, folder)) as storage:
+            yield storage
         return
     with ordered_server(Random(f"locks {plan.seed}"), now) as server:
         yield Postgres(server)
