@@ -15,6 +15,7 @@ from typing import Any
 
 from queuert import StorageUnavailable
 from queuert.adapters.in_process import InProcessHub, InProcessNotify
+from queuert.adapters.sqlite.connections.abandoning import OwnRaw
 from queuert.blocking import run_blocking
 from queuert.contexts import async_context
 from queuert.ports.beginning import Begun
@@ -161,6 +162,8 @@ class SimulatedProvider:
         def end() -> None:
             error = gone()
             run_blocking(block.__aexit__(type(error), error, None))
+            if isinstance(connection, OwnRaw):
+                connection.abandoned = True  # a call that is still on its way must not meet the next transaction
             shared.writer.release()
 
         process.open[id(connection)] = end

@@ -32,8 +32,10 @@ T = TypeVar("T")
 
 BEGINNING = datetime(2027, 1, 1, tzinfo=UTC)
 LEASE = 10.0
-LONGEST = 600.0
+LONGEST = 3600.0
 """Seconds of virtual time after which a chain that has not ended never will."""
+LONGEST_PAUSE = 600.0
+"""The same, if no handler has begun for so long."""
 SHOWN = 40
 """Lines of what was said that a violation shows."""
 ALWAYS = 10_000
@@ -281,15 +283,17 @@ class World:
                 await client.wait(self.random.choice(sorted(self.committed)), timeout=self.random.random() * 60)
 
     async def _until_all_ended(self) -> None:
-        end = self.loop.time() + LONGEST
+        end, pause_ends, begun = self.loop.time() + LONGEST, 0.0, -1
         while True:
+            if begun < (begun := sum(self.begun.values())):
+                pause_ends = self.loop.time() + LONGEST_PAUSE
             if self._violations:
                 raise self._violations[0]
             left = [row for row in self.jobs(statuses=OPEN) if row.type_name != "effect"]
             waiting = [row for row in left if not self._hopeless(row)]
             if not waiting:
                 return
-            if self.loop.time() > end:
+            if self.loop.time() > min(end, pause_ends):
                 row = waiting[0]
                 raise Violation(f"{row.id} ({row.type_name}) never ends: it is {row.status}, attempt {row.attempt}")
             await asyncio.sleep(5.0)
