@@ -17,6 +17,7 @@ from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance import run_state_conformance_sync
 
 
+@pytest.mark.soak  # it runs cases that other tests run, too
 def test_every_statement_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
     run: set[str] = set()
     call = PgText.__call__
