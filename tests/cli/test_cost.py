@@ -83,24 +83,34 @@ class Postgres(Place):
             connection.execute("VACUUM (ANALYZE)")
 
     def cost(self, look: Callable[[], object]) -> int:
-        before = self._pages()
-        look()
-        return self._pages() - before
+        while True:
+            before, vacuums = self._pages()
+            look()
+            after, then = self._pages()
+            if then == vacuums:  # otherwise, autovacuum has read pages, too
+                return after - before
 
-    def _pages(self) -> int:
-        """Pages of tables and indexes that were asked for. A session tells them at its end at the latest."""
+    def _pages(self) -> tuple[int, int]:
+        """Pages of tables and indexes that were asked for, and how often autovacuum has worked. A session tells them
+        at its end at the latest.
+        """
         with psycopg.connect(self.url, autocommit=True) as connection:
             deadline = time.monotonic() + PATIENCE
-            others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = %s"
-            while connection.execute(others, ["client backend"]).fetchone() != (1,):
+            others = (
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
+                "AND backend_type IN ('client backend', 'autovacuum worker')"
+            )
+            while connection.execute(others).fetchone() != (1,):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
             found = connection.execute(
-                "SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)) "
-                "FROM pg_statio_user_tables"
+                "SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)), "
+                "sum(autovacuum_count + autoanalyze_count) "
+                "FROM pg_statio_user_tables JOIN pg_stat_user_tables USING (relid)"
             ).fetchone()
             assert found is not None
-            return int(found[0])
+            pages, vacuums = found
+            return int(pages), int(vacuums)
 
 
 class Sqlite(Place):
