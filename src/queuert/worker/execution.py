@@ -62,25 +62,26 @@ class Execution:
             return Raised(error, SERIALIZATION_ERROR)
         try:
             if plan.is_async:
-                return Returned(await self._call_async(claim))
+                attempt: Attempt[Any, Any] = Attempt(claim, self._worker_id, self._client)
+                if plan.middleware.all:
+                    return Returned(await plan.middleware.call(attempt, lambda: self._innermost(claim, attempt)))
+                self._begins(claim)
+                return Returned(refuse_awaitable(await plan.function(attempt)))
             return await self._call_in_thread(claim)
         except BaseException as error:
             return Raised(error)
 
-    async def _call_async(self, claim: Claim) -> Any:
-        plan = claim.plan
-        attempt: Attempt[Any, Any] = Attempt(claim, self._worker_id, self._client)
-        if plan.middleware.all:
-            return await plan.middleware.call(attempt, lambda: self._innermost(claim, attempt))
-        return await self._innermost(claim, attempt)
-
     async def _innermost(self, claim: Claim, attempt: Attempt[Any, Any]) -> Any:
-        # Handlers that begin in the same turn of the loop are marked by one callback, in the next
-        # turn: those that still run have awaited something that was not there yet.
+        self._begins(claim)
+        return refuse_awaitable(await claim.plan.function(attempt))
+
+    def _begins(self, claim: Claim) -> None:
+        """Handlers that begin in the same turn of the loop are marked by one callback, in the next
+        turn: those that still run have awaited something that was not there yet.
+        """
         if not self._beginning:
             self._loop.call_soon(self._mark_suspended)
         self._beginning.append(claim)
-        return refuse_awaitable(await claim.plan.function(attempt))
 
     def _mark_suspended(self) -> None:
         for claim in self._beginning:
