@@ -35,8 +35,9 @@ logger = logging.getLogger(__name__)
 SECONDS = float(os.environ.get("QUEUERT_RETENTION_SECONDS", "600"))
 RATE = int(os.environ.get("QUEUERT_RETENTION_RATE", "5000"))
 STUCK_FOR = min(15.0, SECONDS / 8)
-VACUUM_EVERY = SECONDS / 10
-"""As autovacuum does by default: each database once in a minute. The tables are largest just before."""
+VACUUM_EVERY = SECONDS / 40
+"""As autovacuum does with `autovacuum_naptime = 15s`. A page of an index is used again after the second or third of
+them, so with the default, a minute, the size is still growing after the first one."""
 WORKERS = 3
 
 SIZE = """
@@ -79,7 +80,8 @@ async def _minutes(url: str, watch: Watcher) -> None:
             lost += await _free_old_ones(client, stuck)
             if passed > (vacuumed + 1) * VACUUM_EVERY:
                 vacuumed += 1
-                sizes += watch(SIZE)
+                if passed > SECONDS / 10:
+                    sizes += watch(SIZE)  # the tables are largest now
                 await asyncio.to_thread(_vacuum, url)
             if passed > (killed + 1) * SECONDS / 8:
                 killed += 1
