@@ -10,8 +10,9 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from queuert.archive import Archive, check_archive, months_of
+from queuert.arguments import LONGEST, Duration, seconds
 from queuert.errors import InvalidArgument
-from queuert.model import LONGEST, TERMINAL, Duration, Status, seconds
+from queuert.model import TERMINAL, Status
 
 LOOK_AGAIN = 1.0
 """Seconds until a chain that could not be deleted, or has not ended, is looked at again: at

@@ -16,7 +16,7 @@ from django.utils.html import format_html, format_html_join
 
 from queuert import Chain as ClientChain
 from queuert import JobRecord, Page, SyncClient
-from queuert.model import MAX_NAME_LENGTH
+from queuert.arguments import MAX_NAME_LENGTH
 from queuert.operating.changes import Change
 from queuert_django.actions import (
     CANCEL,

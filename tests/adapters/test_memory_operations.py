@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from tests.adapters.memory_support import ALL, START, Memory, new_job, next_job, queue
 
+from queuert.arguments import Duration
 from queuert.errors import BlockerNotFound, InvalidArgument, InvalidCursor, JobIdExists, JobTypeMismatch
 from queuert.model import (
     BlockerRef,
@@ -14,7 +15,6 @@ from queuert.model import (
     ChainFilter,
     ClaimRequest,
     Dedup,
-    Duration,
     JobFilter,
     Lease,
     PageRequest,

@@ -14,6 +14,7 @@ from tests.support.naming import short
 from tests.support.worlds import World, start
 
 from queuert import Debounce, Throttle
+from queuert.arguments import MAX_KEY_LENGTH, MAX_NAME_LENGTH
 from queuert.client.client import Client
 from queuert.errors import (
     InvalidArgument,
@@ -22,7 +23,7 @@ from queuert.errors import (
     TransactionRequired,
 )
 from queuert.jobs import Chain, EntryJob
-from queuert.model import MAX_KEY_LENGTH, MAX_NAME_LENGTH, Dedup
+from queuert.model import Dedup
 
 
 class Any_(EntryJob[None], name="any"):

@@ -15,9 +15,10 @@ import pydantic
 import pytest
 from tests.jobs.shop import SendReceipt
 
+from queuert.arguments import PRIORITY_RANGE
 from queuert.errors import InvalidArgument, InvalidJobType
 from queuert.jobs import NO_OPTIONS, EntryJob, Job, JobOptions, Registry, make_options, options_of
-from queuert.model import PRIORITY_RANGE, Dedup, When
+from queuert.model import Dedup, When
 
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from uuid import UUID
 from typing_extensions import TypeVar
 
 from queuert.archive import ArchivedChain
+from queuert.arguments import MAX_KEY_LENGTH, MAX_NAME_LENGTH, Duration, aware, check_text, check_unicode, seconds
 from queuert.audit import AuditRecord
 from queuert.bulk import BulkPlan
 from queuert.client.sessions import Sessions, Tx
@@ -31,24 +32,7 @@ from queuert.jobs.options import make_options, moment_or_delay
 from queuert.jobs.queue import Queue
 from queuert.jobs.record import JobRecord
 from queuert.limit_records import Change, LimitRow
-from queuert.model import (
-    EVERYTHING,
-    MAX_KEY_LENGTH,
-    MAX_NAME_LENGTH,
-    Duration,
-    Everything,
-    NewJob,
-    Order,
-    Page,
-    Pause,
-    PauseTarget,
-    Status,
-    TypeStats,
-    aware,
-    check_text,
-    check_unicode,
-    seconds,
-)
+from queuert.model import EVERYTHING, Everything, NewJob, Order, Page, Pause, PauseTarget, Status, TypeStats
 from queuert.operations import (
     archiving,
     audit,

@@ -10,6 +10,7 @@ from typing import Any, Generic, Self, overload
 from typing_extensions import TypeVar, Unpack
 
 from queuert.archive import ArchivedChain
+from queuert.arguments import Duration
 from queuert.audit import AuditRecord
 from queuert.bulk import BulkPlan
 from queuert.client.announcing import Announce
@@ -54,7 +55,7 @@ from queuert.jobs.options import check_priority
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobsItem, Registry
 from queuert.limit_records import LimitRow
-from queuert.model import Duration, Page, Pause, Status, TypeStats
+from queuert.model import Page, Pause, Status, TypeStats
 from queuert.operations import queries
 from queuert.operations.engine import Engine
 from queuert.operations.limits import UNSET, Unset, change_of

@@ -13,6 +13,7 @@ from typing import Any, Generic, Self, overload
 from typing_extensions import TypeVar, Unpack
 
 from queuert.archive import ArchivedChain
+from queuert.arguments import Duration
 from queuert.audit import AuditRecord
 from queuert.blocking import Blocking, run_blocking
 from queuert.bulk import BulkPlan
@@ -58,7 +59,7 @@ from queuert.jobs.options import check_priority
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobsItem, Registry
 from queuert.limit_records import LimitRow
-from queuert.model import Duration, Page, Pause, Status, TypeStats
+from queuert.model import Page, Pause, Status, TypeStats
 from queuert.operations import queries
 from queuert.operations.engine import Engine
 from queuert.operations.limits import UNSET, Unset, change_of

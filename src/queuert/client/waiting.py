@@ -15,9 +15,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
+from queuert.arguments import Duration, seconds
 from queuert.errors import ChainCancelled, ChainExpired, ChainFailed, ChainNotFound, WaitTimeout
 from queuert.jobs.chain import Chain
-from queuert.model import Duration, seconds
 from queuert.ports.notify import MISSED, Dispose, NotifyAdapter
 from queuert.ports.sync_notify import SyncDispose, SyncNotify
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
+from queuert.arguments import MAX_NAME_LENGTH, check_text
 from queuert.errors import InvalidArgument
-from queuert.model import MAX_NAME_LENGTH, check_text
 
 Role = Literal["reader", "operator"]
 

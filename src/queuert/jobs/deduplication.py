@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
 
+from queuert.arguments import LONGEST, Duration, seconds
 from queuert.errors import InvalidArgument
-from queuert.model import LONGEST, Collapse, Dedup, Duration, When, seconds
+from queuert.model import Collapse, Dedup, When
 
 if TYPE_CHECKING:
     from queuert.jobs.job import Job

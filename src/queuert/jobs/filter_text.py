@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
+from queuert.arguments import aware
 from queuert.errors import InvalidArgument
-from queuert.model import TERMINAL, aware
+from queuert.model import TERMINAL
 
 LISTS = ("status", "type", "chain-type", "queue", "error", "chain", "job", "key")
 RANGES = ("created", "ended")

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from queuert.arguments import PRIORITY_RANGE, Duration, storable, storable_delay
 from queuert.errors import InvalidArgument
 from queuert.jobs.deduplication import AnyDedup, Debounce, Throttle
-from queuert.model import PRIORITY_RANGE, Dedup, Duration, When, storable, storable_delay
+from queuert.model import Dedup, When
 
 
 class JobOptions(msgspec.Struct, frozen=True):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from queuert.arguments import MAX_NAME_LENGTH, check_text
 from queuert.errors import InvalidArgument
-from queuert.model import MAX_NAME_LENGTH, check_text
 
 MAX_VERSION = 100
 """Every version is one more name for claims to look for."""

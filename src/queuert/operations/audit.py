@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from queuert.arguments import MAX_NAME_LENGTH, MAX_REASON_LENGTH, check_text
 from queuert.audit import AuditRecord, NewAudit, details_of
 from queuert.errors import InvalidArgument
 from queuert.jobs.chain import Chain
-from queuert.model import MAX_NAME_LENGTH, MAX_REASON_LENGTH, Page, Pause, check_text
+from queuert.model import Page, Pause
 from queuert.operations.engine import Engine
 from queuert.operations.queries import PageQuery
 from queuert.ports.program import Program

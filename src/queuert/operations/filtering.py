@@ -6,11 +6,12 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, cast
 
+from queuert.arguments import aware, check_unicode
 from queuert.errors import InvalidArgument
 from queuert.jobs.filter import Filter
 from queuert.jobs.registry import Registry
 from queuert.jobs.versions import names_a_version
-from queuert.model import ChainFilter, JobFilter, Status, aware, check_status, check_unicode
+from queuert.model import ChainFilter, JobFilter, Status, check_status
 
 _MICROSECOND = timedelta(microseconds=1)
 _ALL = Filter()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from queuert.arguments import MAX_KEY_LENGTH, check_text
 from queuert.audit import NewAudit, details_of
 from queuert.errors import InvalidArgument, InvalidCursor
 from queuert.jobs.job import Job, is_job_class
 from queuert.jobs.limits import Limit, Rate, check_concurrency, check_limit_name, check_rate, check_weight, key_text
 from queuert.limit_records import Change, LimitRow, lane_of, split_lane
-from queuert.model import MAX_KEY_LENGTH, Page, check_text
+from queuert.model import Page
 from queuert.operations.engine import Engine
 from queuert.operations.queries import PageQuery
 from queuert.ports.program import Program

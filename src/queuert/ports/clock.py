@@ -7,8 +7,8 @@ import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from queuert.arguments import Duration, aware, seconds
 from queuert.errors import InvalidArgument
-from queuert.model import Duration, aware, seconds
 
 
 class Clock:

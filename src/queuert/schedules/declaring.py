@@ -9,9 +9,9 @@ from typing import Any, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar, Unpack
 
+from queuert.arguments import Duration, seconds
 from queuert.errors import InvalidArgument
 from queuert.jobs.job import EntryJob, Job, name_of
-from queuert.model import Duration, seconds
 from queuert.schedules.options import ScheduleOptions, check_name, check_options
 from queuert.schedules.times import NONE, After, Cron, Every, Tick, Times
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from queuert.arguments import MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.errors import InvalidArgument
-from queuert.model import MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.schedules.stored import CATCH_UPS, OVERLAPS, CatchUp, Overlap
 
 MOST_CAUGHT_UP = 10_000

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
+from queuert.arguments import Duration, seconds
 from queuert.blocking import run_blocking
 from queuert.client.base import BaseClient, sessions_of
 from queuert.client.client import Client
@@ -20,7 +21,7 @@ from queuert.contexts import async_context, context
 from queuert.errors import InvalidArgument, RateLimited, Reschedule
 from queuert.jobs.chain import Chain
 from queuert.jobs.job import Job
-from queuert.model import Created, Duration, NewJob, seconds
+from queuert.model import Created, NewJob
 from queuert.schedules.declaring import Schedules, declarations_of
 from queuert.testing.crash_points import Points
 from queuert.testing.inline import InlineWorker

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from queuert.arguments import Duration, seconds
 from queuert.client.base import BaseClient, sessions_of, storage_of
 from queuert.errors import InvalidArgument
-from queuert.model import Duration, JobFilter, PageRequest, seconds
+from queuert.model import JobFilter, PageRequest
 from queuert.ports.clock import Clock
 from queuert.worker.handlers import HandlerPlan
 

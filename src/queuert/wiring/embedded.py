@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
+from queuert.arguments import seconds
 from queuert.errors import InvalidArgument
-from queuert.model import seconds
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.state import StateAdapter, SyncStateAdapter
 from queuert.wiring.options import (

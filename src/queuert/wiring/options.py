@@ -9,11 +9,11 @@ from typing import Any, TypedDict, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
+from queuert.arguments import Duration, seconds
 from queuert.client.announcing import Announce
 from queuert.errors import DriverMissing, InvalidArgument
 from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.jobs.codec import Codec
-from queuert.model import Duration, seconds
 from queuert.ports.clock import Clock
 from queuert.ports.notify import NotifyAdapter, NotifyProvider
 from queuert.ports.observer import Observer

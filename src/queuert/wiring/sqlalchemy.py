@@ -19,11 +19,11 @@ from queuert.adapters.sqlalchemy.driver import SqlAlchemyDriver
 from queuert.adapters.sqlalchemy.provider import AsyncSqlAlchemyProvider, SqlAlchemyProvider
 from queuert.adapters.sqlite import AsyncSqliteProvider, SqliteOperations, SqliteProvider
 from queuert.adapters.sqlite.connections.database import Database
+from queuert.arguments import seconds
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.errors import InvalidArgument
 from queuert.jobs.registry import JobsItem, Registry
-from queuert.model import seconds
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.provider import AsyncProvider, SyncProvider
 from queuert.ports.state import StateAdapter, StateOperations, SyncStateAdapter

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from queuert.arguments import Duration, seconds
 from queuert.errors import InvalidArgument
-from queuert.model import Duration, seconds
 
 LONGEST = 100 * 365 * 86400.0
 """A hundred years: some databases cannot store dates that are much later."""

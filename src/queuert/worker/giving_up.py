@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from queuert.arguments import check_text
 from queuert.errors import InvalidArgument, JobError, Reschedule
-from queuert.model import check_text
 from queuert.worker import failure
 
 ErrorKind: TypeAlias = type[BaseException] | str

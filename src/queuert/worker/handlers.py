@@ -9,11 +9,11 @@ from typing import Any, Generic, overload
 
 from typing_extensions import TypeVar
 
+from queuert.arguments import MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.errors import InvalidArgument
 from queuert.jobs.job import Job, is_job_class, name_of
 from queuert.jobs.job_type import JobType
 from queuert.jobs.registry import Registry
-from queuert.model import MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.worker.annotated import check_annotation
 from queuert.worker.attempt import Attempt, SyncAttempt
 from queuert.worker.backoff import JOB_BACKOFF, Backoff, check_backoff

@@ -7,9 +7,10 @@ import logging
 import time
 from typing import Any
 
+from queuert.arguments import seconds, storable
 from queuert.errors import InvalidArgument, OwnershipLost, RateLimited, Reschedule
 from queuert.limit_records import split_lane
-from queuert.model import Settlement, When, seconds, storable
+from queuert.model import Settlement, When
 from queuert.operations.engine import Engine
 from queuert.operations.settle import settlement_for
 from queuert.worker import failure

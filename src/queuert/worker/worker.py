@@ -10,11 +10,11 @@ from typing import Any, Self
 
 from typing_extensions import TypeVar
 
+from queuert.arguments import MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.errors import InvalidArgument
 from queuert.jobs.queue import Queue, check_cap
-from queuert.model import MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.operations.schedules.defining import define
 from queuert.schedules.declaring import Schedules, declarations_of
 from queuert.schedules.stored import Definition

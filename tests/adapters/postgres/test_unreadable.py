@@ -13,8 +13,9 @@ from tests.adapters.postgres.drivers import Driver, Watcher
 from tests.support.postgres import Databases, template
 
 from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.arguments import EARLIEST, LATEST
 from queuert.conformance.state.build import completed, failed, new_job, queue, request
-from queuert.model import EARLIEST, LATEST, ChainFilter, JobFilter, PageRequest, When
+from queuert.model import ChainFilter, JobFilter, PageRequest, When
 from queuert.ports.provider import run_async
 
 ABSURD = [

@@ -9,6 +9,7 @@ import socket
 import sys
 from typing import Any
 
+from queuert.arguments import MAX_NAME_LENGTH
 from queuert.cli.arguments import Parsers
 from queuert.cli.database import add_client_command
 from queuert.cli.exits import DONE, CommandError
@@ -16,7 +17,6 @@ from queuert.client.client import Client
 from queuert.dashboard import Dashboard
 from queuert.dashboard.access import local_operator
 from queuert.errors import DriverMissing
-from queuert.model import MAX_NAME_LENGTH
 
 TEXT = """\
 Serves the dashboard until Ctrl-C, for browsers on this machine only: it listens on the loopback

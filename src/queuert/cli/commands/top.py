@@ -8,12 +8,12 @@ import sys
 from typing import Any
 from urllib.parse import urlsplit
 
+from queuert.arguments import MAX_NAME_LENGTH
 from queuert.cli.arguments import Parsers
 from queuert.cli.database import add_client_command, url_of
 from queuert.cli.exits import DONE, CommandError
 from queuert.client.client import Client
 from queuert.errors import DriverMissing
-from queuert.model import MAX_NAME_LENGTH
 
 TEXT = """\
 Shows jobs, workers, queues and schedules in the terminal, and keeps them up to date. Keys are shown

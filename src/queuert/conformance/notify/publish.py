@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from queuert.arguments import MAX_NAME_LENGTH
 from queuert.conformance.checks import equal
 from queuert.conformance.notify.channel import Channel, Ear, case, fresh, topics
-from queuert.model import MAX_NAME_LENGTH
 
 
 @case

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta, timezone
 
+from queuert.arguments import MAX_KEY_LENGTH, MAX_NAME_LENGTH, PRIORITY_RANGE
 from queuert.conformance.checks import check, equal, same_json
 from queuert.conformance.state.build import (
     FUTURE,
@@ -18,7 +19,7 @@ from queuert.conformance.state.build import (
     waiting_for,
 )
 from queuert.conformance.state.store import Store, driver_case
-from queuert.model import MAX_KEY_LENGTH, MAX_NAME_LENGTH, PRIORITY_RANGE, BlockerRef, When
+from queuert.model import BlockerRef, When
 
 ODD_TEXTS = (
     'it\'s "quoted" and `ticked`',

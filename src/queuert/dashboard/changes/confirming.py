@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from queuert.arguments import MAX_REASON_LENGTH
 from queuert.dashboard.messages import Response
 from queuert.dashboard.site import Visit
 from queuert.errors import InvalidArgument
-from queuert.model import MAX_REASON_LENGTH
 
 
 @dataclass(frozen=True, kw_only=True)

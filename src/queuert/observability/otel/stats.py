@@ -10,7 +10,8 @@ from typing import Any, Protocol, Self
 from opentelemetry import metrics
 from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 
-from queuert.model import Duration, TypeStats, seconds
+from queuert.arguments import Duration, seconds
+from queuert.model import TypeStats
 from queuert.observability.otel import attributes as names
 
 logger = logging.getLogger("queuert.observers")

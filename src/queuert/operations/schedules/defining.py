@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from queuert.arguments import seconds
 from queuert.errors import InvalidArgument
 from queuert.jobs.job import Job, options_of
-from queuert.model import seconds
 from queuert.operations.engine import Engine
 from queuert.schedules.ids import chain_id
 from queuert.schedules.options import ScheduleOptions, check_options

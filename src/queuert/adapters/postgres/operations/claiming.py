@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from queuert.adapters.postgres.operations.store import Store
 from queuert.adapters.postgres.rows import Row, blocker_of, job_of, json_of, utc
+from queuert.arguments import EARLIEST, LATEST
 from queuert.failed_attempts import told
-from queuert.model import EARLIEST, LATEST, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
+from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 from queuert.ports.program import Program
 from queuert.sql.circumstances import pause_rows
 

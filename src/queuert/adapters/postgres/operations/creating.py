@@ -8,9 +8,10 @@ from typing import Any
 from queuert.adapters.postgres.command import SEPARATOR
 from queuert.adapters.postgres.operations.store import Store, distinct
 from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
+from queuert.arguments import seconds
 from queuert.errors import BlockerNotFound
 from queuert.ids import is_uuid
-from queuert.model import NOW, BlockerRef, ChainRow, Created, NewJob, seconds
+from queuert.model import NOW, BlockerRef, ChainRow, Created, NewJob
 from queuert.ports.program import Program
 
 

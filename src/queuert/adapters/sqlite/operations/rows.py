@@ -7,9 +7,10 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from queuert.arguments import EARLIEST, LATEST
 from queuert.errors import InvalidArgument
 from queuert.failed_attempts import FailedAttempt
-from queuert.model import EARLIEST, LATEST, BlockerRow, ChainRow, JobRow, When
+from queuert.model import BlockerRow, ChainRow, JobRow, When
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
