@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from queuert.circumstances import BlockingRow, Circumstances, DueJob, RunningGroup
-from queuert.model import ChainRow, JobRow, Pause, PauseTarget, WorkerRow
+from queuert.model import ChainRow, JobRow, WorkerRow
 from queuert.operations.why import explain
+from queuert.pause_records import Pause, PauseTarget
 from queuert.why import (
     BeingUnblocked,
     Ended,

@@ -71,7 +71,8 @@ from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobTypes
 from queuert.json_lines import JsonLines, read_json_lines
 from queuert.limit_records import LimitRow, LimitRule, RateRule
-from queuert.model import EVERYTHING, Dedup, Page, Pause, Status, TypeStats
+from queuert.model import Dedup, Page, Status, TypeStats
+from queuert.pause_records import EVERYTHING, Pause
 from queuert.ports.observer import Observer
 from queuert.retention import Keep, Pruned, Retention, Vacuumed
 from queuert.schedules.declaring import Schedules

@@ -7,7 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from queuert.model import ChainRow, JobRow, Pause, Status, WorkerRow
+from queuert.model import ChainRow, JobRow, Status, WorkerRow
+from queuert.pause_records import Pause
 from queuert.worker_records import LastHandled
 
 BLOCKERS_READ = 1000

@@ -3,6 +3,8 @@
 They are untyped on purpose: inputs and outputs are JSON bytes here, and become the user's own types
 in `jobs`. Times are aware datetimes in UTC. `msgspec.Struct` because these are made once per job on
 the hot path; `gc=False` where they are many: they hold plain values and cannot be part of a cycle.
+
+Names that are imported `as` themselves live in other modules, and are public here (docs/api.md).
 """
 
 from __future__ import annotations
@@ -10,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
-from enum import Enum
 from secrets import randbits
 from typing import Generic, Literal, TypeVar, cast, get_args
 
@@ -18,7 +19,8 @@ import msgspec
 
 from queuert.arguments import LONGEST, MAX_KEY_LENGTH, Duration, check_text, seconds
 from queuert.errors import InvalidArgument, InvalidCursor
-from queuert.limit_records import split_lane
+from queuert.pause_records import Pause as Pause
+from queuert.pause_records import PauseTarget as PauseTarget
 from queuert.worker_records import WorkerAbout, WorkerState
 
 Status = Literal["blocked", "pending", "running", "completed", "failed", "cancelled", "expired"]
@@ -262,103 +264,6 @@ def new_token() -> int:
     into a signed number of 64 bits.
     """
     return randbits(62)
-
-
-PauseScope = Literal["everything", "queue", "type", "key"]
-
-OWN_TYPES = "queuert."
-"""The names of the library's own job types begin with this."""
-OWN_QUEUE = "queuert"
-"""The queue that they are claimed through."""
-
-
-def is_own(type_name: str) -> bool:
-    """Whether it is one of the library's own job types."""
-    return type_name.startswith(OWN_TYPES)
-
-
-class Everything(Enum):
-    """The type of `EVERYTHING`."""
-
-    EVERYTHING = "everything"
-
-
-EVERYTHING = Everything.EVERYTHING
-"""All job types, as a target of `client.pause`."""
-
-
-class PauseTarget(msgspec.Struct, frozen=True):
-    """What is paused: the jobs of one type, those of a queue, those of one key of a limit, or
-    everything (then the name is empty).
-    """
-
-    scope: PauseScope
-    name: str = ""
-
-    def __str__(self) -> str:
-        if self.scope == "key":
-            limit, key = split_lane(self.name)
-            return f"key {key!r} of limit {limit}"
-        return f"{self.scope} {self.name}".rstrip()
-
-    def covers(self, type_name: str, queue: str | None) -> bool:
-        """Whether jobs of this type, claimed through this queue, are meant. "Everything" leaves out
-        the library's own types.
-        """
-        if self.scope == "everything":
-            return not is_own(type_name)
-        if self.scope == "key":
-            return False
-        return self.name == (type_name if self.scope == "type" else queue)
-
-
-class Pause(msgspec.Struct, frozen=True):
-    """No worker claims jobs of the target. Times are by the database's clock."""
-
-    target: PauseTarget
-    """What is paused: its `scope` ("everything", "queue", "type" or "key") and its `name`."""
-    since: datetime
-    """Since when."""
-    until: datetime | None = None
-    """When it ends by itself. None: when it is resumed."""
-    reason: str | None = None
-    """Why, in the words of the one who paused it."""
-    by: str | None = None
-    """Who paused it."""
-    cancel_running: bool = False
-    """Jobs that were running were told to stop, too."""
-
-
-def is_paused(pauses: Iterable[Pause], type_name: str, queue: str | None) -> bool:
-    return any(pause.target.covers(type_name, queue) for pause in pauses)
-
-
-def stops(pause: Pause, type_name: str, queue: str | None, lane: str | None) -> bool:
-    """Whether a pause says that a running job has to stop."""
-    if not pause.cancel_running:
-        return False
-    return pause.target.name == lane if _stops_key(pause) else pause.target.covers(type_name, queue)
-
-
-def _stops_key(pause: Pause) -> bool:
-    """Whether running jobs of one key have to stop. Which types these have is not known."""
-    return pause.cancel_running and pause.target.scope == "key"
-
-
-def lanes_of(types: Sequence[str], queues: Sequence[str]) -> list[tuple[str, str | None]]:
-    """Pairs of type and queue. Without queues, they are not known."""
-    return list(zip(types, queues, strict=True)) if queues else [(name, None) for name in types]
-
-
-def in_the_way(pauses: Iterable[Pause], lanes: Sequence[tuple[str, str | None]]) -> tuple[Pause, ...]:
-    """The pauses that cover one of these pairs of type and queue."""
-    return tuple(each for each in pauses if _stops_key(each) or any(each.target.covers(*lane) for lane in lanes))
-
-
-def sooner(next_in: float | None, pauses: Iterable[Pause], now: datetime) -> float | None:
-    """Seconds until then, or until one of these pauses ends."""
-    moments = [max(0.0, (each.until - now).total_seconds()) for each in pauses if each.until is not None]
-    return min([*moments, *([] if next_in is None else [next_in])], default=None)
 
 
 class TypeLimit(msgspec.Struct, frozen=True):

@@ -11,8 +11,8 @@ from tests.cli.incidents import BLOCKED, FAILED, LATER, cause_incidents
 from tests.cli.running import in_process
 
 from queuert.cli.remedies import command_for
-from queuert.model import PauseTarget
 from queuert.operating.pauses import target_of
+from queuert.pause_records import PauseTarget
 from queuert.why import (
     BeingUnblocked,
     Blocked,

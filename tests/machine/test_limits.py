@@ -26,11 +26,11 @@ from queuert.model import (
     JobFilter,
     JobRow,
     NewJob,
-    PauseTarget,
     Settlement,
     TypeLimit,
     When,
 )
+from queuert.pause_records import PauseTarget
 
 TYPES = ("a", "b")
 RULES = {

@@ -20,13 +20,13 @@ from queuert.model import (
     ClaimRequest,
     NewJob,
     PageRequest,
-    PauseTarget,
     QueueLimit,
     Settlement,
     TypeLimit,
     When,
 )
 from queuert.operations.why import explain
+from queuert.pause_records import PauseTarget
 from queuert.why import InLine, Paused, QueueFull, Reason, SlotsBusy, Why
 from queuert.worker_records import WorkerAbout, WorkerQueue, WorkerType
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from queuert.model import PauseTarget
 from queuert.operating.pauses import target_of
+from queuert.pause_records import PauseTarget
 from queuert.why import (
     Blocked,
     ClusterFull,

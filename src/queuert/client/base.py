@@ -32,7 +32,7 @@ from queuert.jobs.options import make_options, moment_or_delay
 from queuert.jobs.queue import Queue
 from queuert.jobs.record import JobRecord
 from queuert.limit_records import Change, LimitRow
-from queuert.model import EVERYTHING, Everything, NewJob, Order, Page, Pause, PauseTarget, Status, TypeStats
+from queuert.model import NewJob, Order, Page, Status, TypeStats
 from queuert.operations import (
     archiving,
     audit,
@@ -55,6 +55,7 @@ from queuert.operations import (
 from queuert.operations.engine import Engine
 from queuert.operations.schedules import changing as schedules
 from queuert.operations.schedules.defining import define
+from queuert.pause_records import EVERYTHING, Everything, Pause, PauseTarget
 from queuert.ports.program import Program
 from queuert.retention import Pruned, Retention
 from queuert.schedules.options import ScheduleOptions, check_name

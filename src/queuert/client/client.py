@@ -55,7 +55,7 @@ from queuert.jobs.options import check_priority
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobsItem, Registry
 from queuert.limit_records import LimitRow
-from queuert.model import Page, Pause, Status, TypeStats
+from queuert.model import Page, Status, TypeStats
 from queuert.operations import queries
 from queuert.operations.engine import Engine
 from queuert.operations.limits import UNSET, Unset, change_of
@@ -63,6 +63,7 @@ from queuert.operations.observers import all_of
 from queuert.operations.publishing import BoundedNotify
 from queuert.operations.take_over import TakenOver
 from queuert.operations.watched import watched
+from queuert.pause_records import Pause
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.observer import Observer
 from queuert.ports.state import StateAdapter

@@ -10,7 +10,7 @@ from functools import reduce
 from operator import add
 
 from queuert.history import History
-from queuert.model import is_own
+from queuert.own_types import is_own
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from queuert.jobs.limits import Limit, check_limit_name
 from queuert.jobs.options import NO_OPTIONS, JobOptions, make_options
 from queuert.jobs.scope import Scope, capture
 from queuert.jobs.versions import stored_names
-from queuert.model import OWN_TYPES, Dedup, is_own
+from queuert.model import Dedup
+from queuert.own_types import OWN_TYPES, is_own
 from queuert.retention import Keep
 
 Returns_co = TypeVar("Returns_co", covariant=True)

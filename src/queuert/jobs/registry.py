@@ -17,7 +17,8 @@ from queuert.jobs.job_type import JobType
 from queuert.jobs.limits import declared_limits
 from queuert.jobs.own import OWN_CLASSES
 from queuert.jobs.record import JobRecord
-from queuert.model import BlockerRow, ChainRow, JobRow, Status, is_own
+from queuert.model import BlockerRow, ChainRow, JobRow, Status
+from queuert.own_types import is_own
 from queuert.retention import Keep
 
 JobsItem = Union[JobClass, "JobTypes", ModuleType]

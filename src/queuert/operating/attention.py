@@ -9,8 +9,10 @@ from typing import Literal
 
 from queuert.durations import length_of
 from queuert.jobs.filter import Filter
-from queuert.model import Pause, TypeStats, is_own
+from queuert.model import TypeStats
 from queuert.operating.counts import BOUND, Count
+from queuert.own_types import is_own
+from queuert.pause_records import Pause
 from queuert.schedules.schedule import Schedule
 from queuert.worker_records import WorkerInfo
 

@@ -9,7 +9,7 @@ from typing import Any
 from queuert.errors import InvalidArgument
 from queuert.jobs.limits import Rate
 from queuert.limit_records import LimitRow, LimitRule, RateRule, lane_of, split_lane
-from queuert.model import Pause, PauseTarget
+from queuert.pause_records import Pause, PauseTarget
 
 NONE = "none"
 """No limit, where a number or a rate could be given."""

@@ -11,8 +11,8 @@ from queuert.errors import InvalidArgument
 from queuert.jobs.filter_text import duration_of
 from queuert.jobs.versions import is_version_of
 from queuert.limit_records import SEPARATOR
-from queuert.model import PauseTarget
 from queuert.operating.filters import versions_known
+from queuert.pause_records import PauseTarget
 
 
 def target_of(text: str) -> PauseTarget:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from queuert.model import Pause, PauseTarget, TypeStats, is_own
+from queuert.model import TypeStats
 from queuert.operating.counts import BOUND, Count
+from queuert.own_types import is_own
+from queuert.pause_records import Pause, PauseTarget
 from queuert.worker_records import WorkerInfo
 
 

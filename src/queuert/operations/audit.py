@@ -9,9 +9,10 @@ from queuert.arguments import MAX_NAME_LENGTH, MAX_REASON_LENGTH, check_text
 from queuert.audit import AuditRecord, NewAudit, details_of
 from queuert.errors import InvalidArgument
 from queuert.jobs.chain import Chain
-from queuert.model import Page, Pause
+from queuert.model import Page
 from queuert.operations.engine import Engine
 from queuert.operations.queries import PageQuery
+from queuert.pause_records import Pause
 from queuert.ports.program import Program
 
 T = TypeVar("T")

@@ -25,11 +25,12 @@ from queuert.jobs.chain import Chain
 from queuert.jobs.filter import Filter
 from queuert.jobs.job import name_of
 from queuert.matching import row_matches
-from queuert.model import ChainFilter, ChainRow, JobRow, NewJob, PageRequest, Status, is_own
+from queuert.model import ChainFilter, ChainRow, JobRow, NewJob, PageRequest, Status
 from queuert.operations import chains, filtering
 from queuert.operations.create import announce_created
 from queuert.operations.engine import Engine
 from queuert.operations.observations import Observations
+from queuert.own_types import is_own
 from queuert.ports.program import Program
 from queuert.retention import Keep, policy_of
 from queuert.transaction import Hooks

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from queuert.arguments import Duration, aware, seconds
 from queuert.errors import InvalidArgument
 from queuert.history import History, check_reach, check_step, floor, history_of, step_for
-from queuert.model import is_own
 from queuert.operations.engine import Engine
+from queuert.own_types import is_own
 from queuert.ports.program import Program
 
 

@@ -15,10 +15,11 @@ from queuert.errors import QueuertError
 from queuert.jobs.bulk import BULK_CLASSES
 from queuert.jobs.job import name_of
 from queuert.jobs.own import OWN_NAMES
-from queuert.model import OWN_QUEUE, ClaimRequest, JobRow, QueueLimit, Settlement, TypeLimit, When
+from queuert.model import ClaimRequest, JobRow, QueueLimit, Settlement, TypeLimit, When
 from queuert.operations import bulk
 from queuert.operations.engine import Engine
 from queuert.operations.settle import settlement_for
+from queuert.own_types import OWN_QUEUE
 from queuert.ports.program import Program
 from queuert.transaction import Hooks
 

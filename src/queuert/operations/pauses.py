@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from queuert.model import Pause, PauseTarget, When
+from queuert.model import When
 from queuert.operations.engine import Engine
+from queuert.pause_records import Pause, PauseTarget
 from queuert.ports.program import Program
 from queuert.transaction import Hooks
 

@@ -10,9 +10,11 @@ from queuert.bulk import BulkPlan, PlanNote
 from queuert.errors import InvalidArgument
 from queuert.jobs.bulk import BulkAction
 from queuert.jobs.filter import Filter
-from queuert.model import ChainFilter, ChainRow, PageRequest, Pause, is_own
+from queuert.model import ChainFilter, ChainRow, PageRequest
 from queuert.operations import bulk, cascades
 from queuert.operations.engine import Engine
+from queuert.own_types import is_own
+from queuert.pause_records import Pause
 from queuert.ports.program import Program
 
 COUNTED = 1000

@@ -27,10 +27,10 @@ from queuert.model import (
     PageRequest,
     Status,
     TypeStats,
-    is_own,
 )
 from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
+from queuert.own_types import is_own
 from queuert.ports.program import Program
 
 MAX_PAGE = 1000

@@ -18,9 +18,11 @@ from typing import Any
 from queuert.circumstances import Circumstances, RunningGroup
 from queuert.jobs.chain import error_record
 from queuert.limit_records import LimitRow, split_lane
-from queuert.model import TERMINAL, Pause, PauseTarget, WorkerRow, is_own, is_paused
+from queuert.model import TERMINAL, WorkerRow
 from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
+from queuert.own_types import is_own
+from queuert.pause_records import Pause, PauseTarget, is_paused
 from queuert.ports.program import Program
 from queuert.schedules.ids import read_chain_id
 from queuert.schedules.schedule import schedule_from

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from queuert.model import WorkerRow, is_own
+from queuert.model import WorkerRow
 from queuert.operations.engine import Engine
+from queuert.own_types import is_own
 from queuert.ports.program import Program
 from queuert.worker_records import UNTOLD, KnownBy, WorkerInfo
 

@@ -39,14 +39,13 @@ from queuert.model import (
     Listed,
     NewJob,
     PageRequest,
-    Pause,
-    PauseTarget,
     Settled,
     Settlement,
     TypeStats,
     When,
     WorkerRow,
 )
+from queuert.pause_records import Pause, PauseTarget
 from queuert.ports.clock import Clock
 from queuert.ports.program import Program
 from queuert.ports.provider import AsyncProvider, SyncProvider

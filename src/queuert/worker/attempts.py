@@ -15,7 +15,8 @@ from typing import Any
 from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.errors import TransactionMisused
-from queuert.model import Claimed, Pause, Settlement, is_paused, stops
+from queuert.model import Claimed, Settlement
+from queuert.pause_records import Pause, is_paused, stops
 from queuert.worker.abort import AbortReason
 from queuert.worker.attempt_transaction import AttemptTransaction
 from queuert.worker.claim import Claim

@@ -10,7 +10,8 @@ from queuert.jobs.own import OWN_NAMES
 from queuert.jobs.queue import Queue
 from queuert.jobs.registry import Registry
 from queuert.limit_records import KnownLimit
-from queuert.model import OWN_QUEUE, ClaimRequest, QueueLimit, TypeLimit, new_token
+from queuert.model import ClaimRequest, QueueLimit, TypeLimit, new_token
+from queuert.own_types import OWN_QUEUE
 from queuert.worker.claim import Claim
 from queuert.worker.handlers import HandlerPlan
 from queuert.worker.horizon import Ordinals

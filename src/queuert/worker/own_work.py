@@ -16,8 +16,8 @@ from queuert.client.own_work import do_step
 from queuert.client.sessions import Sessions
 from queuert.failure_log import FailureLog
 from queuert.jobs.own import OWN_NAMES
-from queuert.model import OWN_QUEUE
 from queuert.operations.own import StepFailed
+from queuert.own_types import OWN_QUEUE
 from queuert.ports.provider import Limit
 from queuert.worker.backoff import Backoff, Recovery
 from queuert.worker.next_turn import NextTurn

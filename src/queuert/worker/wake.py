@@ -8,7 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Collection
 
-from queuert.model import is_own
+from queuert.own_types import is_own
 from queuert.ports.notify import MISSED, Dispose, Draw, NotifyAdapter
 from queuert.worker.crowd import Crowd
 from queuert.worker.next_turn import NextTurn

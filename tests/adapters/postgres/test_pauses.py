@@ -10,7 +10,8 @@ from tests.adapters.postgres.scenes import Scene, explain, open_scene, pages
 from tests.support.postgres import Databases
 
 from queuert.conformance.state.build import queue, request
-from queuert.model import PauseTarget, When
+from queuert.model import When
+from queuert.pause_records import PauseTarget
 from queuert.ports.program import Program
 
 REQUESTS = {

@@ -18,7 +18,8 @@ from queuert.limit_records import (
     take_turns,
     weight_in,
 )
-from queuert.model import JobRow, PauseTarget
+from queuert.model import JobRow
+from queuert.pause_records import PauseTarget
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

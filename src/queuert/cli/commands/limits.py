@@ -15,7 +15,6 @@ from queuert.cli.terminal import Column, Output, clean
 from queuert.cli.times import local
 from queuert.client.client import Client
 from queuert.limit_records import LimitRow
-from queuert.model import Pause
 from queuert.operating.limits import (
     key_pauses,
     key_target,
@@ -26,6 +25,7 @@ from queuert.operating.limits import (
     read_weight,
     weight_text,
 )
+from queuert.pause_records import Pause
 
 LIMITS = """\
 Shows limits by key, and their keys that have jobs or something of their own. With the name of a

@@ -13,8 +13,8 @@ from queuert.cli.exits import DONE, NOT_DONE, CommandError
 from queuert.cli.terminal import Column, Output, clean
 from queuert.cli.times import local
 from queuert.client.client import Client
-from queuert.model import Pause, PauseTarget
 from queuert.operating.pauses import end_of_pause, target_of, with_versions
+from queuert.pause_records import Pause, PauseTarget
 
 TARGETS = """
 A target is the name of a job type (charge-card, or type:charge-card), queue:NAME, or everything.

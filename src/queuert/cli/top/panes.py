@@ -19,7 +19,6 @@ from queuert.client.client import Client
 from queuert.errors import InvalidArgument
 from queuert.jobs.filter import Filter
 from queuert.limit_records import COUNTED, LimitRow
-from queuert.model import Pause, PauseTarget, is_own
 from queuert.operating.attention import SCHEDULES as NEEDED_SCHEDULES
 from queuert.operating.attention import attention
 from queuert.operating.counts import BOUND, Count
@@ -29,6 +28,8 @@ from queuert.operating.limits import key_pauses, key_target, not_listed, rate_te
 from queuert.operating.listing import latest_chains, types_of
 from queuert.operating.pauses import target_text
 from queuert.operating.queues import queue_lines
+from queuert.own_types import is_own
+from queuert.pause_records import Pause, PauseTarget
 
 HISTORY = timedelta(hours=1)
 CHAINS = 100

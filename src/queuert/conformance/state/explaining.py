@@ -7,7 +7,8 @@ from queuert.conformance.checks import check, equal, present
 from queuert.conformance.state.build import HOUR, TASK, completed, failed, new_job, queue, request, waiting_for
 from queuert.conformance.state.registry import about
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import PauseTarget, When
+from queuert.model import When
+from queuert.pause_records import PauseTarget
 
 
 async def circumstances(store: Store, chain_id: str) -> Circumstances:

@@ -10,7 +10,8 @@ from queuert.conformance.state.claim_order import taken
 from queuert.conformance.state.concurrency import expect_waiting, quick_unless_single_writer
 from queuert.conformance.state.limits import declare, job, keys, lane, take
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import Pause, PauseTarget, When
+from queuert.model import When
+from queuert.pause_records import Pause, PauseTarget
 
 TASKS = PauseTarget("type", "task")
 QUEUE = PauseTarget("queue", "queue")

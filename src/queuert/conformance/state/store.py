@@ -40,8 +40,6 @@ from queuert.model import (
     Lease,
     NewJob,
     PageRequest,
-    Pause,
-    PauseTarget,
     Settled,
     Settlement,
     Status,
@@ -50,6 +48,7 @@ from queuert.model import (
     WorkerRow,
     new_token,
 )
+from queuert.pause_records import Pause, PauseTarget
 from queuert.retention import KeepPolicy, Pruned, PruneRequest, Retention, Vacuumed
 from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
 from queuert.worker_records import LastHandled

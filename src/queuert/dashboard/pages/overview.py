@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from queuert.dashboard.charts import SPANS, charts_of, rate_now, span_of, type_rates
 from queuert.dashboard.messages import Response
 from queuert.dashboard.site import Visit
-from queuert.model import TypeStats, is_own
+from queuert.model import TypeStats
 from queuert.operating.attention import LATE, SCHEDULES, Attention, attention
 from queuert.operating.counts import BOUND, Count, total
+from queuert.own_types import is_own
 
 
 @dataclass(frozen=True)

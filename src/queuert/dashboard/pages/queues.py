@@ -5,11 +5,11 @@ from __future__ import annotations
 from queuert.dashboard.messages import Response
 from queuert.dashboard.site import Visit
 from queuert.limit_records import COUNTED, lane_of
-from queuert.model import is_own
 from queuert.operating.counts import BOUND
 from queuert.operating.limits import key_pauses, key_target, not_listed, weight_text
 from queuert.operating.pauses import target_text
 from queuert.operating.queues import queue_lines
+from queuert.own_types import is_own
 
 LIMITS = 50
 """Limits and keys on a page."""

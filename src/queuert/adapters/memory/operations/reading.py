@@ -21,11 +21,8 @@ from queuert.model import (
     PageRequest,
     TypeStats,
     at_most,
-    in_the_way,
-    is_paused,
-    lanes_of,
-    sooner,
 )
+from queuert.pause_records import in_the_way, is_paused, lanes_of, sooner
 
 Place = TypeVar("Place", int, str, tuple[str, int])
 Row = TypeVar("Row")

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from queuert.adapters.postgres.operations.store import Store
 from queuert.adapters.postgres.rows import Row, utc
-from queuert.model import NOW, Pause, PauseTarget, When
+from queuert.model import NOW, When
+from queuert.pause_records import Pause, PauseTarget
 from queuert.ports.program import Program, atomically
 from queuert.sql.circumstances import in_order
 

@@ -16,18 +16,8 @@ from queuert.adapters.sqlite.operations.limits import Limits
 from queuert.adapters.sqlite.operations.rows import DUE, TYPE, Row, add_seconds, job_of, moment
 from queuert.adapters.sqlite.operations.workers import Workers
 from queuert.failed_attempts import KEPT, told
-from queuert.model import (
-    Claimed,
-    ClaimRequest,
-    ClaimResult,
-    JobRow,
-    Lease,
-    Pause,
-    QueueLimit,
-    in_the_way,
-    is_paused,
-    sooner,
-)
+from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
+from queuert.pause_records import Pause, in_the_way, is_paused, sooner
 from queuert.ports.program import Program
 
 PROMOTED_AT_ONCE = 5000

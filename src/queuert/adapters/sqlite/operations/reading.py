@@ -9,19 +9,8 @@ from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.pausing import Pausing
 from queuert.adapters.sqlite.operations.rows import Row, attempt_of, blocker_of, chain_of, job_of, moment
 from queuert.failed_attempts import FailedAttempt
-from queuert.model import (
-    Available,
-    BlockerRow,
-    ChainRow,
-    JobRow,
-    Pause,
-    TypeStats,
-    at_most,
-    in_the_way,
-    is_paused,
-    lanes_of,
-    sooner,
-)
+from queuert.model import Available, BlockerRow, ChainRow, JobRow, TypeStats, at_most
+from queuert.pause_records import Pause, in_the_way, is_paused, lanes_of, sooner
 from queuert.ports.program import Program
 
 T = TypeVar("T")
