@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from queuert.circumstances import BlockingRow, Circumstances, DueJob, RunningGroup
-from queuert.model import ChainRow, JobRow, WorkerRow
+from queuert.model import ChainRow, JobRow
 from queuert.operations.why import explain
 from queuert.pause_records import Pause, PauseTarget
 from queuert.why import (
@@ -27,7 +27,7 @@ from queuert.why import (
     Why,
     clock,
 )
-from queuert.worker_records import LastHandled, WorkerAbout, WorkerQueue, WorkerType
+from queuert.worker_records import LastHandled, WorkerAbout, WorkerQueue, WorkerRow, WorkerType
 
 NOW = datetime(2026, 11, 17, 3, 0, 0, tzinfo=UTC)
 JOB = JobRow(

@@ -7,9 +7,9 @@ from datetime import datetime
 
 import msgspec
 
-from queuert.model import ChainRow, JobRow, Status, WorkerRow
+from queuert.model import ChainRow, JobRow, Status
 from queuert.pause_records import Pause
-from queuert.worker_records import LastHandled
+from queuert.worker_records import LastHandled, WorkerRow
 
 BLOCKERS_READ = 1000
 """Edges of the job that are looked at, at most."""

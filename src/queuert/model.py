@@ -21,7 +21,6 @@ from queuert.arguments import LONGEST, MAX_KEY_LENGTH, Duration, check_text, sec
 from queuert.errors import InvalidArgument, InvalidCursor
 from queuert.pause_records import Pause as Pause
 from queuert.pause_records import PauseTarget as PauseTarget
-from queuert.worker_records import WorkerAbout, WorkerState
 
 Status = Literal["blocked", "pending", "running", "completed", "failed", "cancelled", "expired"]
 Scope = Literal["waiting", "incomplete", "any"]
@@ -364,32 +363,6 @@ class Lease(msgspec.Struct, gc=False, frozen=True):
     job_id: str
     token: int
     duration: float
-
-
-class WorkerRow(msgspec.Struct, frozen=True):
-    """A worker, as the others know it. Times are by the database's clock."""
-
-    id: str
-    registered_at: datetime
-    seen_at: datetime
-    """When it last registered."""
-    horizon: int = 0
-    """Handlers of jobs up to this ordinal may have begun."""
-    server_started: datetime | None = None
-    """When the database server had started that the row was last written on. None without one."""
-    lock_key: int | None = None
-    """The advisory lock that its listening connection holds. None: only leases tell that it is
-    gone."""
-    silent_since: datetime | None = None
-    """When that lock was first seen missing."""
-    process: str | None = None
-    """Which process it is, as JSON, where there is no server. None if unknown."""
-    about: WorkerAbout | None = None
-    """What it tells of itself. None for a worker of an older version."""
-    state: WorkerState = "unknown"
-    """Whether it is alive, when this row was read (see `StateOperations.list_workers`)."""
-    held: int = 0
-    """How many jobs are running under its name."""
 
 
 class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):

@@ -88,6 +88,32 @@ def overdue_after(about: WorkerAbout | None) -> float:
     return OVERDUE * (SEEN_EVERY if about is None else about.seen_every)
 
 
+class WorkerRow(msgspec.Struct, frozen=True):
+    """A worker, as the others know it. Times are by the database's clock."""
+
+    id: str
+    registered_at: datetime
+    seen_at: datetime
+    """When it last registered."""
+    horizon: int = 0
+    """Handlers of jobs up to this ordinal may have begun."""
+    server_started: datetime | None = None
+    """When the database server had started that the row was last written on. None without one."""
+    lock_key: int | None = None
+    """The advisory lock that its listening connection holds. None: only leases tell that it is
+    gone."""
+    silent_since: datetime | None = None
+    """When that lock was first seen missing."""
+    process: str | None = None
+    """Which process it is, as JSON, where there is no server. None if unknown."""
+    about: WorkerAbout | None = None
+    """What it tells of itself. None for a worker of an older version."""
+    state: WorkerState = "unknown"
+    """Whether it is alive, when this row was read (see `StateOperations.list_workers`)."""
+    held: int = 0
+    """How many jobs are running under its name."""
+
+
 class LastHandled(msgspec.Struct, frozen=True):
     """Where a job type was last handled, by a worker that may be gone."""
 

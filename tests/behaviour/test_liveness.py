@@ -26,9 +26,9 @@ from queuert.adapters.broadcast.pauses import Pauses
 from queuert.adapters.postgres.installation import WORKER_SPACE
 from queuert.adapters.postgres.notify.asyncpg import AsyncpgChannels
 from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
-from queuert.model import WorkerRow
 from queuert.worker import presence
 from queuert.worker.presence import GRACE, LOOK_INTERVAL
+from queuert.worker_records import WorkerRow
 
 LOOKS = int(6 * GRACE / LOOK_INTERVAL)
 """How often a worker asks for dead ones in three times the grace, at most: twice with each look."""

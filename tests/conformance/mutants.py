@@ -35,13 +35,12 @@ from queuert.model import (
     Settled,
     Settlement,
     TypeStats,
-    WorkerRow,
     new_token,
 )
 from queuert.ports.program import Program
 from queuert.ports.state import StateAdapter
 from queuert.retention import KeepPolicy, Pruned, PruneRequest
-from queuert.worker_records import LastHandled, WorkerAbout
+from queuert.worker_records import LastHandled, WorkerAbout, WorkerRow
 
 
 class IgnoresTokens(MemoryOperations):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from queuert.circumstances import RunningGroup
 from queuert.doctor import Finding
 from queuert.examination import Surroundings, TableState
-from queuert.model import WorkerRow
+from queuert.worker_records import WorkerRow
 
 OLD_SNAPSHOT = 300.0
 """Seconds."""

@@ -18,7 +18,7 @@ from typing import Any
 from queuert.circumstances import Circumstances, RunningGroup
 from queuert.jobs.chain import error_record
 from queuert.limit_records import LimitRow, split_lane
-from queuert.model import TERMINAL, WorkerRow
+from queuert.model import TERMINAL
 from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
 from queuert.own_types import is_own
@@ -49,7 +49,7 @@ from queuert.why import (
     SlotsBusy,
     Why,
 )
-from queuert.worker_records import UNTOLD, WorkerAbout, WorkerQueue, WorkerState
+from queuert.worker_records import UNTOLD, WorkerAbout, WorkerQueue, WorkerRow, WorkerState
 
 
 def why(engine: Engine, chain_id: str) -> Program[Why]:

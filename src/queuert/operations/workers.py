@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from queuert.model import WorkerRow
 from queuert.operations.engine import Engine
 from queuert.own_types import is_own
 from queuert.ports.program import Program
-from queuert.worker_records import UNTOLD, KnownBy, WorkerInfo
+from queuert.worker_records import UNTOLD, KnownBy, WorkerInfo, WorkerRow
 
 
 def list_workers(engine: Engine) -> Program[list[WorkerInfo]]:

@@ -43,7 +43,6 @@ from queuert.model import (
     Settlement,
     TypeStats,
     When,
-    WorkerRow,
 )
 from queuert.pause_records import Pause, PauseTarget
 from queuert.ports.clock import Clock
@@ -51,7 +50,7 @@ from queuert.ports.program import Program
 from queuert.ports.provider import AsyncProvider, SyncProvider
 from queuert.retention import KeepPolicy, Pruned, PruneRequest, Retention, Vacuumed
 from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
-from queuert.worker_records import LastHandled, WorkerAbout
+from queuert.worker_records import LastHandled, WorkerAbout, WorkerRow
 
 __all__ = ["Placing", "SettlingLast", "StateAdapter", "StateOperations", "SyncStateAdapter"]
 

@@ -19,8 +19,8 @@ from queuert.adapters.postgres.installation import ADVISORY_SPACE, WORKER_SPACE
 from queuert.adapters.postgres.notify.locks import SessionLocks
 from queuert.conformance.state.build import queue, request
 from queuert.conformance.state.registry import about
-from queuert.model import WorkerRow
 from queuert.ports.notify import MISSED
+from queuert.worker_records import WorkerRow
 
 KEY = 4711
 

@@ -7,9 +7,8 @@ from typing import Any, cast
 from queuert.conformance.checks import check, equal, only, present, skip
 from queuert.conformance.state.build import TASK, completed, queue, request
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import WorkerRow
 from queuert.ports.state import Placing
-from queuert.worker_records import WorkerAbout, WorkerQueue, WorkerType
+from queuert.worker_records import WorkerAbout, WorkerQueue, WorkerRow, WorkerType
 
 SHORT = 0.1
 """Seconds between two registrations, for workers that are soon late."""

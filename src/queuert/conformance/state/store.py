@@ -45,13 +45,12 @@ from queuert.model import (
     Status,
     TypeStats,
     When,
-    WorkerRow,
     new_token,
 )
 from queuert.pause_records import Pause, PauseTarget
 from queuert.retention import KeepPolicy, Pruned, PruneRequest, Retention, Vacuumed
 from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
-from queuert.worker_records import LastHandled
+from queuert.worker_records import LastHandled, WorkerRow
 
 T = TypeVar("T")
 

@@ -8,10 +8,9 @@ from queuert.adapters.postgres.operations.store import Store
 from queuert.adapters.postgres.rows import WIDTH, Row, chain_of, utc
 from queuert.circumstances import AHEAD, BLOCKERS_READ, BLOCKERS_SHOWN, Circumstances
 from queuert.ids import is_uuid
-from queuert.model import WorkerRow
 from queuert.ports.program import Program
 from queuert.sql.circumstances import blocking_rows, due_jobs, handled, moment, pause_rows, running_groups
-from queuert.worker_records import OVERDUE, SEEN_EVERY, WorkerState, decode_about
+from queuert.worker_records import OVERDUE, SEEN_EVERY, WorkerRow, WorkerState, decode_about
 
 _Worker = tuple[str, int, int, int | None, str | None, str | None, WorkerState]
 """Id, when it registered and was seen, lock, process, what it tells, and state."""

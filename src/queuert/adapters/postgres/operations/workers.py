@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from queuert.adapters.postgres.operations.store import Store
 from queuert.adapters.postgres.rows import Row, utc
-from queuert.model import WorkerRow
 from queuert.ports.program import Program
-from queuert.worker_records import OVERDUE, SEEN_EVERY, LastHandled, WorkerAbout, decode_about
+from queuert.worker_records import OVERDUE, SEEN_EVERY, LastHandled, WorkerAbout, WorkerRow, decode_about
 
 _LATE = {"seen_every": SEEN_EVERY, "overdue": OVERDUE}
 """When a registration is late."""

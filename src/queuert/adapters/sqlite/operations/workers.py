@@ -11,9 +11,8 @@ from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.reading import Reading
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, moment
 from queuert.adapters.sqlite.processes import Processes
-from queuert.model import WorkerRow
 from queuert.ports.program import Program
-from queuert.worker_records import LastHandled, WorkerAbout, WorkerState, decode_about, overdue_after
+from queuert.worker_records import LastHandled, WorkerAbout, WorkerRow, WorkerState, decode_about, overdue_after
 
 
 class Workers(Reading):
