@@ -14,7 +14,7 @@ from tests.support.jobs import JOBS, After, Greet, Nothing
 import queuert
 from queuert import Client, Dedup, EntryJob
 from queuert.client.sync_client import SyncClient
-from queuert.model import STATUSES
+from queuert.statuses import STATUSES
 
 MANY = 2_000
 

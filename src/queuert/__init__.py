@@ -71,13 +71,15 @@ from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobTypes
 from queuert.json_lines import JsonLines, read_json_lines
 from queuert.limit_records import LimitRow, LimitRule, RateRule
-from queuert.model import Dedup, Page, Status, TypeStats
+from queuert.listing_records import Page
+from queuert.model import Dedup, TypeStats
 from queuert.pause_records import EVERYTHING, Pause
 from queuert.ports.observer import Observer
 from queuert.retention import Keep, Pruned, Retention, Vacuumed
 from queuert.schedules.declaring import Schedules
 from queuert.schedules.schedule import Schedule
 from queuert.schedules.times import After, Cron, Every, Tick
+from queuert.statuses import Status
 from queuert.transaction import Transaction
 from queuert.why import Why
 from queuert.wiring import connect, connect_sync

@@ -16,7 +16,8 @@ import msgspec
 
 from queuert.errors import InvalidArgument
 from queuert.failed_attempts import FailedAttempt
-from queuert.model import JobRow, Status
+from queuert.model import JobRow
+from queuert.statuses import Status
 
 if TYPE_CHECKING:
     from queuert.transaction import Transaction

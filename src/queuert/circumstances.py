@@ -7,8 +7,9 @@ from datetime import datetime
 
 import msgspec
 
-from queuert.model import ChainRow, JobRow, Status
+from queuert.model import ChainRow, JobRow
 from queuert.pause_records import Pause
+from queuert.statuses import Status
 from queuert.worker_records import LastHandled, WorkerRow
 
 BLOCKERS_READ = 1000

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from queuert.errors import InvalidArgument
-from queuert.model import Status
+from queuert.statuses import Status
 
 BOUNDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3600.0)
 """Seconds: where the buckets of a histogram end."""

@@ -7,7 +7,8 @@ from typing import Any, cast
 
 import msgspec
 
-from queuert.model import JobFilter, JobRow
+from queuert.listing_records import JobFilter
+from queuert.model import JobRow
 
 
 def row_matches(where: JobFilter, first: JobRow, current: JobRow) -> bool:

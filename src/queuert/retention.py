@@ -12,7 +12,7 @@ import msgspec
 from queuert.archive import Archive, check_archive, months_of
 from queuert.arguments import LONGEST, Duration, seconds
 from queuert.errors import InvalidArgument
-from queuert.model import TERMINAL, Status
+from queuert.statuses import TERMINAL, Status
 
 LOOK_AGAIN = 1.0
 """Seconds until a chain that could not be deleted, or has not ended, is looked at again: at

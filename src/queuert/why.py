@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 
 from queuert.durations import distance_of
 from queuert.limit_records import COUNTED, split_lane
-from queuert.model import Status
 from queuert.pause_records import PauseTarget
+from queuert.statuses import Status
 from queuert.worker_records import WorkerState
 
 __all__ = [

@@ -16,7 +16,7 @@ from django.core.paginator import Paginator
 
 from queuert import Filter, Page
 from queuert.errors import InvalidArgument
-from queuert.model import STATUSES
+from queuert.statuses import STATUSES
 
 AFTER = "after"
 """The cursor of the page, in the address."""

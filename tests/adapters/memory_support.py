@@ -8,16 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from queuert.adapters.memory import MemoryConnection, MemoryOperations, MemoryProvider, MemoryStore
+from queuert.listing_records import ChainFilter, JobFilter, PageRequest
 from queuert.model import (
     BlockerRef,
-    ChainFilter,
     Claimed,
     ClaimRequest,
     ClaimResult,
-    JobFilter,
     JobRow,
     NewJob,
-    PageRequest,
     QueueLimit,
     Settlement,
     TypeLimit,

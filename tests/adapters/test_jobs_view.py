@@ -31,8 +31,10 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.model import STATUSES, JobFilter, JobRow, PageRequest, When
+from queuert.listing_records import JobFilter, PageRequest
+from queuert.model import JobRow, When
 from queuert.ports.provider import run
+from queuert.statuses import STATUSES
 
 __all__ = ["postgres"]
 

@@ -9,20 +9,8 @@ from tests.adapters.memory_support import ALL, START, Memory, new_job, next_job,
 
 from queuert.arguments import Duration
 from queuert.errors import BlockerNotFound, InvalidArgument, InvalidCursor, JobIdExists, JobTypeMismatch
-from queuert.model import (
-    BlockerRef,
-    BlockerRow,
-    ChainFilter,
-    ClaimRequest,
-    Dedup,
-    JobFilter,
-    Lease,
-    PageRequest,
-    Settlement,
-    TypeLimit,
-    Unblocked,
-    When,
-)
+from queuert.listing_records import ChainFilter, JobFilter, PageRequest
+from queuert.model import BlockerRef, BlockerRow, ClaimRequest, Dedup, Lease, Settlement, TypeLimit, Unblocked, When
 
 
 class TestCreate:

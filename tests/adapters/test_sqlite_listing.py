@@ -12,8 +12,9 @@ import pytest
 from tests.adapters.sqlite_support import START, Sqlite, job, waiting_for
 
 from queuert.errors import InvalidArgument, InvalidCursor
-from queuert.model import ChainFilter, JobFilter, Listed, Order, PageRequest, Status
+from queuert.listing_records import ChainFilter, JobFilter, Listed, Order, PageRequest
 from queuert.ports.program import Program
+from queuert.statuses import Status
 
 APART = ("blocked", "failed", "cancelled", "expired")
 

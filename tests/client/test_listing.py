@@ -16,7 +16,7 @@ from tests.support.worlds import START, World, claim, complete, end, fail, start
 from queuert.client.client import Client
 from queuert.errors import InvalidArgument, InvalidCursor
 from queuert.jobs import Chain
-from queuert.model import STATUSES
+from queuert.statuses import STATUSES
 
 List = Callable[..., Any]
 

@@ -16,6 +16,7 @@ from queuert.adapters.memory.tables import Tables
 from queuert.circumstances import Circumstances
 from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.examination import Damage, Look, RepairOutcome
+from queuert.listing_records import JobFilter, Listed, PageRequest
 from queuert.model import (
     NOW,
     Available,
@@ -26,12 +27,9 @@ from queuert.model import (
     Dedup,
     Deleted,
     Freed,
-    JobFilter,
     JobRow,
     Lease,
-    Listed,
     NewJob,
-    PageRequest,
     Settled,
     Settlement,
     TypeStats,

@@ -10,7 +10,8 @@ from tests.jobs.shop import ChargeCard, Receipt, ReserveStock
 
 from queuert.errors import ChainNotCompleted, JobTypeValidationError, UnknownJobType
 from queuert.jobs import Chain, JobRecord, Registry
-from queuert.model import STATUSES, BlockerRow, ChainRow, JobRow, Status
+from queuert.model import BlockerRow, ChainRow, JobRow
+from queuert.statuses import STATUSES, Status
 
 MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
 ERROR = b'{"code":"TIMEOUT","message":"too slow"}'

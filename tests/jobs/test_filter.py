@@ -13,7 +13,7 @@ from tests.support.naming import short
 
 from queuert import Chain, Filter, InvalidArgument
 from queuert.jobs.filter_text import NAMES
-from queuert.model import STATUSES
+from queuert.statuses import STATUSES
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 

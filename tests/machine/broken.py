@@ -15,27 +15,24 @@ from queuert.adapters.memory import MemoryConnection, MemoryOperations, MemoryPr
 from queuert.adapters.memory.command import write
 from queuert.adapters.memory.operations.deleting import delete_chain
 from queuert.adapters.memory.tables import Tables
+from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
 from queuert.model import (
-    STATUSES,
-    ChainFilter,
     ChainRow,
     ClaimRequest,
     ClaimResult,
     Created,
     Deleted,
     Freed,
-    JobFilter,
     JobRow,
     Lease,
-    Listed,
     NewJob,
-    PageRequest,
     Settled,
     Settlement,
     TypeStats,
 )
 from queuert.ports.program import Program
 from queuert.ports.state import SyncStateAdapter
+from queuert.statuses import STATUSES
 
 
 class SettlesWithAnyToken(MemoryOperations):

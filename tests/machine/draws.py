@@ -14,26 +14,23 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.machine.world import NO_TOKEN, Clock, Ids, Register, RollUp, Step
 
+from queuert.listing_records import ChainFilter, JobFilter, PageRequest
 from queuert.model import (
     NOW,
-    STATUSES,
     BlockerRef,
-    ChainFilter,
     ClaimRequest,
     Collapse,
     Dedup,
-    JobFilter,
     JobRow,
     Lease,
     NewJob,
-    PageRequest,
     QueueLimit,
     Scope,
     Settlement,
-    Status,
     TypeLimit,
     When,
 )
+from queuert.statuses import STATUSES, Status
 
 T = TypeVar("T")
 

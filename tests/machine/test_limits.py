@@ -18,19 +18,10 @@ from tests.machine.world import ALL, Clock, Ids
 
 from queuert.conformance.state.build import queue, request
 from queuert.limit_records import Change, DeclaredLimit, LimitRule, RateRule, changed, lane_of, split_lane
-from queuert.model import (
-    REPAIRABLE,
-    BlockerRef,
-    Claimed,
-    ClaimResult,
-    JobFilter,
-    JobRow,
-    NewJob,
-    Settlement,
-    TypeLimit,
-    When,
-)
+from queuert.listing_records import JobFilter
+from queuert.model import BlockerRef, Claimed, ClaimResult, JobRow, NewJob, Settlement, TypeLimit, When
 from queuert.pause_records import PauseTarget
+from queuert.statuses import REPAIRABLE
 
 TYPES = ("a", "b")
 RULES = {

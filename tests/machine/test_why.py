@@ -12,19 +12,8 @@ from tests.machine.driver import Driver, drive
 from tests.machine.test_machine import ALWAYS, FACTORIES
 from tests.machine.world import Clock, Ids
 
-from queuert.model import (
-    BlockerRef,
-    ChainFilter,
-    ChainRow,
-    Claimed,
-    ClaimRequest,
-    NewJob,
-    PageRequest,
-    QueueLimit,
-    Settlement,
-    TypeLimit,
-    When,
-)
+from queuert.listing_records import ChainFilter, PageRequest
+from queuert.model import BlockerRef, ChainRow, Claimed, ClaimRequest, NewJob, QueueLimit, Settlement, TypeLimit, When
 from queuert.operations.why import explain
 from queuert.pause_records import PauseTarget
 from queuert.why import InLine, Paused, QueueFull, Reason, SlotsBusy, Why

@@ -17,17 +17,8 @@ from msgspec.structs import replace
 from tests.machine.driver import Driver
 
 from queuert.errors import QueuertError
-from queuert.model import (
-    ChainFilter,
-    ClaimRequest,
-    ClaimResult,
-    JobFilter,
-    JobRow,
-    Lease,
-    PageRequest,
-    Settlement,
-    new_token,
-)
+from queuert.listing_records import ChainFilter, JobFilter, PageRequest
+from queuert.model import ClaimRequest, ClaimResult, JobRow, Lease, Settlement, new_token
 from queuert.ports.program import Program
 from queuert.ports.state import StateOperations
 

@@ -22,10 +22,10 @@ from tests.support.worlds import run
 from queuert import After, Client, Cron, Every
 from queuert.adapters.in_process import NoNotify
 from queuert.jobs import Registry
-from queuert.model import TERMINAL
 from queuert.operations.schedules.firing import Outrun, cancel_overlapped, fire_due
 from queuert.schedules.ids import read_chain_id
 from queuert.schedules.stored import state_of
+from queuert.statuses import TERMINAL
 from queuert.transaction import Hooks
 
 HOUR = timedelta(hours=1)

@@ -25,8 +25,10 @@ from tests.simulation.storages import Embedded, Postgres, storage_of
 
 from queuert import Backoff, Chain, ChainError, Client, Dedup, QueuertError, Worker
 from queuert.ids import UuidV7
-from queuert.model import OPEN, ChainRow, JobFilter, JobRow, PageRequest
+from queuert.listing_records import JobFilter, PageRequest
+from queuert.model import ChainRow, JobRow
 from queuert.ports.state import StateAdapter
+from queuert.statuses import OPEN
 
 T = TypeVar("T")
 

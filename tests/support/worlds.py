@@ -23,9 +23,10 @@ from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.jobs import Chain, Registry
-from queuert.model import Claimed, ClaimRequest, JobRow, QueueLimit, Settlement, Status, TypeLimit
+from queuert.model import Claimed, ClaimRequest, JobRow, QueueLimit, Settlement, TypeLimit
 from queuert.ports.notify import TOPICS
 from queuert.ports.program import Program
+from queuert.statuses import Status
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from typing import Any
 from queuert.client.client import Client
 from queuert.jobs.chain import Chain
 from queuert.jobs.filter import Filter
-from queuert.model import OPEN
+from queuert.statuses import OPEN
 
 PAGE = 200
 """Chains that are read at once, in the order of their ids."""

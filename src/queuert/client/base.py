@@ -32,7 +32,8 @@ from queuert.jobs.options import make_options, moment_or_delay
 from queuert.jobs.queue import Queue
 from queuert.jobs.record import JobRecord
 from queuert.limit_records import Change, LimitRow
-from queuert.model import NewJob, Order, Page, Status, TypeStats
+from queuert.listing_records import Order, Page
+from queuert.model import NewJob, TypeStats
 from queuert.operations import (
     archiving,
     audit,
@@ -61,6 +62,7 @@ from queuert.retention import Pruned, Retention
 from queuert.schedules.options import ScheduleOptions, check_name
 from queuert.schedules.schedule import Schedule
 from queuert.schedules.times import Tick, Times
+from queuert.statuses import Status
 from queuert.transaction import OpenTransaction, Transaction
 from queuert.why import Why
 from queuert.worker_records import WorkerInfo

@@ -55,7 +55,8 @@ from queuert.jobs.options import check_priority
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobsItem, Registry
 from queuert.limit_records import LimitRow
-from queuert.model import Page, Status, TypeStats
+from queuert.listing_records import Page
+from queuert.model import TypeStats
 from queuert.operations import queries
 from queuert.operations.engine import Engine
 from queuert.operations.limits import UNSET, Unset, change_of
@@ -71,6 +72,7 @@ from queuert.retention import Keep, Pruned, Retention, Vacuumed
 from queuert.schedules.options import ScheduleOptions
 from queuert.schedules.schedule import Schedule
 from queuert.schedules.times import Tick, Times
+from queuert.statuses import Status
 from queuert.transaction import Transaction
 from queuert.why import Why
 from queuert.worker_records import WorkerInfo

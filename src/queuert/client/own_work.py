@@ -9,9 +9,10 @@ from typing import Any
 from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.client.sessions import Sessions
-from queuert.model import TERMINAL, JobRow
+from queuert.model import JobRow
 from queuert.operations import own
 from queuert.operations.own import Step, StepFailed
+from queuert.statuses import TERMINAL
 
 LOOK_AGAIN = 0.2
 """Seconds until the next look, if another process has the job."""

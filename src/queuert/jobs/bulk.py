@@ -9,7 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from queuert.jobs.job import EntryJob
-from queuert.model import OPEN, ChainFilter, Status
+from queuert.listing_records import ChainFilter
+from queuert.statuses import OPEN, Status
 
 BulkAction = Literal["retry", "cancel", "delete", "trigger", "set_priority"]
 

@@ -11,8 +11,8 @@ from typing_extensions import TypeVar
 
 from queuert.errors import ChainNotCompleted
 from queuert.jobs.job import Job
-from queuert.model import Status
 from queuert.schedules.ids import read_chain_id
+from queuert.statuses import Status
 
 R = TypeVar("R")
 J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)

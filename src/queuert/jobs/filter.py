@@ -13,7 +13,7 @@ from queuert.jobs import filter_text
 from queuert.jobs.chain import Chain
 from queuert.jobs.job import Job, is_job_class, name_of
 from queuert.jobs.record import JobRecord
-from queuert.model import Status, check_status
+from queuert.statuses import Status, check_status
 
 T = TypeVar("T")
 

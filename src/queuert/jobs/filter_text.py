@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from queuert.arguments import aware
 from queuert.errors import InvalidArgument
-from queuert.model import TERMINAL
+from queuert.statuses import TERMINAL
 
 LISTS = ("status", "type", "chain-type", "queue", "error", "chain", "job", "key")
 RANGES = ("created", "ended")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 from queuert.errors import UnknownJobType
 from queuert.jobs.chain import J_co, R, error_record, plain_json
 from queuert.jobs.job import Job
-from queuert.model import JobRow, Status
+from queuert.model import JobRow
+from queuert.statuses import Status
 
 if TYPE_CHECKING:
     from queuert.jobs.job_type import JobType

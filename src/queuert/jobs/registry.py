@@ -17,9 +17,10 @@ from queuert.jobs.job_type import JobType
 from queuert.jobs.limits import declared_limits
 from queuert.jobs.own import OWN_CLASSES
 from queuert.jobs.record import JobRecord
-from queuert.model import BlockerRow, ChainRow, JobRow, Status
+from queuert.model import BlockerRow, ChainRow, JobRow
 from queuert.own_types import is_own
 from queuert.retention import Keep
+from queuert.statuses import Status
 
 JobsItem = Union[JobClass, "JobTypes", ModuleType]
 """What `jobs=[…]` takes: job classes, `JobTypes`, and modules (all job classes that they

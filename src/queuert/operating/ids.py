@@ -12,7 +12,8 @@ from queuert.client.client import Client
 from queuert.errors import InvalidArgument
 from queuert.jobs.chain import Chain
 from queuert.jobs.record import JobRecord
-from queuert.model import JobFilter, JobRow, PageRequest
+from queuert.listing_records import JobFilter, PageRequest
+from queuert.model import JobRow
 
 SHOWN = 3
 """Ids that are named if a beginning fits several."""

@@ -7,7 +7,7 @@ from typing import Any
 from queuert.client.client import Client
 from queuert.jobs.chain import Chain
 from queuert.jobs.filter import Filter
-from queuert.model import Page
+from queuert.listing_records import Page
 
 LARGEST_PAGE = 1000
 

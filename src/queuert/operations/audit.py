@@ -9,7 +9,7 @@ from queuert.arguments import MAX_NAME_LENGTH, MAX_REASON_LENGTH, check_text
 from queuert.audit import AuditRecord, NewAudit, details_of
 from queuert.errors import InvalidArgument
 from queuert.jobs.chain import Chain
-from queuert.model import Page
+from queuert.listing_records import Page
 from queuert.operations.engine import Engine
 from queuert.operations.queries import PageQuery
 from queuert.pause_records import Pause

@@ -24,8 +24,9 @@ from queuert.jobs.bulk import BULK_CLASSES, CHANGEABLE, BulkAction, BulkInput, B
 from queuert.jobs.chain import Chain
 from queuert.jobs.filter import Filter
 from queuert.jobs.job import name_of
+from queuert.listing_records import ChainFilter, PageRequest
 from queuert.matching import row_matches
-from queuert.model import ChainFilter, ChainRow, JobRow, NewJob, PageRequest, Status
+from queuert.model import ChainRow, JobRow, NewJob
 from queuert.operations import chains, filtering
 from queuert.operations.create import announce_created
 from queuert.operations.engine import Engine
@@ -33,6 +34,7 @@ from queuert.operations.observations import Observations
 from queuert.own_types import is_own
 from queuert.ports.program import Program
 from queuert.retention import Keep, policy_of
+from queuert.statuses import Status
 from queuert.transaction import Hooks
 
 PAGE = 500

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from queuert.model import OPEN, ChainRow, PageRequest
+from queuert.listing_records import PageRequest
+from queuert.model import ChainRow
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program
+from queuert.statuses import OPEN
 
 MOST = 1000
 """Chains that are looked at."""

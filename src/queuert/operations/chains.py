@@ -7,12 +7,13 @@ from typing import Any
 
 from queuert.errors import ChainInUse, ChainNotRetryable, ChainNotTriggerable
 from queuert.jobs.chain import Chain
-from queuert.model import ChainRow, JobRow, Status
+from queuert.model import ChainRow, JobRow
 from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
 from queuert.operations.notifications import Notifications
 from queuert.operations.observations import Observations
 from queuert.ports.program import Program
+from queuert.statuses import Status
 from queuert.transaction import Hooks
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from queuert.errors import InvalidSchedule, JobTypeError
 from queuert.jobs.registry import Registry
-from queuert.model import JobFilter, PageRequest
+from queuert.listing_records import JobFilter, PageRequest
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program
 from queuert.schedule_records import ScheduleRow

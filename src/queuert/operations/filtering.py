@@ -11,7 +11,8 @@ from queuert.errors import InvalidArgument
 from queuert.jobs.filter import Filter
 from queuert.jobs.registry import Registry
 from queuert.jobs.versions import names_a_version
-from queuert.model import ChainFilter, JobFilter, Status, check_status
+from queuert.listing_records import ChainFilter, JobFilter
+from queuert.statuses import Status, check_status
 
 _MICROSECOND = timedelta(microseconds=1)
 _ALL = Filter()

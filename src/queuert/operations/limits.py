@@ -10,7 +10,7 @@ from queuert.errors import InvalidArgument, InvalidCursor
 from queuert.jobs.job import Job, is_job_class
 from queuert.jobs.limits import Limit, Rate, check_concurrency, check_limit_name, check_rate, check_weight, key_text
 from queuert.limit_records import Change, LimitRow, lane_of, split_lane
-from queuert.model import Page
+from queuert.listing_records import Page
 from queuert.operations.engine import Engine
 from queuert.operations.queries import PageQuery
 from queuert.ports.program import Program

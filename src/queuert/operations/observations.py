@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec
 
 from queuert.jobs.chain import error_record
 from queuert.limit_records import split_lane
-from queuert.model import TERMINAL, ChainRow, Created, Freed, JobRow, NewJob, Settled, Settlement, Unblocked
+from queuert.model import ChainRow, Created, Freed, JobRow, NewJob, Settled, Settlement, Unblocked
 from queuert.operations.observers import Observers
 from queuert.operations.tracing import Tracing
 from queuert.ports.program import Program, atomically
+from queuert.statuses import TERMINAL
 from queuert.transaction import Step
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from queuert.bulk import BulkPlan, PlanNote
 from queuert.errors import InvalidArgument
 from queuert.jobs.bulk import BulkAction
 from queuert.jobs.filter import Filter
-from queuert.model import ChainFilter, ChainRow, PageRequest
+from queuert.listing_records import ChainFilter, PageRequest
+from queuert.model import ChainRow
 from queuert.operations import bulk, cascades
 from queuert.operations.engine import Engine
 from queuert.own_types import is_own

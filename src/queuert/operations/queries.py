@@ -15,23 +15,13 @@ from msgspec.structs import replace
 from queuert.errors import ChainArchived, InvalidArgument, InvalidCursor, JobTypeMismatch
 from queuert.jobs.chain import Chain
 from queuert.jobs.record import JobRecord
-from queuert.model import (
-    TERMINAL,
-    ChainFilter,
-    ChainRow,
-    JobFilter,
-    JobRow,
-    Listed,
-    Order,
-    Page,
-    PageRequest,
-    Status,
-    TypeStats,
-)
+from queuert.listing_records import ChainFilter, JobFilter, Listed, Order, Page, PageRequest
+from queuert.model import ChainRow, JobRow, TypeStats
 from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
 from queuert.own_types import is_own
 from queuert.ports.program import Program
+from queuert.statuses import TERMINAL, Status
 
 MAX_PAGE = 1000
 

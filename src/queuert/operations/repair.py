@@ -15,11 +15,12 @@ from queuert.jobs.options import NO_OPTIONS
 from queuert.jobs.registry import Registry
 from queuert.jobs.values import field_names, has_nul, unstorable
 from queuert.limit_records import split_lane
-from queuert.model import REPAIRABLE, BlockerRow, ChainRow, JobRow, When
+from queuert.model import BlockerRow, ChainRow, JobRow, When
 from queuert.operations.chains import lock_chains
 from queuert.operations.engine import Engine
 from queuert.own_types import is_own
 from queuert.ports.program import Program
+from queuert.statuses import REPAIRABLE
 from queuert.transaction import Hooks
 
 

@@ -7,11 +7,12 @@ from typing import Any, cast
 
 from queuert.jobs.job import Job
 from queuert.jobs.job_type import JobType
-from queuert.model import TERMINAL, Created, JobRow, Settled, Settlement
+from queuert.model import Created, JobRow, Settled, Settlement
 from queuert.operations.create import continuation
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program
 from queuert.ports.state import SettlingLast
+from queuert.statuses import TERMINAL
 from queuert.transaction import Hooks
 
 

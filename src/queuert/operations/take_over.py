@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from queuert.errors import ChainEnded, JobTypeMismatch
 from queuert.jobs.job import Job
-from queuert.model import OPEN, JobRow
+from queuert.model import JobRow
 from queuert.operations.chains import lock_chains
 from queuert.operations.engine import Engine
 from queuert.operations.settle import settle, settlement_for
 from queuert.ports.program import Program
+from queuert.statuses import OPEN
 from queuert.transaction import Hooks
 
 

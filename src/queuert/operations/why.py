@@ -18,7 +18,6 @@ from typing import Any
 from queuert.circumstances import Circumstances, RunningGroup
 from queuert.jobs.chain import error_record
 from queuert.limit_records import LimitRow, split_lane
-from queuert.model import TERMINAL
 from queuert.operations.archiving import not_found
 from queuert.operations.engine import Engine
 from queuert.own_types import is_own
@@ -27,6 +26,7 @@ from queuert.ports.program import Program
 from queuert.schedules.ids import read_chain_id
 from queuert.schedules.schedule import schedule_from
 from queuert.schedules.times import After
+from queuert.statuses import TERMINAL
 from queuert.why import (
     BeingUnblocked,
     Blocked,

@@ -22,23 +22,20 @@ from queuert.examination import Damage, Look, RepairOutcome, Surroundings
 from queuert.failed_attempts import FailedAttempt
 from queuert.history import HistoryLook
 from queuert.limit_records import Change, DeclaredLimit, KnownLimit, LimitRow
+from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
 from queuert.model import (
     Available,
     BlockerRow,
     Cancelled,
-    ChainFilter,
     ChainRow,
     ClaimRequest,
     ClaimResult,
     Created,
     Deleted,
     Freed,
-    JobFilter,
     JobRow,
     Lease,
-    Listed,
     NewJob,
-    PageRequest,
     Settled,
     Settlement,
     TypeStats,

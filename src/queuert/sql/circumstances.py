@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from queuert.circumstances import BlockingRow, DueJob, RunningGroup
-from queuert.model import Status
 from queuert.pause_records import Pause, PauseScope, PauseTarget
+from queuert.statuses import Status
 from queuert.worker_records import LastHandled
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

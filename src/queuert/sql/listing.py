@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from queuert.model import Listed, PageRequest
+from queuert.listing_records import Listed, PageRequest
 
 Row = TypeVar("Row")
 

@@ -9,7 +9,7 @@ from queuert.blocking import run_blocking
 from queuert.client.base import BaseClient, sessions_of
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
-from queuert.model import ChainFilter, PageRequest
+from queuert.listing_records import ChainFilter, PageRequest
 
 
 @overload

@@ -28,7 +28,8 @@ from queuert.ids import generate_uuid7
 from queuert.jobs.chain import Chain
 from queuert.jobs.job import Job, name_of
 from queuert.jobs.registry import Registry
-from queuert.model import BlockerRow, Claimed, JobRow, Settlement, Status, new_token
+from queuert.model import BlockerRow, Claimed, JobRow, Settlement, new_token
+from queuert.statuses import Status
 from queuert.testing.in_sync_code import call_with_middleware
 from queuert.testing.started import Started, started
 from queuert.transaction import OpenTransaction, Transaction

@@ -9,7 +9,7 @@ from typing import Any
 from queuert.arguments import Duration, seconds
 from queuert.client.base import BaseClient, sessions_of, storage_of
 from queuert.errors import InvalidArgument
-from queuert.model import JobFilter, PageRequest
+from queuert.listing_records import JobFilter, PageRequest
 from queuert.ports.clock import Clock
 from queuert.worker.handlers import HandlerPlan
 

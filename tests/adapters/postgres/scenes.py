@@ -22,9 +22,10 @@ from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, 
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import new_job, request
 from queuert.errors import QueuertError
-from queuert.model import ChainRow, Claimed, ClaimRequest, Created, JobRow, NewJob, Settled, Settlement, Status
+from queuert.model import ChainRow, Claimed, ClaimRequest, Created, JobRow, NewJob, Settled, Settlement
 from queuert.ports.program import Program
 from queuert.ports.provider import run_async
+from queuert.statuses import Status
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from queuert.adapters.postgres.adapter import sync_psycopg_state
 from queuert.adapters.postgres.installation import ADVISORY_SPACE, Installation
 from queuert.conformance.state.build import completed, key, new_job, queue, request, waiting_for
 from queuert.errors import InvalidArgument, JobIdExists
-from queuert.model import ChainFilter, JobFilter, PageRequest
+from queuert.listing_records import ChainFilter, JobFilter, PageRequest
 from queuert.ports.provider import run
 
 NAMES = [

@@ -21,8 +21,9 @@ from queuert.adapters.postgres.installation import FunctionSet, Installation, mi
 from queuert.adapters.postgres.operations import PostgresOperations, migrating
 from queuert.conformance.state.build import completed, new_job, queue, request
 from queuert.errors import SchemaTooNew, StorageError
-from queuert.model import STATUSES, ChainFilter, JobFilter, PageRequest
+from queuert.listing_records import ChainFilter, JobFilter, PageRequest
 from queuert.ports.provider import run
+from queuert.statuses import STATUSES
 
 VERSIONS = [migration.version for migration in migrations_for(Installation("public", "queuert_"))]
 

@@ -15,7 +15,8 @@ from tests.support.postgres import Databases, server, template
 
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.conformance.state.build import completed, new_job, put_back, queue, request, waiting_for
-from queuert.model import ChainFilter, JobFilter, Lease, PageRequest
+from queuert.listing_records import ChainFilter, JobFilter, PageRequest
+from queuert.model import Lease
 
 OPERATIONS = PostgresOperations()
 

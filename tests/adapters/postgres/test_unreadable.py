@@ -15,7 +15,8 @@ from tests.support.postgres import Databases, template
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.arguments import EARLIEST, LATEST
 from queuert.conformance.state.build import completed, failed, new_job, queue, request
-from queuert.model import ChainFilter, JobFilter, PageRequest, When
+from queuert.listing_records import ChainFilter, JobFilter, PageRequest
+from queuert.model import When
 from queuert.ports.provider import run_async
 
 ABSURD = [

@@ -34,7 +34,8 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.model import ChainFilter, JobFilter, Lease, PageRequest
+from queuert.listing_records import ChainFilter, JobFilter, PageRequest
+from queuert.model import Lease
 
 BOTH = request(queue("a", "b"))
 

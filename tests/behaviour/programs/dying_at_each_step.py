@@ -30,9 +30,9 @@ from tests.behaviour.watching import Points, watched
 import queuert
 from queuert import After, Attempt, Client, EntryJob, Every, Handlers, Schedule, Schedules, Tick, Worker
 from queuert.client.base import adapters_of, sessions_of
-from queuert.model import TERMINAL
 from queuert.schedules.ids import read_chain_id
 from queuert.schedules.stored import CatchUp, State, encode, state_of
+from queuert.statuses import TERMINAL
 from queuert.worker.scheduling.firing import Firing
 
 HOUR, INSTANT = timedelta(hours=1), timedelta(microseconds=1)

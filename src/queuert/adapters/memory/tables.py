@@ -18,10 +18,11 @@ from queuert.errors import InvalidArgument
 from queuert.failed_attempts import KEPT, FailedAttempt, Outcome, told
 from queuert.history import MINUTE, What, tallied
 from queuert.limit_records import Begins, Change, DeclaredLimit
-from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, Status, When
+from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, When
 from queuert.pause_records import Pause, PauseTarget
 from queuert.retention import TypeRetention
 from queuert.schedule_records import ScheduleRow, SeenRelease
+from queuert.statuses import Status
 from queuert.worker_records import LastHandled, WorkerRow
 
 

@@ -26,9 +26,9 @@ from queuert.client.client import Client
 from queuert.client.own_work import carry_out
 from queuert.errors import QueuertError
 from queuert.jobs.filter import Filter
-from queuert.model import REPAIRABLE
 from queuert.operating.changes import BY_NAME
 from queuert.operating.repairing import carry_out_repair, plan_repair
+from queuert.statuses import REPAIRABLE
 from queuert.why import NoWorker
 
 EVERY = 2.0

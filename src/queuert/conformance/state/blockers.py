@@ -14,7 +14,8 @@ from queuert.conformance.state.build import (
 )
 from queuert.conformance.state.store import Store, case, driver_case
 from queuert.errors import BlockerNotFound, JobTypeMismatch
-from queuert.model import BlockerRef, Status
+from queuert.model import BlockerRef
+from queuert.statuses import Status
 
 UNSUCCESSFUL: tuple[Status, ...] = ("failed", "cancelled", "expired")
 

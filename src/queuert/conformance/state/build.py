@@ -18,11 +18,11 @@ from queuert.model import (
     NewJob,
     QueueLimit,
     Settlement,
-    Status,
     TypeLimit,
     When,
     new_token,
 )
+from queuert.statuses import Status
 
 TASK = "task"
 WORKER = "worker-1"

@@ -15,7 +15,8 @@ from queuert.conformance.state.build import (
 )
 from queuert.conformance.state.store import Store, case, driver_case
 from queuert.conformance.state.unblock import behind, sources
-from queuert.model import ChainRow, Deleted, Status
+from queuert.model import ChainRow, Deleted
+from queuert.statuses import Status
 
 HARMLESS: tuple[Status, ...] = ("completed", "cancelled", "expired")
 

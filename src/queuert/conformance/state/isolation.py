@@ -6,7 +6,7 @@ from queuert.conformance.checks import equal
 from queuert.conformance.state.build import continued, failed, new_job, next_job, waiting_for
 from queuert.conformance.state.store import Store, driver_case, settled_soon
 from queuert.conformance.state.unblock import behind
-from queuert.model import STATUSES
+from queuert.statuses import STATUSES
 
 
 @driver_case

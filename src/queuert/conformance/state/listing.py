@@ -19,7 +19,8 @@ from queuert.conformance.state.build import (
 from queuert.conformance.state.settle import ENDINGS
 from queuert.conformance.state.store import Store, case, driver_case
 from queuert.conformance.state.unblock import behind, sources
-from queuert.model import Order, PageRequest, Status
+from queuert.listing_records import Order, PageRequest
+from queuert.statuses import Status
 
 
 async def listed(store: Store, page: PageRequest | None = None, **where: Any) -> list[str]:

@@ -25,7 +25,8 @@ from queuert.conformance.state.listing_chains import moved_on
 from queuert.conformance.state.settle import ENDINGS
 from queuert.conformance.state.store import Store, case, driver_case
 from queuert.conformance.state.unblock import behind, sources
-from queuert.model import STATUSES, ChainFilter, JobFilter, Order, PageRequest, Status
+from queuert.listing_records import ChainFilter, JobFilter, Order, PageRequest
+from queuert.statuses import STATUSES, Status
 
 TIMEOUT = b'{"code":"TIMEOUT","type":"TimeoutError","message":"too slow"}'
 PLAIN = b'{"code":"UNHANDLED_ERROR","type":"ValueError","message":"wrong"}'

@@ -6,7 +6,7 @@ from queuert.conformance.checks import equal
 from queuert.conformance.state.build import TASK, completed, end_as, failed, waiting_for
 from queuert.conformance.state.prune import ended, keep, short, stored
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import Status
+from queuert.statuses import Status
 
 
 @driver_case

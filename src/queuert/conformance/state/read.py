@@ -6,7 +6,8 @@ from queuert.conformance.checks import equal, raises, same_json
 from queuert.conformance.state.build import completed, continued, new_id, new_ids, new_job, next_job, waiting_for
 from queuert.conformance.state.store import Store, case, driver_case
 from queuert.errors import BlockerNotFound
-from queuert.model import BlockerRef, ChainFilter, ChainRow, JobFilter, Listed, PageRequest
+from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
+from queuert.model import BlockerRef, ChainRow
 
 
 @case

@@ -17,7 +17,8 @@ from queuert.conformance.state.build import (
 from queuert.conformance.state.settle import ENDINGS
 from queuert.conformance.state.store import Store, case, driver_case
 from queuert.conformance.state.trigger_retry import due_now
-from queuert.model import REPAIRABLE, When
+from queuert.model import When
+from queuert.statuses import REPAIRABLE
 
 NEW = b'{"order":8,"note":"caf\xc3\xa9"}'
 

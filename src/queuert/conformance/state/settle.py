@@ -25,9 +25,10 @@ from queuert.conformance.state.build import (
     waiting_for,
 )
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import Claimed, JobRow, Settled, Settlement, Status
+from queuert.model import Claimed, JobRow, Settled, Settlement
 from queuert.ports.program import Program
 from queuert.ports.state import SettlingLast
+from queuert.statuses import Status
 
 SLACK = timedelta(seconds=20)
 ENDINGS: tuple[Status, ...] = ("completed", "failed", "cancelled", "expired")

@@ -17,7 +17,8 @@ from queuert.conformance.state.build import (
 )
 from queuert.conformance.state.store import Store, case, driver_case
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch
-from queuert.model import Created, PageRequest, When
+from queuert.listing_records import PageRequest
+from queuert.model import Created, When
 
 
 @driver_case

@@ -23,11 +23,11 @@ from queuert.examination import Damage, Look, RepairOutcome, Surroundings
 from queuert.failed_attempts import FailedAttempt
 from queuert.history import HistoryLook
 from queuert.limit_records import ALIVE_FOR, Change, DeclaredLimit, KnownLimit, LimitRow
+from queuert.listing_records import ChainFilter, JobFilter, PageRequest
 from queuert.model import (
     Available,
     BlockerRow,
     Cancelled,
-    ChainFilter,
     ChainRow,
     Claimed,
     ClaimRequest,
@@ -35,14 +35,11 @@ from queuert.model import (
     Created,
     Deleted,
     Freed,
-    JobFilter,
     JobRow,
     Lease,
     NewJob,
-    PageRequest,
     Settled,
     Settlement,
-    Status,
     TypeStats,
     When,
     new_token,
@@ -50,6 +47,7 @@ from queuert.model import (
 from queuert.pause_records import Pause, PauseTarget
 from queuert.retention import KeepPolicy, Pruned, PruneRequest, Retention, Vacuumed
 from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
+from queuert.statuses import Status
 from queuert.worker_records import LastHandled, WorkerRow
 
 T = TypeVar("T")

@@ -16,10 +16,11 @@ from queuert.dashboard.site import Visit
 from queuert.errors import ChainNotFound
 from queuert.failed_attempts import FailedAttempt
 from queuert.jobs.record import JobRecord
-from queuert.model import REPAIRABLE, BlockerRow
+from queuert.model import BlockerRow
 from queuert.operating.changes import CHANGES
 from queuert.operating.ids import find_job
 from queuert.own_types import is_own
+from queuert.statuses import REPAIRABLE
 
 JOBS = 40
 """Jobs of the chain that are read, the latest ones."""

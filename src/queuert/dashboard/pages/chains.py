@@ -10,10 +10,10 @@ from queuert.errors import InvalidArgument, QueuertError
 from queuert.jobs.bulk import CHANGEABLE
 from queuert.jobs.chain import Chain
 from queuert.jobs.filter import Filter
-from queuert.model import STATUSES, Status
 from queuert.operating.filters import read_filter
 from queuert.operating.ids import IdNotFound, find_job
 from queuert.operating.listing import latest_chains, types_of
+from queuert.statuses import STATUSES, Status
 
 LIMIT = 50
 SHORT_PAGES = 2

@@ -12,10 +12,10 @@ from queuert.dashboard.messages import Response
 from queuert.dashboard.site import Visit
 from queuert.errors import QueuertError
 from queuert.jobs.record import JobRecord
-from queuert.model import REPAIRABLE
 from queuert.operating.changes import CHANGES
 from queuert.operating.ids import IdNotFound, find_job
 from queuert.own_types import is_own
+from queuert.statuses import REPAIRABLE
 
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9-]")
 """Of a file: ids of the user's own kind may contain anything."""

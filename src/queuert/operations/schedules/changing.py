@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from queuert.errors import InvalidArgument, JobIdExists, ScheduleNotFound
 from queuert.jobs.chain import Chain
-from queuert.model import Page, When
+from queuert.listing_records import Page
+from queuert.model import When
 from queuert.operations.create import store
 from queuert.operations.engine import Engine
 from queuert.operations.queries import PageQuery

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from queuert.errors import DriverMissing, InvalidArgument, InvalidSchedule, JobIdExists
 from queuert.jobs.job import Job, options_of
 from queuert.jobs.options import JobOptions
-from queuert.model import DEFAULT_PRIORITY, TERMINAL, NewJob, When
+from queuert.model import DEFAULT_PRIORITY, NewJob, When
 from queuert.operations import chains as changing_chains
 from queuert.operations.collapsing import Merge
 from queuert.operations.create import first_job, merge_of, store
@@ -34,6 +34,7 @@ from queuert.schedule_records import ScheduleRow
 from queuert.schedules.ids import MOST_JOBS
 from queuert.schedules.planning import Chains, ReadSchedule, Work, failed, plan
 from queuert.schedules.stored import Definition, encode, state_of
+from queuert.statuses import TERMINAL
 from queuert.transaction import Hooks
 
 UNREADABLE_FOR = timedelta(minutes=5)

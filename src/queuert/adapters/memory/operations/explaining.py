@@ -15,7 +15,8 @@ from queuert.circumstances import (
     RunningGroup,
     concerned,
 )
-from queuert.model import TERMINAL, JobRow
+from queuert.model import JobRow
+from queuert.statuses import TERMINAL
 
 
 class Explaining:

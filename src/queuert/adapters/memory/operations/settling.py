@@ -16,17 +16,8 @@ from queuert.adapters.memory.operations.deleting import delete_chain
 from queuert.adapters.memory.tables import Tables
 from queuert.errors import InvalidArgument
 from queuert.history import settled_as
-from queuert.model import (
-    REPAIRABLE,
-    TERMINAL,
-    UNBLOCKED_AT_ONCE,
-    Freed,
-    JobRow,
-    Settled,
-    Settlement,
-    Unblocked,
-    When,
-)
+from queuert.model import UNBLOCKED_AT_ONCE, Freed, JobRow, Settled, Settlement, Unblocked, When
+from queuert.statuses import REPAIRABLE, TERMINAL
 
 
 class Settling:

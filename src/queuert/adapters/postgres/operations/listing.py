@@ -23,10 +23,12 @@ from queuert.adapters.postgres.operations.store import Store, distinct
 from queuert.adapters.postgres.rows import Row, chain_of, job_of
 from queuert.errors import InvalidCursor
 from queuert.ids import is_uuid
-from queuert.model import ChainFilter, ChainRow, JobFilter, JobRow, Listed, PageRequest, Status, check_status
+from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
+from queuert.model import ChainRow, JobRow
 from queuert.ports.program import Program
 from queuert.sql.listing import Branch, beyond, bound_of, listed, served_by
 from queuert.sql.statement import substitute
+from queuert.statuses import Status, check_status
 
 _RESTING: frozenset[Status] = frozenset(("blocked", "failed", "cancelled", "expired"))
 

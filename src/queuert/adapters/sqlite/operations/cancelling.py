@@ -10,8 +10,9 @@ from queuert.adapters.sqlite.operations.limits import Limits
 from queuert.adapters.sqlite.operations.rows import Row
 from queuert.adapters.sqlite.operations.settling import Settling
 from queuert.limit_records import split_lane
-from queuert.model import OPEN, Cancelled, JobRow, Settlement
+from queuert.model import Cancelled, JobRow, Settlement
 from queuert.ports.program import Program
+from queuert.statuses import OPEN
 
 
 class Cancelling(Limits, Settling):

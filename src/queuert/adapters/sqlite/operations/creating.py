@@ -17,8 +17,9 @@ from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.reading import Reading
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, resolve, resolve_due
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch, QueuertError
-from queuert.model import BlockerRef, ChainRow, Created, NewJob, Status, trailing_delay
+from queuert.model import BlockerRef, ChainRow, Created, NewJob, trailing_delay
 from queuert.ports.program import Program
+from queuert.statuses import Status
 
 _Key = tuple[str, str]
 

@@ -16,10 +16,12 @@ import msgspec
 
 from queuert.adapters.sqlite.operations.base import BaseOperations, array, replacements_for
 from queuert.adapters.sqlite.operations.rows import Row, chain_of, job_of, micros
-from queuert.model import ChainFilter, ChainRow, JobFilter, JobRow, Listed, PageRequest, Status, check_status
+from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
+from queuert.model import ChainRow, JobRow
 from queuert.ports.program import Program
 from queuert.sql.listing import Branch, beyond, bound_of, listed, served_by
 from queuert.sql.statement import Statement
+from queuert.statuses import Status, check_status
 
 _APART: frozenset[Status] = frozenset(("blocked", "failed", "cancelled", "expired"))
 """Most jobs never have one of these. There are indexes for them by type and status."""
