@@ -5,6 +5,7 @@ from queuert.audit import AuditRecord
 from queuert.bulk import BulkPlan, PlanNote
 from queuert.client.client import Client, Completion
 from queuert.client.sync_client import SyncClient, SyncCompletion
+from queuert.dedup import Dedup
 from queuert.doctor import Diagnosis, Finding
 from queuert.errors import (
     BlockerNotFound,
@@ -72,7 +73,7 @@ from queuert.jobs.registry import JobTypes
 from queuert.json_lines import JsonLines, read_json_lines
 from queuert.limit_records import LimitRow, LimitRule, RateRule
 from queuert.listing_records import Page
-from queuert.model import Dedup, TypeStats
+from queuert.model import TypeStats
 from queuert.pause_records import EVERYTHING, Pause
 from queuert.ports.observer import Observer
 from queuert.retention import Keep, Pruned, Retention, Vacuumed

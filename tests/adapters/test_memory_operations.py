@@ -8,9 +8,10 @@ import pytest
 from tests.adapters.memory_support import ALL, START, Memory, new_job, next_job, queue
 
 from queuert.arguments import Duration
+from queuert.dedup import Dedup
 from queuert.errors import BlockerNotFound, InvalidArgument, InvalidCursor, JobIdExists, JobTypeMismatch
 from queuert.listing_records import ChainFilter, JobFilter, PageRequest
-from queuert.model import BlockerRef, BlockerRow, ClaimRequest, Dedup, Lease, Settlement, TypeLimit, Unblocked, When
+from queuert.model import BlockerRef, BlockerRow, ClaimRequest, Lease, Settlement, TypeLimit, Unblocked, When
 
 
 class TestCreate:

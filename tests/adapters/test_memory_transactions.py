@@ -19,6 +19,7 @@ from queuert.adapters.memory import (
     memory_state,
     sync_memory_state,
 )
+from queuert.dedup import Dedup
 from queuert.errors import (
     BlockerNotFound,
     ClientClosed,
@@ -28,7 +29,7 @@ from queuert.errors import (
     TransactionMisused,
     TransactionNested,
 )
-from queuert.model import ClaimRequest, Dedup, Lease, Settlement, When
+from queuert.model import ClaimRequest, Lease, Settlement, When
 from queuert.ports.program import Program, atomically
 from queuert.ports.provider import run_async
 

@@ -13,8 +13,9 @@ import pytest
 from tests.adapters.sqlite_support import ERROR, START, Sqlite, claim_of, completed, job, new_id, next_job, waiting_for
 
 from queuert.adapters.sqlite.operations.base import array, statements_for
+from queuert.dedup import Dedup
 from queuert.errors import InvalidArgument
-from queuert.model import Dedup, NewJob, QueueLimit, Settlement, When
+from queuert.model import NewJob, QueueLimit, Settlement, When
 from queuert.sql.statement import load_statements, split_statements, substitute
 
 NAMES = sorted(statements_for("queuert_"))

@@ -16,6 +16,7 @@ from tests.support.worlds import World, start
 from queuert import Debounce, Throttle
 from queuert.arguments import MAX_KEY_LENGTH, MAX_NAME_LENGTH
 from queuert.client.client import Client
+from queuert.dedup import Dedup
 from queuert.errors import (
     InvalidArgument,
     InvalidJobType,
@@ -23,7 +24,6 @@ from queuert.errors import (
     TransactionRequired,
 )
 from queuert.jobs import Chain, EntryJob
-from queuert.model import Dedup
 
 
 class Any_(EntryJob[None], name="any"):

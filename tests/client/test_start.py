@@ -13,6 +13,7 @@ from tests.support.naming import short
 from tests.support.worlds import START, World, claim, complete, end, start, status_of
 
 from queuert.client.client import Client
+from queuert.dedup import Dedup
 from queuert.errors import (
     BlockerNotFound,
     InvalidJobId,
@@ -22,7 +23,7 @@ from queuert.errors import (
     UnknownJobType,
 )
 from queuert.jobs import Chain, EntryJob
-from queuert.model import DEFAULT_PRIORITY, Dedup
+from queuert.model import DEFAULT_PRIORITY
 
 
 class Stranger(EntryJob[None], name="stranger"):

@@ -15,6 +15,7 @@ from queuert.adapters.memory.operations.settling import count_down
 from queuert.adapters.memory.tables import Tables
 from queuert.circumstances import Circumstances
 from queuert.conformance.state.driver import AnyStateAdapter
+from queuert.dedup import Dedup
 from queuert.examination import Damage, Look, RepairOutcome
 from queuert.listing_records import JobFilter, Listed, PageRequest
 from queuert.model import (
@@ -24,7 +25,6 @@ from queuert.model import (
     ClaimRequest,
     ClaimResult,
     Created,
-    Dedup,
     Deleted,
     Freed,
     JobRow,

@@ -16,9 +16,10 @@ import pytest
 from tests.jobs.shop import SendReceipt
 
 from queuert.arguments import PRIORITY_RANGE
+from queuert.dedup import Dedup
 from queuert.errors import InvalidArgument, InvalidJobType
 from queuert.jobs import NO_OPTIONS, EntryJob, Job, JobOptions, Registry, make_options, options_of
-from queuert.model import Dedup, When
+from queuert.model import When
 
 T = TypeVar("T")
 

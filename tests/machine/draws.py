@@ -14,18 +14,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.machine.world import NO_TOKEN, Clock, Ids, Register, RollUp, Step
 
+from queuert.dedup import Dedup, Scope
 from queuert.listing_records import ChainFilter, JobFilter, PageRequest
 from queuert.model import (
     NOW,
     BlockerRef,
     ClaimRequest,
     Collapse,
-    Dedup,
     JobRow,
     Lease,
     NewJob,
     QueueLimit,
-    Scope,
     Settlement,
     TypeLimit,
     When,

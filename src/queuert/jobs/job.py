@@ -11,13 +11,13 @@ from typing import Any, ClassVar, Generic, Never, Self, TypeGuard, get_args, get
 from typing_extensions import TypeVar, dataclass_transform
 
 from queuert.arguments import MAX_NAME_LENGTH, Duration, check_text
+from queuert.dedup import Dedup
 from queuert.errors import InvalidArgument, InvalidJobType
 from queuert.jobs.deduplication import Debounce, Throttle
 from queuert.jobs.limits import Limit, check_limit_name
 from queuert.jobs.options import NO_OPTIONS, JobOptions, make_options
 from queuert.jobs.scope import Scope, capture
 from queuert.jobs.versions import stored_names
-from queuert.model import Dedup
 from queuert.own_types import OWN_TYPES, is_own
 from queuert.retention import Keep
 

@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 import msgspec
 
 from queuert.arguments import PRIORITY_RANGE, Duration, storable, storable_delay
+from queuert.dedup import Dedup
 from queuert.errors import InvalidArgument
 from queuert.jobs.deduplication import AnyDedup, Debounce, Throttle
-from queuert.model import Dedup, When
+from queuert.model import When
 
 
 class JobOptions(msgspec.Struct, frozen=True):

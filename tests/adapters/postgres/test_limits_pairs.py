@@ -17,8 +17,9 @@ from tests.adapters.postgres.scenes import Scene, Session, open_scene, violation
 from tests.support.postgres import Databases
 
 from queuert.conformance.state.build import completed, continued, failed, given_back, new_job, next_job, queue, request
+from queuert.dedup import Dedup
 from queuert.limit_records import ALIVE_FOR, DeclaredLimit, LimitRule, RateRule, lane_of
-from queuert.model import Claimed, Dedup, NewJob, TypeLimit, When
+from queuert.model import Claimed, NewJob, TypeLimit, When
 from queuert.pause_records import PauseTarget
 from queuert.ports.program import Program
 

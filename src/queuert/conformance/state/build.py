@@ -9,11 +9,11 @@ from time import time_ns
 from typing import Any
 from uuid import UUID
 
+from queuert.dedup import Dedup
 from queuert.model import (
     BlockerRef,
     Claimed,
     ClaimRequest,
-    Dedup,
     JobRow,
     NewJob,
     QueueLimit,

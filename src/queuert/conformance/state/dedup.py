@@ -14,7 +14,8 @@ from queuert.conformance.state.build import (
     waiting_for,
 )
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import Created, Dedup
+from queuert.dedup import Dedup
+from queuert.model import Created
 from queuert.statuses import Status
 
 ENDINGS: tuple[Status, ...] = ("completed", "failed", "cancelled", "expired")

@@ -17,7 +17,8 @@ from queuert.conformance.state.build import (
 from queuert.conformance.state.limits import NAME, declare, job, keys, lane, take
 from queuert.conformance.state.repair import NEW
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import Cancelled, Claimed, Dedup, NewJob
+from queuert.dedup import Dedup
+from queuert.model import Cancelled, Claimed, NewJob
 
 
 async def _fail_one(store: Store) -> Claimed:

@@ -9,8 +9,8 @@ from queuert.conformance.checks import check, equal
 from queuert.conformance.state.build import continued, given_back, later, next_job, waiting_for
 from queuert.conformance.state.limits import NAME, declare, job, keys, lane, take
 from queuert.conformance.state.store import Store, case, driver_case
+from queuert.dedup import Dedup
 from queuert.limit_records import split_lane
-from queuert.model import Dedup
 
 
 @case

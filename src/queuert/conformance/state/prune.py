@@ -23,7 +23,8 @@ from queuert.conformance.state.build import (
 )
 from queuert.conformance.state.concurrency import quick_unless_single_writer
 from queuert.conformance.state.store import Store, case, driver_case
-from queuert.model import Dedup, When
+from queuert.dedup import Dedup
+from queuert.model import When
 from queuert.retention import LOOK_AGAIN, KeepPolicy, PruneRequest
 from queuert.statuses import Status
 

@@ -7,8 +7,8 @@ from queuert.conformance.checks import check, equal, present
 from queuert.conformance.state.build import HOUR, TASK, completed, continued, new_job, next_job, put_back, waiting_for
 from queuert.conformance.state.prune import archived, ended, keep, short, stored
 from queuert.conformance.state.store import Store, case, driver_case
+from queuert.dedup import Dedup
 from queuert.ids import EPOCH
-from queuert.model import Dedup
 
 
 def row_of(chain: ChainToArchive, *, whole: bool = True) -> ArchiveRow:

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from queuert.adapters.memory.command import write
 from queuert.adapters.memory.tables import Tables, Window
+from queuert.dedup import Dedup, trailing_delay
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch
-from queuert.model import BlockerRef, ChainRow, Created, Dedup, JobRow, NewJob, When, trailing_delay
+from queuert.model import BlockerRef, ChainRow, Created, JobRow, NewJob, When
 
 _MICROSECOND = timedelta(microseconds=1)
 
