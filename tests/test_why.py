@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from queuert.circumstances import BlockingRow, Circumstances, DueJob, RunningGroup
+from queuert.durations import clock
 from queuert.model import ChainRow, JobRow
 from queuert.operations.why import explain
 from queuert.pause_records import Pause, PauseTarget
@@ -25,7 +26,6 @@ from queuert.why import (
     Running,
     SlotsBusy,
     Why,
-    clock,
 )
 from queuert.worker_records import LastHandled, WorkerAbout, WorkerQueue, WorkerRow, WorkerType
 

@@ -1,6 +1,8 @@
-"""Lengths of time, as people read them."""
+"""Lengths of time and moments, as people read them."""
 
 from __future__ import annotations
+
+from datetime import datetime
 
 _UNITS = ((86400 * 365, "y"), (86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -21,3 +23,9 @@ def length_of(seconds: float) -> str:
 def distance_of(seconds: float) -> str:
     """How long ago or how soon: "12 min 5 s ago", "in 3 d"."""
     return f"in {length_of(seconds)}" if seconds > 0 else f"{length_of(-seconds)} ago"
+
+
+def clock(moment: datetime, now: datetime) -> str:
+    """A time of day, with the date unless it is today, and how far away it is."""
+    day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
+    return f"{day}{moment:%H:%M:%S} UTC ({distance_of((moment - now).total_seconds())})"

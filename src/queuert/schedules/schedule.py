@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from queuert.durations import clock
 from queuert.errors import DriverMissing, InvalidSchedule
 from queuert.schedule_records import ScheduleRow
 from queuert.schedules.planning import ScheduleStatus, status_of
 from queuert.schedules.stored import CatchUp, Definition, Overlap, State, definition_of, state_of
 from queuert.schedules.times import Times, from_data
-from queuert.why import clock
 
 
 @dataclass(frozen=True, kw_only=True)
