@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.jobs import Charge, Greet
 from tests.support.naming import short
@@ -44,6 +44,7 @@ filters = st.builds(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(filters)
 def test_the_text_of_a_filter_is_read_back(one: Filter) -> None:
     assert Filter.parse(str(one)) == one
