@@ -169,7 +169,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a worker reaps its own jobs",
-        "worker/run.py",
+        "worker/reaping.py",
         "list(self._attempts.claims), REAPED_AT_ONCE, _LEASE_EXPIRED",
         "[], REAPED_AT_ONCE, _LEASE_EXPIRED",
         ("tests/behaviour/test_reaper.py",),

@@ -22,7 +22,6 @@ from queuert.limit_records import ALIVE_FOR
 from queuert.model import Claimed, ClaimRequest
 from queuert.ports.notify import MISSED
 from queuert.ports.observer import Observer
-from queuert.transaction import Hooks
 from queuert.worker import failure
 from queuert.worker.attempts import Attempts
 from queuert.worker.backoff import Recovery
@@ -38,8 +37,10 @@ from queuert.worker.own_work import QUEUES, OwnWork
 from queuert.worker.prefetch import STALE
 from queuert.worker.presence import Presence
 from queuert.worker.pruning import Pruner
+from queuert.worker.reaping import Reaper
 from queuert.worker.scheduling.firing import Firing
 from queuert.worker.starting import HOPELESS, check_room, has_schema
+from queuert.worker.stopping import CLEAN_UP, CLOSE, SETTLE, between, longest_stop, within
 from queuert.worker.unblocking import Unblocker
 from queuert.worker.wake import Wake
 from queuert.worker.watchdog import Watchdog
@@ -51,17 +52,6 @@ Conn = TypeVar("Conn")
 MAX_UNSETTLED = 4000
 """Results that wait to be settled: a few groups. With less, claims find room for a handful, and
 cost as if for many."""
-SETTLE = (1.0, 10.0)
-"""Seconds, at least and at most, for the results of handlers to be settled when the worker
-stops."""
-CLOSE = 2.5
-"""Seconds for each of the four last steps, which are quick unless the database hangs. A statement
-that is cancelled takes up to 2 s then."""
-CLEAN_UP = (1.0, 5.0)
-"""Seconds, at least and at most, for cancelled handlers to come to their end when the worker
-stops."""
-REAPED_AT_ONCE = 500
-"""Jobs that one turn takes back: a small statement, so that claims come in between."""
 LATE = 5.0
 """Seconds, besides the time that one statement may take, without a turn of the main loop: then it
 is not turning."""
@@ -69,8 +59,6 @@ MISSED_PAUSES = 1.0
 """Seconds within which a worker whose slots are busy notices a pause, if messages were missed."""
 DECLARE_INTERVAL = 60.0
 """Seconds between two declarations of limits: well under `ALIVE_FOR`."""
-
-_LEASE_EXPIRED = failure.record(failure.LEASE_EXPIRED, "the worker that ran the job stopped renewing its lease")
 
 
 class WorkerRun(Generic[Conn]):
@@ -97,7 +85,6 @@ class WorkerRun(Generic[Conn]):
         self._poll_at = 0.0
         self._declare_at = 0.0
         self._polled_at = 0.0
-        self._reap_at = 0.0
         self._pauses_heard = 0
         """How often something was paused or resumed."""
         self._pauses_seen = 0
@@ -111,6 +98,7 @@ class WorkerRun(Generic[Conn]):
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, self._orphans, options)
         notify = adapters_of(client)[1]
         self._presence = Presence(worker_id, self._sessions, notify, options)
+        self._reaper = Reaper(worker_id, self._sessions, self._attempts, self._presence, self._next_turn, options)
         self._pruner = Pruner(worker_id, self._sessions, options)
         self._attempts.when_unknown = self._presence.register_soon
         self._firing = Firing(worker_id, self._sessions, notify, options, options.schedules)
@@ -235,9 +223,9 @@ class WorkerRun(Generic[Conn]):
             self._attempts.abort_running("shutdown")
             # Cancelled handlers get a moment to clean up; threads cannot be cancelled and keep
             # their leases.
-            if not await self._within(_between(timeout, CLEAN_UP), self._attempts.async_handlers_ended()):
+            if not await within(between(timeout, CLEAN_UP), self._attempts.async_handlers_ended()):
                 self._attempts.abandon_running()
-        if not await self._within(_between(timeout, SETTLE), self._everything_settled()):
+        if not await within(between(timeout, SETTLE), self._everything_settled()):
             logger.error("worker %s stopped with results unsettled: those jobs will run again once their leases have "
                          "ended", self._worker_id, extra={"worker_id": self._worker_id})  # fmt: skip
             clean = False
@@ -262,8 +250,8 @@ class WorkerRun(Generic[Conn]):
         left += self._tasks
         if left:
             await asyncio.wait(left, timeout=CLOSE)
-        await self._within(CLOSE, self._say_goodbye())
-        await self._within(CLOSE, self._wake.dispose())
+        await within(CLOSE, self._say_goodbye())
+        await within(CLOSE, self._wake.dispose())
         if self._main_task is not None:
             self._watchdog.stop()
 
@@ -284,15 +272,6 @@ class WorkerRun(Generic[Conn]):
             second_signal.cancel()
             ended.cancel()
         return not self._attempts.running
-
-    async def _within(self, timeout: float, work: Coroutine[Any, Any, None]) -> bool:
-        """Whether this came to its end in time."""
-        task = asyncio.ensure_future(work)
-        await asyncio.wait({task}, timeout=timeout)
-        if not task.done():
-            task.cancel()
-            return False
-        return True
 
     async def _everything_settled(self) -> None:
         if self._main_task is not None:
@@ -358,7 +337,7 @@ class WorkerRun(Generic[Conn]):
         if self._next_turn.wants_claim:
             await self._fill()
         await self._unblocker.step()
-        await self._reap()
+        await self._reaper.step()
         now = time.monotonic()
         heard = self._pauses_heard
         if now >= self._poll_at or heard > self._pauses_seen:
@@ -415,7 +394,7 @@ class WorkerRun(Generic[Conn]):
 
     async def _wait(self) -> None:
         next_turn, now = self._next_turn, time.monotonic()
-        until = min(self._poll_at, self._reap_at, self._presence.look_at)
+        until = min(self._poll_at, self._reaper.due_at, self._presence.look_at)
         for due_at in (next_turn.due_at, self._unblocker.due_at):
             if due_at is not None:
                 until = min(until, due_at)
@@ -485,47 +464,6 @@ class WorkerRun(Generic[Conn]):
             # hold nothing.
             self._prefetch.stalled()
             self._attempts.give_back_waiting()
-
-    async def _reap(self) -> None:
-        now, dead = time.monotonic(), await self._presence.find_dead()
-        if now < self._reap_at and not dead:
-            return
-        hooks = Hooks()
-        program = self._engine.state.reap(
-            self._policy.types, list(self._attempts.claims), REAPED_AT_ONCE, _LEASE_EXPIRED, dead
-        )
-        reaped = await self._sessions.run_within(self._limit, program)
-        if len(reaped) < REAPED_AT_ONCE:
-            self._reap_at = now + self._options.reap_interval
-        elif dead:
-            self._presence.look_again()
-        if not reaped:
-            return
-        for worker_id in dead:
-            logger.warning("worker %s is gone: its jobs are taken back", worker_id,
-                           extra={"worker_id": self._worker_id, "dead_worker_id": worker_id})  # fmt: skip
-        # They can be claimed. There may be more: then the next turn takes those back.
-        self._next_turn.wants_claim = True
-        notifications = self._engine.notifications(hooks)
-        if self._engine.observers is not None:
-            self._engine.observations(hooks).reaped(reaped, self._worker_id)
-        for row in reaped:
-            logger.warning("job %s (%s) was taken back: its lease had ended, or its worker is gone",
-                           row.id, row.type_name,
-                           extra={"job_id": row.id, "job_type": row.type_name, "chain_id": row.chain_id,
-                                  "attempt_number": row.attempt, "worker_id": self._worker_id})  # fmt: skip
-            notifications.add("job_scheduled", row.type_name)
-            notifications.add("ownership_lost", row.id)
-        await self._sessions.flush(hooks)
-
-
-def longest_stop(shutdown_timeout: float) -> float:
-    """How long `stop` takes at most."""
-    return shutdown_timeout + _between(shutdown_timeout, CLEAN_UP) + _between(shutdown_timeout, SETTLE) + 4 * CLOSE
-
-
-def _between(seconds: float, limits: tuple[float, float]) -> float:
-    return min(max(seconds, limits[0]), limits[1])
 
 
 def _have_lost_their_worker(jobs: Sequence[Claimed]) -> bool:

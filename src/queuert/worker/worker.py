@@ -25,8 +25,9 @@ from queuert.worker.handlers import DEFAULT_GRACE, Handlers, SharedSettings, res
 from queuert.worker.health import WorkerHealth
 from queuert.worker.middleware import Middleware
 from queuert.worker.options import WorkerOptions
-from queuert.worker.run import WorkerRun, longest_stop
+from queuert.worker.run import WorkerRun
 from queuert.worker.signals import calling_on_signals
+from queuert.worker.stopping import longest_stop
 
 Conn = TypeVar("Conn", default=Any)
 
