@@ -15,7 +15,7 @@ from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Client, Handlers, Worker
 from queuert.adapters.sqlite.horizons import Horizons
-from queuert.worker import horizon, prefetch, run
+from queuert.worker import filling, horizon, prefetch
 
 JOBS = 4000
 BYSTANDERS = 50
@@ -33,7 +33,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> int:
 
     monkeypatch.setattr(prefetch.Prefetch, "__init__", believe)
     monkeypatch.setattr(prefetch.Prefetch, "observe", lambda *_: None)
-    monkeypatch.setattr(run, "STALE", 3600.0)
+    monkeypatch.setattr(filling, "STALE", 3600.0)
     monkeypatch.setattr(horizon, "LEAST", 2)
     monkeypatch.setattr(horizon, "MOST", 2)
     monkeypatch.setattr(horizon, "MOST_PER_SLOT", 0)

@@ -10,7 +10,7 @@ from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Gate, Step, done, eventually, job, patiently, running, start
 
 from queuert import Attempt, Handlers, InvalidArgument, Queue, Worker
-from queuert.worker import prefetch, run
+from queuert.worker import filling, prefetch
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def ahead(monkeypatch: pytest.MonkeyPatch) -> int:
 
     monkeypatch.setattr(prefetch.Prefetch, "__init__", believe)
     monkeypatch.setattr(prefetch.Prefetch, "observe", lambda *_: None)
-    monkeypatch.setattr(run, "STALE", 3600.0)
+    monkeypatch.setattr(filling, "STALE", 3600.0)
     return 5
 
 
@@ -99,7 +99,7 @@ async def test_behind_a_slow_handler_they_are_given_back(
         await held(client, 1 + ahead)
         async with Worker(client, others, poll_interval=0.02, prefetch=0):
             assert ran_elsewhere == []
-            monkeypatch.setattr(run, "STALE", 0.0)
+            monkeypatch.setattr(filling, "STALE", 0.0)
             slow._run._next_turn.event.set()  # type: ignore[union-attr]  # its next turn, which would come by itself
             await eventually(lambda: len(ran_elsewhere) >= ahead)
             gate.open()

@@ -26,7 +26,7 @@ from tests.behaviour.steps import (
 from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, EntryJob, Handlers, Job, StorageError, Worker
-from queuert.worker import run
+from queuert.worker import filling
 
 pytestmark = pytest.mark.drivers
 
@@ -256,8 +256,8 @@ async def test_a_stop_waits_for_the_settlement(setting: Setting) -> None:
 
 
 async def test_unsettled_results_are_bounded(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "STALE", 3600.0)  # what is given back waits to be settled, too, and would count
-    monkeypatch.setattr(run, "MAX_UNSETTLED", 200)
+    monkeypatch.setattr(filling, "STALE", 3600.0)  # what is given back waits to be settled, too, and would count
+    monkeypatch.setattr(filling, "MAX_UNSETTLED", 200)
     handlers, ran = simple()
     points = Points(records=False)
     async with watched(setting.connect([Step]), points) as client:

@@ -8,25 +8,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any, Generic, TypeVar
-
-from msgspec.structs import replace
 
 from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
 from queuert.failure_log import FailureLog
 from queuert.jobs.own import OWN_NAMES
 from queuert.limit_records import ALIVE_FOR
-from queuert.model import Claimed, ClaimRequest
 from queuert.ports.notify import MISSED
 from queuert.ports.observer import Observer
-from queuert.worker import failure
 from queuert.worker.attempts import Attempts
 from queuert.worker.backoff import Recovery
 from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.crowd import Crowd
+from queuert.worker.filling import Filling
 from queuert.worker.health import WorkerHealth, WorkerState
 from queuert.worker.leases import LeaseKeeper
 from queuert.worker.next_turn import NextTurn
@@ -34,7 +31,6 @@ from queuert.worker.observed import listener_for
 from queuert.worker.options import WorkerOptions
 from queuert.worker.orphans import Orphans
 from queuert.worker.own_work import QUEUES, OwnWork
-from queuert.worker.prefetch import STALE
 from queuert.worker.presence import Presence
 from queuert.worker.pruning import Pruner
 from queuert.worker.reaping import Reaper
@@ -49,9 +45,6 @@ logger = logging.getLogger("queuert.worker")
 
 Conn = TypeVar("Conn")
 
-MAX_UNSETTLED = 4000
-"""Results that wait to be settled: a few groups. With less, claims find room for a handful, and
-cost as if for many."""
 LATE = 5.0
 """Seconds, besides the time that one statement may take, without a turn of the main loop: then it
 is not turning."""
@@ -77,11 +70,13 @@ class WorkerRun(Generic[Conn]):
         """It ended because of `recovery_max_attempts`, not because of an error that stays."""
         self._policy: ClaimPolicy = options.policy
         self._next_turn = NextTurn()
+        self._stopping = asyncio.Event()
+        self._quiet = asyncio.Event()
+        """Nothing is held, and the last claim found nothing."""
         self._observer = self._engine.observers or Observer()
         """Told of the worker itself; its attempts have a listener of their own."""
         listener = listener_for(worker_id, self._sessions)
         self._attempts = Attempts(worker_id, client, options, self._next_turn, listener)
-        self._prefetch = self._attempts.prefetch
         self._poll_at = 0.0
         self._declare_at = 0.0
         self._polled_at = 0.0
@@ -95,6 +90,9 @@ class WorkerRun(Generic[Conn]):
         self._unblocker = Unblocker(self._sessions, self._next_turn, options.recovery_backoff, self._limit)
         self._own_work = OwnWork(worker_id, self._sessions, self._next_turn, options.recovery_backoff, self._limit)
         self._orphans = Orphans(self._sessions, worker_id, self._attempts.claims, options)
+        self._filling = Filling(
+            self._sessions, self._attempts, self._orphans, self._next_turn, options, self._stopping, self._quiet
+        )
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, self._orphans, options)
         notify = adapters_of(client)[1]
         self._presence = Presence(worker_id, self._sessions, notify, options)
@@ -118,13 +116,10 @@ class WorkerRun(Generic[Conn]):
         """When a turn last had its answers from the database."""
         self._trouble: Exception | None = None
         """What the last turn failed with."""
-        self._stopping = asyncio.Event()
         self._migrated = True
         self._reserved = False
         self._closed = False
         self._hurry = asyncio.Event()
-        self._quiet = asyncio.Event()
-        """Nothing is held, and the last claim found nothing."""
         self._tasks: list[asyncio.Task[None]] = []
         """All of this worker's own, until it is closed."""
         self._main_task: asyncio.Task[None] | None = None
@@ -331,11 +326,9 @@ class WorkerRun(Generic[Conn]):
         if not self._is_pruning:
             self._is_pruning = True
             self._spawn(self._pruner.run(), "pruner")
-        if self._is_stale():
-            self._prefetch.stalled()
-            self._attempts.give_back_waiting()
+        self._filling.give_back_stale()
         if self._next_turn.wants_claim:
-            await self._fill()
+            await self._filling.fill()
         await self._unblocker.step()
         await self._reaper.step()
         now = time.monotonic()
@@ -345,7 +338,7 @@ class WorkerRun(Generic[Conn]):
             # Afterwards: if it fails, the next turn asks again.
             self._poll_at, self._polled_at, self._pauses_seen = now + self._options.poll_interval, now, heard
         self._turned_at, self._trouble = now, None
-        if self._next_turn.wants_claim and self._has_room():
+        if self._next_turn.wants_claim and self._filling.has_room():
             return
         if not self._attempts.claims and self._unblocker.due_at is None and self._own_work.idle:
             self._quiet.set()
@@ -386,7 +379,7 @@ class WorkerRun(Generic[Conn]):
         if target != MISSED:
             self._pauses_heard += 1
             self._next_turn.claim_soon()
-        elif not self._has_room():
+        elif not self._filling.has_room():
             # A claim would tell. This comes with every commit of another process that uses the same
             # file, so it must not make this worker ask each time.
             self._poll_at = min(self._poll_at, self._polled_at + MISSED_PAUSES)
@@ -395,84 +388,15 @@ class WorkerRun(Generic[Conn]):
     async def _wait(self) -> None:
         next_turn, now = self._next_turn, time.monotonic()
         until = min(self._poll_at, self._reaper.due_at, self._presence.look_at)
-        for due_at in (next_turn.due_at, self._unblocker.due_at):
+        for due_at in (next_turn.due_at, self._unblocker.due_at, self._filling.stale_at):
             if due_at is not None:
                 until = min(until, due_at)
-        waiting_since = self._attempts.waiting_since
-        if waiting_since is not None:
-            until = min(until, waiting_since + STALE)
         if until > now and not self._stopping.is_set():
             await _wait_for(next_turn.event, until - now)
         next_turn.event.clear()
         next_turn.check_due()
-        if await self._wake.should_claim(able=self._has_room() and not self._stopping.is_set()):
+        if await self._wake.should_claim(able=self._filling.has_room() and not self._stopping.is_set()):
             next_turn.wants_claim = True
-
-    def _has_room(self) -> bool:
-        return self._request() is not None
-
-    def _request(self) -> ClaimRequest | None:
-        attempts, prefetch = self._attempts, self._prefetch
-        if attempts.unsettled >= MAX_UNSETTLED or attempts.waiting > prefetch.refill_at:
-            return None
-        # What is claimed ahead will soon be a result, too.
-        ahead = min(prefetch.ahead, max(0, MAX_UNSETTLED - attempts.unsettled))
-        return self._policy.request(attempts.occupying, attempts.active, ahead)
-
-    def _is_stale(self) -> bool:
-        """Whether jobs that were claimed ahead have waited for too long: the handlers are slower
-        than they were.
-        """
-        waiting_since = self._attempts.waiting_since
-        return waiting_since is not None and time.monotonic() >= waiting_since + STALE
-
-    async def _fill(self) -> None:
-        claimed_at = time.monotonic()
-        self._prefetch.observe(self._attempts.ended, claimed_at)
-        request = self._request()
-        if request is None:
-            return
-        # What begins only later has an ordinal: it loses no attempt if this worker dies before.
-        request = replace(
-            request,
-            at_once=self._attempts.at_once,
-            first_ordinal=self._policy.ordinals.take(request.limit),
-            first_token=self._policy.new_token(),
-        )
-        # Before the claim: what is announced while it is under way must not be forgotten.
-        self._next_turn.wants_claim = False
-        try:
-            async with self._orphans.claim():
-                result = await self._sessions.run_within(self._limit, self._engine.state.claim(request))
-                if result.jobs:
-                    self._quiet.clear()
-                self._attempts.begin_all(result.jobs, claimed_at, stopping=self._stopping.is_set())
-        except BaseException:
-            self._next_turn.wants_claim = True
-            raise
-        # An empty claim that reports more has met only jobs that others hold: asking again at once
-        # would not help.
-        if result.more and result.jobs:
-            self._next_turn.wants_claim = True
-        if result.next_in is not None:
-            self._next_turn.claim_in(result.next_in)
-        if result.paused:
-            self._attempts.heed(result.paused)
-        if _have_lost_their_worker(result.jobs):
-            # One of them may be what killed that worker. What is held ahead when this one dies has
-            # to be reaped, and what the horizon covers loses an attempt without ever having run. So
-            # hold nothing.
-            self._prefetch.stalled()
-            self._attempts.give_back_waiting()
-
-
-def _have_lost_their_worker(jobs: Sequence[Claimed]) -> bool:
-    """Whether one of them has."""
-    for claimed in jobs:
-        error = claimed.job.last_error
-        if error is not None and failure.LEASE_EXPIRED.encode() in error:
-            return True
-    return False
 
 
 async def _wait_for(event: asyncio.Event, delay: float) -> None:
