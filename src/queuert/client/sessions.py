@@ -9,7 +9,7 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import Any, Generic, TypeAlias, cast
 
@@ -18,6 +18,7 @@ from typing_extensions import TypeVar
 from queuert.blocking import run_blocking
 from queuert.client.announcing import Announce, Announcer, AsyncAnnouncer, SyncAnnouncer
 from queuert.client.archiving import archive_all
+from queuert.client.nesting import OpenBlock, OpenBlocks
 from queuert.client.ownership import Owned, OwnedByProcess
 from queuert.client.submitting import AsyncSubmissions, Submissions, SyncSubmissions
 from queuert.client.turns import Turns
@@ -27,7 +28,6 @@ from queuert.errors import (
     StorageBusy,
     StorageUnavailable,
     TransactionMisused,
-    TransactionNested,
     TransactionRequired,
 )
 from queuert.failure_log import FailureLog
@@ -60,21 +60,14 @@ Tx: TypeAlias = Transaction[Conn] | Conn
 """A transaction; or the connection or session that it is open on, if the provider hears of its
 end."""
 
-OpenBlock: TypeAlias = Sequence[weakref.ref[AbstractAsyncContextManager[Any, None]]]
-"""The block of a transaction; empty for a transaction that another task has opened."""
-
 CLOSE_WAIT = 5.0
 """Seconds that `close` waits for what was submitted."""
-
-NESTED = (
-    "client.transaction() inside another one of the same task or thread: pass the outer tx on, or use "
-    "client.savepoint(tx) for a part that may fail on its own"
-)
 
 
 class Sessions(Owned, Generic[Conn]):
     _blocking = False
     _sleep: Callable[[float], Awaitable[None]] = staticmethod(asyncio.sleep)
+    _current: Callable[[], Hashable] = staticmethod(asyncio.current_task)
 
     _announcer: Announcer | None
 
@@ -91,11 +84,7 @@ class Sessions(Owned, Generic[Conn]):
         """The database was unavailable when the client was entered."""
         self._flushes: set[asyncio.Task[None]] = set()
         self._turns = Turns()
-        self._open: dict[Hashable, OpenBlock] = {}
-        """The transactions that tasks (or threads) have open."""
-        self._open_lock = threading.Lock()
-        self._lent: dict[Hashable, OpenTransaction[Conn]] = {}
-        """The transactions of phases, by the task or thread whose phase it is."""
+        self.blocks: OpenBlocks[Conn] = OpenBlocks(self._current)
         self._upkeep = cast("Upkeep", provider) if hasattr(provider, "execute_within") else None
         self._owner: Any = provider
         """The provider as it was given: a transaction belongs to it."""
@@ -214,8 +203,8 @@ class Sessions(Owned, Generic[Conn]):
         """
         self.check_open()
         if tx is None:
-            lent = self._lent.get(self._current()) if self._lent else None
-            return lent.connection if lent is not None and lent.is_open else None
+            lent = self.blocks.lent()
+            return None if lent is None else lent.connection
         if isinstance(tx, OpenTransaction):
             return self._connection(cast("OpenTransaction[Conn]", tx))
         if not hasattr(self._owner, "enlist"):
@@ -261,7 +250,7 @@ class Sessions(Owned, Generic[Conn]):
             await self.migrate()
         holder = self._current()
         # One with a `first` is the worker's: its phase opens it, and user code cannot leave it.
-        self.enter(holder, itself if first is None else ())
+        self.blocks.enter(holder, itself if first is None else ())
         hooks = self.new_hooks()
         tx: OpenTransaction[Conn] | None = None
         ended_inside = False
@@ -281,7 +270,7 @@ class Sessions(Owned, Generic[Conn]):
                     finally:
                         tx.end()
             finally:
-                self.leave(holder)
+                self.blocks.leave(holder)
                 if tx is not None:
                     tx.give_back()
         except BaseException as error:
@@ -308,8 +297,7 @@ class Sessions(Owned, Generic[Conn]):
     async def submit(self, jobs: list[NewJob], *, given_ids: bool) -> list[Chain[Any]]:
         """Start chains in a transaction of their own: see `submitting`."""
         self.check_open()
-        if self._current() in self._open:
-            raise TransactionNested(NESTED)
+        self.blocks.check_outside()
         if self._schema_due:
             await self.migrate()
         return await self._submissions.submit(jobs, given_ids=given_ids)
@@ -383,44 +371,6 @@ class Sessions(Owned, Generic[Conn]):
                 if transaction.hooks.has_undone:
                     await self._flush_undone(transaction.hooks)
             raise
-
-    # Nesting
-
-    def enter(self, holder: Hashable, block: OpenBlock = ()) -> None:
-        """A task or thread begins to use a transaction.
-
-        A second one could wait for the first one for ever.
-        """
-        with self._open_lock:
-            if holder in self._open:
-                raise TransactionNested(NESTED)
-            self._open[holder] = block
-
-    def leave(self, holder: Hashable) -> None:
-        with self._open_lock:
-            self._open.pop(holder, None)
-            self._lent.pop(holder, None)
-
-    def lend(self, tx: Transaction[Conn]) -> None:
-        """The running task or thread, which has entered, is in a phase with this transaction."""
-        if isinstance(tx, OpenTransaction):
-            self._lent[self._current()] = tx
-
-    def has_left_open(self, holder: Hashable) -> bool:
-        """Whether a task or thread, now at its end, has opened a transaction and never left its
-        block.
-        """
-        return bool(self._open.get(holder))
-
-    async def roll_back_left_open(self, holder: Hashable, error: BaseException) -> None:
-        for reference in self._open.get(holder, ()):
-            block = reference()
-            if block is not None:  # else the interpreter is about to end it
-                with suppress(Exception):
-                    await block.__aexit__(type(error), error, None)
-
-    def _current(self) -> Hashable:
-        return asyncio.current_task()
 
     # After the commit, or the rollback
 
@@ -504,6 +454,7 @@ class SyncSessions(OwnedByProcess, Sessions[Conn]):
 
     _blocking = True
     _sleep = staticmethod(sleep_blocking)
+    _current = staticmethod(threading.get_ident)
 
     def __init__(
         self, provider: SyncProvider[Conn], engine: Engine, *, migrate: bool, announce: Announce = "background"
@@ -511,9 +462,6 @@ class SyncSessions(OwnedByProcess, Sessions[Conn]):
         super().__init__(BlockingProvider(provider), engine, migrate=migrate, announce=announce)
         self._owner = provider
         self._submissions = self._new_submissions()
-
-    def _current(self) -> Hashable:
-        return threading.get_ident()
 
     def _new_submissions(self) -> Submissions:
         # Connections that belong to threads may be inside of a transaction that only their thread

@@ -188,7 +188,7 @@ class InlineWorker:
 
     async def _end(self, claim: Claim, outcome: Outcome, sessions: Sessions[Any], holder: Hashable) -> Outcome:
         name = claim.plan.name
-        outcome = checked(claim, outcome, left_open=sessions.has_left_open(holder))
+        outcome = checked(claim, outcome, left_open=sessions.blocks.has_left_open(holder))
         transaction = None if claim.phases is None else claim.phases.hand_over()
         commits = transaction is not None and isinstance(outcome, Returned)
         try:

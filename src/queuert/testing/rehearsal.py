@@ -290,7 +290,7 @@ class _Rehearsal:
 
     async def end(self, outcome: Outcome, phases: _Phases, holder: Any, *, keep: bool) -> Outcome:
         """What a worker does when a handler has ended, without a job to settle."""
-        outcome = checked(self.claim, outcome, left_open=self.sessions.has_left_open(holder))
+        outcome = checked(self.claim, outcome, left_open=self.sessions.blocks.has_left_open(holder))
         if isinstance(outcome, Returned):
             self._value = outcome.value
         transaction = phases.hand_over()

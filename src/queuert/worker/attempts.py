@@ -188,7 +188,7 @@ class Attempts:
         self._next_turn.claim_soon()
 
     async def _roll_back_overdue(self, transaction: AttemptTransaction[Any] | None, task: Hashable) -> None:
-        await self._sessions.roll_back_left_open(task, TransactionMisused(LEFT_OPEN))
+        await self._sessions.blocks.roll_back_left_open(task, TransactionMisused(LEFT_OPEN))
         if transaction is not None:
             await transaction.roll_back()
 
@@ -260,7 +260,7 @@ class Attempts:
             self._drop(claim, transaction)
             return
         # Check this now: garbage collection may soon close what the handler left open.
-        left_open = self._sessions.has_left_open(task)
+        left_open = self._sessions.blocks.has_left_open(task)
         if left_open or claim.phases is not None:
             outcome = checked(claim, outcome, left_open=left_open)
         if transaction is None and not left_open:

@@ -45,7 +45,7 @@ async def end_attempt(
     of the client's own that the handler, in the task or thread `holder`, has not ended: it could
     block other writers.
     """
-    await sessions.roll_back_left_open(holder, TransactionMisused(LEFT_OPEN))
+    await sessions.blocks.roll_back_left_open(holder, TransactionMisused(LEFT_OPEN))
     if transaction is None:
         return outcome
     if isinstance(outcome, Returned):

@@ -114,7 +114,7 @@ class Execution:
         if self._sync_client is None:
             return outcome  # then there was nothing to open
         sessions, thread = sessions_of(self._sync_client), threading.get_ident()
-        outcome = checked(claim, outcome, left_open=sessions.has_left_open(thread))
+        outcome = checked(claim, outcome, left_open=sessions.blocks.has_left_open(thread))
         transaction = None if claim.phases is None else claim.phases.hand_over()
         if transaction is not None and isinstance(outcome, Returned):
             try:

@@ -179,15 +179,15 @@ class PhasesInTask(Phases[Conn]):
         if task not in self._inside:
             # Check this before waiting for the database: with a single writer, this task may hold
             # the write lock.
-            self._sessions.enter(task)
+            self._sessions.blocks.enter(task)
             self._inside.add(task)
         tx = await super()._open()
-        self._sessions.lend(tx)
+        self._sessions.blocks.lend(tx)
         return tx
 
     def hand_over(self) -> AttemptTransaction[Conn] | None:
         while self._inside:
-            self._sessions.leave(self._inside.pop())
+            self._sessions.blocks.leave(self._inside.pop())
         return super().hand_over()
 
     async def take_away(self) -> bool:
@@ -205,7 +205,7 @@ class PhasesInThread(Phases[Conn]):
 
     async def _open(self) -> Transaction[Conn]:
         tx = await super()._open()
-        self._sessions.lend(tx)
+        self._sessions.blocks.lend(tx)
         return tx
 
     def _to_the_end(self, end: Awaitable[object]) -> Awaitable[object]:
