@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.behaviour.steps import Gate
 from textual.pilot import Pilot
 from textual.widgets import Input, Static, TextArea
 
@@ -237,6 +238,28 @@ async def test_a_database_that_is_away_is_said_and_survived(pilot: Pilot[None]) 
     await pilot.app.client.close()  # type: ignore[attr-defined]
     await press(pilot, "3")
     assert "not up to date" in str(pilot.app.query_one("#bar", Static).content)
+
+
+async def test_a_chain_that_is_closed_while_it_is_read_is_not_shown(
+    pilot: Pilot[None], client: Client[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = pilot.app
+    assert isinstance(top, Top)
+    gate, read = Gate(), top.client.attempts
+
+    async def late(job: Any) -> Any:
+        await gate()
+        return await read(job)
+
+    monkeypatch.setattr(top.client, "attempts", late)
+    await press(pilot, "slash", *"status:failed", "enter")
+    await pilot.press("enter")
+    await gate.arrival()
+    await pilot.press("escape")
+    gate.open()
+    await settled(pilot)
+    assert not isinstance(top.screen, ChainScreen)
+    assert "not up to date" not in shown(pilot, "#bar")
 
 
 async def test_keys_of_other_tabs_do_nothing(pilot: Pilot[None], client: Client[Any]) -> None:

@@ -12,7 +12,6 @@ from rich.text import Text
 from textual import work
 from textual.app import App, ComposeResult
 from textual.binding import BindingType
-from textual.css.query import NoMatches
 from textual.widgets import Footer, Input, Static, TabbedContent, TabPane
 
 from queuert.cli.terminal import plain
@@ -20,6 +19,7 @@ from queuert.cli.top import steering
 from queuert.cli.top.asking import Answer, Field, Question
 from queuert.cli.top.chain import ChainScreen
 from queuert.cli.top.panes import Chains, Limits, Overview, Pane, Queues, Schedules, Workers
+from queuert.cli.top.showing import load
 from queuert.cli.top.tables import Table
 from queuert.cli.top.texts import lines, text
 from queuert.client.client import Client
@@ -152,14 +152,10 @@ class Top(App[None]):
         if shown is None or not shown.is_mounted:
             return
         try:
-            await shown.load(self.client)
+            await load(shown, self.client)
             self._trouble = None
         except (QueuertError, OSError) as error:
             self._trouble = str(error)
-        except NoMatches:
-            if shown.is_attached:
-                raise
-            return  # it was closed meanwhile
         self._show_bar()
 
     def _show_bar(self) -> None:
@@ -167,8 +163,9 @@ class Top(App[None]):
         bar = text(f"queuert top  {self._database}{state}")
         if self._trouble is not None:
             bar = text(f"not up to date: {self._trouble}", "bold red")
-        for each in self.screen_stack[0].query("#bar").results(Static):
-            each.update(bar)
+        for screen in self.screen_stack[:1]:  # none, if the application is ending
+            for each in screen.query("#bar").results(Static):
+                each.update(bar)
 
     def on_tabbed_content_tab_activated(self) -> None:
         self.refresh_bindings()

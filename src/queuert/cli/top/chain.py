@@ -13,6 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from queuert.cli.times import local, with_age
+from queuert.cli.top.showing import Show
 from queuert.cli.top.texts import as_json, lines, status, text
 from queuert.client.client import Client
 from queuert.errors import QueuertError
@@ -58,11 +59,10 @@ class ChainScreen(Screen[None]):
     def action_repair(self) -> None:
         self.app.repair(self.chain_id)
 
-    async def load(self, client: Client[Any]) -> None:
+    async def read(self, client: Client[Any]) -> Show:
         chain = await client.get_chain(self.chain_id)
         if chain is None:
-            self.query_one("#chain", Static).update("This chain does not exist any more. Press Escape.")
-            return
+            return lambda: self.query_one("#chain", Static).update("This chain does not exist any more. Press Escape.")
         page = await client.list_chain_jobs(chain, order="desc", limit=JOBS)
         job = page.items[0]
         parts = list(_facts(job))
@@ -82,10 +82,13 @@ class ChainScreen(Screen[None]):
             parts += [
                 _line(each.status, f"{each.job_type}  attempt {each.attempt_number}  {each.id}") for each in page.items
             ]
-        self.query_one("#title", Static).update(
-            Text.assemble(status(chain.status), " ", text(chain.chain_type, "bold"))
-        )
-        self.query_one("#chain", Static).update(Text("\n").join(parts))
+        title = Text.assemble(status(chain.status), " ", text(chain.chain_type, "bold"))
+
+        def show() -> None:
+            self.query_one("#title", Static).update(title)
+            self.query_one("#chain", Static).update(Text("\n").join(parts))
+
+        return show
 
 
 def _facts(job: JobRecord[Any]) -> Iterator[Text]:

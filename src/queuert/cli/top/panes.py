@@ -13,6 +13,7 @@ from textual.containers import Vertical
 from textual.widgets import Input, Label, Sparkline, Static
 
 from queuert.cli.times import brief, local
+from queuert.cli.top.showing import Show, load
 from queuert.cli.top.tables import Table
 from queuert.cli.top.texts import age, lines, status, text
 from queuert.client.client import Client
@@ -42,8 +43,8 @@ LIMITS = 200
 class Pane(Vertical):
     """One tab."""
 
-    async def load(self, client: Client[Any]) -> None:
-        """Read and show."""
+    async def read(self, client: Client[Any]) -> Show:
+        """Read what it shows."""
         raise NotImplementedError
 
 
@@ -59,16 +60,11 @@ class Overview(Pane):
         yield Static("", id="attention")
         yield Table("type", "blocked", "pending", "running", "failed", "oldest ready", id="types")
 
-    async def load(self, client: Client[Any]) -> None:
+    async def read(self, client: Client[Any]) -> Show:
         stats = [each for each in await client.stats(limit=BOUND + 1) if not is_own(each.job_type)]
         workers, pauses = await client.list_workers(), await client.list_pauses()
         self.failed = frozenset(each.job_type for each in stats if each.failed)
         points = (await client.history(since=HISTORY)).total()
-        for name, title in (("completed", "completed"), ("failed", "failed for good")):
-            numbers = [getattr(point, name) for point in points]
-            self.query_one(f"#{name}", Sparkline).data = [float(number) for number in numbers]
-            now, most = (numbers[-1], max(numbers)) if numbers else (0, 0)
-            self.query_one(f"#{name}-title", Label).update(f"{title}, last hour by minute: now {now:,}, most {most:,}")
         schedules = (await client.list_schedules(limit=NEEDED_SCHEDULES)).items
         found = attention(stats, workers, pauses, schedules, datetime.now(UTC))
         notes = [f"{'✗' if each.level == 'bad' else '!'} {each.text}" for each in found]
@@ -76,26 +72,36 @@ class Overview(Pane):
         busy, slots = sum(worker.busy for worker in alive), sum(worker.slots or 0 for worker in alive)
         shown = notes[:4] + [f"… and {len(notes) - 4} more"] * (len(notes) > 4) or ["✓ nothing needs attention"]
         shown.append(f"{len(alive)} worker{'s' * (len(alive) != 1)} alive, {busy} of {slots} slots busy")
-        self.query_one("#attention", Static).update(lines("\n".join(shown)))
-        self.query_one("#types", Table).show(
-            [
-                (
-                    each.job_type,
-                    [
-                        text(each.job_type),
-                        *(
-                            text(
-                                Count.up_to(BOUND, getattr(each, name)),
-                                "bold red" if name == "failed" and each.failed else "",
-                            )
-                            for name in ("blocked", "pending", "running", "failed")
-                        ),
-                        age(each.oldest_ready_age),
-                    ],
-                )
-                for each in sorted(stats, key=lambda each: (-each.failed, each.job_type))
-            ]
-        )
+        rows = [
+            (
+                each.job_type,
+                [
+                    text(each.job_type),
+                    *(
+                        text(
+                            Count.up_to(BOUND, getattr(each, name)),
+                            "bold red" if name == "failed" and each.failed else "",
+                        )
+                        for name in ("blocked", "pending", "running", "failed")
+                    ),
+                    age(each.oldest_ready_age),
+                ],
+            )
+            for each in sorted(stats, key=lambda each: (-each.failed, each.job_type))
+        ]
+
+        def show() -> None:
+            self._show_chart("completed", "completed", [point.completed for point in points])
+            self._show_chart("failed", "failed for good", [point.failed for point in points])
+            self.query_one("#attention", Static).update(lines("\n".join(shown)))
+            self.query_one("#types", Table).show(rows)
+
+        return show
+
+    def _show_chart(self, name: str, title: str, numbers: Sequence[int]) -> None:
+        now, most = (numbers[-1], max(numbers)) if numbers else (0, 0)
+        self.query_one(f"#{name}", Sparkline).data = [float(number) for number in numbers]
+        self.query_one(f"#{name}-title", Label).update(f"{title}, last hour by minute: now {now:,}, most {most:,}")
 
 
 class Chains(Pane):
@@ -120,51 +126,49 @@ class Chains(Pane):
         except InvalidArgument as error:
             self.problem = str(error)
         self.query_one("#filter-problem", Static).update(text(self.problem, "red"))
-        await self.load(client)
+        await load(self, client)
         return None
 
-    async def load(self, client: Client[Any]) -> None:
+    async def read(self, client: Client[Any]) -> Show:
         page = await latest_chains(client, self.where, CHAINS, short_pages=SHORT_PAGES)
-        self.query_one("#chains", Table).show(
-            [
-                (
-                    chain.id,
-                    [
-                        status(chain.status),
-                        text(types_of(chain)),
-                        text(brief(chain.created_at)),
-                        text((chain.last_error or {}).get("code"), "red"),
-                        text(chain.id),
-                    ],
-                )
-                for chain in page.items
-            ]
-        )
+        rows = [
+            (
+                chain.id,
+                [
+                    status(chain.status),
+                    text(types_of(chain)),
+                    text(brief(chain.created_at)),
+                    text((chain.last_error or {}).get("code"), "red"),
+                    text(chain.id),
+                ],
+            )
+            for chain in page.items
+        ]
+        return lambda: self.query_one("#chains", Table).show(rows)
 
 
 class Workers(Pane):
     def compose(self) -> ComposeResult:
         yield Table("state", "busy", "host", "pid", "release", "last seen", "types", id="workers")
 
-    async def load(self, client: Client[Any]) -> None:
+    async def read(self, client: Client[Any]) -> Show:
         now = datetime.now(UTC)
-        self.query_one("#workers", Table).show(
-            [
-                (
-                    worker.id,
-                    [
-                        status(worker.state),
-                        text(f"{worker.busy} of {'?' if worker.slots is None else worker.slots}"),
-                        text(worker.host),
-                        text(worker.pid),
-                        text(worker.release),
-                        age(max(0.0, (now - worker.seen_at).total_seconds())),
-                        text(", ".join(name for name in worker.job_types if not is_own(name))),
-                    ],
-                )
-                for worker in await client.list_workers()
-            ]
-        )
+        rows = [
+            (
+                worker.id,
+                [
+                    status(worker.state),
+                    text(f"{worker.busy} of {'?' if worker.slots is None else worker.slots}"),
+                    text(worker.host),
+                    text(worker.pid),
+                    text(worker.release),
+                    age(max(0.0, (now - worker.seen_at).total_seconds())),
+                    text(", ".join(name for name in worker.job_types if not is_own(name))),
+                ],
+            )
+            for worker in await client.list_workers()
+        ]
+        return lambda: self.query_one("#workers", Table).show(rows)
 
 
 class Queues(Pane):
@@ -173,7 +177,7 @@ class Queues(Pane):
     def compose(self) -> ComposeResult:
         yield Table("queue or type", "running", "pending", "workers", "cap", "paused", id="queues")
 
-    async def load(self, client: Client[Any]) -> None:
+    async def read(self, client: Client[Any]) -> Show:
         stats = {each.job_type: each for each in await client.stats(limit=BOUND + 1) if not is_own(each.job_type)}
         workers = [worker for worker in await client.list_workers() if worker.state != "dead"]
         pauses = {pause.target: pause for pause in await client.list_pauses()}
@@ -192,30 +196,29 @@ class Queues(Pane):
             row(PauseTarget("queue", queue.name), f"queue {queue.name}", "", "", queue.workers, caps)
             for name, each in sorted(queue.types.items()):
                 row(PauseTarget("type", name), f"  {name}", each.running, each.pending, "", "")
-        self.query_one("#queues", Table).show(rows)
+        return lambda: self.query_one("#queues", Table).show(rows)
 
 
 class Schedules(Pane):
     def compose(self) -> ComposeResult:
         yield Table("name", "times", "status", "next tick", "last tick", id="schedules")
 
-    async def load(self, client: Client[Any]) -> None:
+    async def read(self, client: Client[Any]) -> Show:
         page = await client.list_schedules(limit=SCHEDULES)
-        self.query_one("#schedules", Table).show(
-            [
-                (
-                    each.name,
-                    [
-                        text(each.name),
-                        text(each.times),
-                        status(each.status),
-                        text(local(each.next_at)),
-                        text(local(each.last_tick)),
-                    ],
-                )
-                for each in page.items
-            ]
-        )
+        rows = [
+            (
+                each.name,
+                [
+                    text(each.name),
+                    text(each.times),
+                    status(each.status),
+                    text(local(each.next_at)),
+                    text(local(each.last_tick)),
+                ],
+            )
+            for each in page.items
+        ]
+        return lambda: self.query_one("#schedules", Table).show(rows)
 
 
 class Limits(Pane):
@@ -224,14 +227,14 @@ class Limits(Pane):
     def compose(self) -> ComposeResult:
         yield Table("limit", "key", "running", "waiting", "rate", "weight", "note", id="limits")
 
-    async def load(self, client: Client[Any]) -> None:
+    async def read(self, client: Client[Any]) -> Show:
         page = await client.list_limits(limit=LIMITS)
         paused = key_pauses(await client.list_pauses())
         rows = [_limit_row(row, None if row.key is None else paused.get((row.name, row.key))) for row in page.items]
         for name, key, pause in not_listed(paused, page.items):
             cells = [text(name), text(key), *(text("") for _ in range(4)), _note(["⏸ paused", pause.reason])]
             rows.append((target_text(key_target(name, key)), cells))
-        self.query_one("#limits", Table).show(rows)
+        return lambda: self.query_one("#limits", Table).show(rows)
 
 
 def _limit_row(row: LimitRow, pause: Pause | None) -> tuple[str, list[Text]]:
