@@ -12,14 +12,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from tests.machine.driver import Driver, drive
-from tests.machine.test_machine import ALWAYS, FACTORIES
-from tests.machine.world import ALL, Clock, Ids
+from tests.machine.driver import Driver
+from tests.machine.exploring import Explored, exploring
+from tests.machine.test_machine import ALWAYS
+from tests.machine.world import ALL, Clock
 
 from queuert.conformance.state.build import queue, request
 from queuert.limit_records import Change, DeclaredLimit, LimitRule, RateRule, changed, lane_of, split_lane
 from queuert.listing_records import JobFilter
-from queuert.model import BlockerRef, Claimed, ClaimResult, JobRow, NewJob, Settlement, TypeLimit, When
+from queuert.model import Claimed, ClaimResult, JobRow, NewJob, Settlement, TypeLimit, When
 from queuert.pause_records import PauseTarget
 from queuert.statuses import REPAIRABLE
 
@@ -44,13 +45,9 @@ ERROR = b'{"code":"X"}'
 FOR_EVERYTHING = 10_000
 
 
-class World:
+class World(Explored):
     def __init__(self, driver: Driver, clock: Clock, dice: random.Random) -> None:
-        self.driver = driver
-        self.operations = driver.operations
-        self.clock = clock
-        self.dice = dice
-        self.ids = Ids()
+        super().__init__(driver, clock, dice)
         self.claims: list[Claimed] = []
         self.changes: dict[tuple[str, str | None], Change] = {}
         self.paused: dict[str, datetime | None] = {}
@@ -66,9 +63,6 @@ class World:
         self.taken = 0
         declared = [DeclaredLimit(name, rule, TYPES) for name, rule in RULES.items()]
         self.run(self.operations.declare_limits(TYPES, declared, alive_for=1e9))
-
-    def run(self, program: Any, *, inside: bool = False) -> Any:
-        return self.driver.run(program, inside=inside)
 
     def look(self) -> None:
         rows: list[JobRow] = self.run(self.operations.list_jobs(JobFilter(), ALL)).rows
@@ -98,23 +92,17 @@ class World:
     # Steps
 
     def start(self) -> None:
-        dice, job_id, name = self.dice, self.ids.new(), self.dice.choice(TYPES)
+        dice, name = self.dice, self.dice.choice(TYPES)
         open_chains = [row for row in self.jobs.values() if row.chain_index == 0 and row.status == "pending"]
         blockers = dice.sample(open_chains, min(len(open_chains), dice.choice((0, 0, 0, 0, 1))))
-        job = NewJob(
-            id=job_id,
-            type_name=name,
-            chain_id=job_id,
-            chain_type=name,
-            chain_index=0,
-            input=b"{}",
+        self.start_chain(
+            name,
+            blockers,
             priority=dice.choice((1, 100, 100)),
             schedule=When(after=dice.choice((0, 0, 0, 1, 30))),
-            blockers=tuple(BlockerRef(each.id, each.type_name) for each in blockers),
             lane=dice.choice((None, *LANES, *LANES)),
             weight=dice.choice((None, 0.5, 3.0)),
         )
-        self.run(self.operations.create_jobs([job]))
 
     def claim_some(self) -> None:
         dice = self.dice
@@ -438,18 +426,11 @@ class World:
 
 
 def explore(name: str, seed: int, steps: int) -> int:
-    clock = Clock()
-    with FACTORIES[name](clock) as adapter:
-        driver = drive(adapter)
-        try:
-            driver.run(adapter.operations.migrate(), inside=False)
-            world = World(driver, clock, random.Random(seed))
-            for _ in range(steps):
-                world.step()
-            world.end()
-            return world.taken
-        finally:
-            driver.close()
+    with exploring(World, name, seed) as world:
+        for _ in range(steps):
+            world.step()
+        world.end()
+        return world.taken
 
 
 @pytest.mark.parametrize("name", ALWAYS)

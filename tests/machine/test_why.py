@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from tests.machine.driver import Driver, drive
+from tests.machine.driver import Driver
+from tests.machine.exploring import Explored, exploring
 from tests.machine.test_machine import ALWAYS, FACTORIES
-from tests.machine.world import Clock, Ids
+from tests.machine.world import Clock
 
 from queuert.listing_records import ChainFilter, PageRequest
-from queuert.model import BlockerRef, ChainRow, Claimed, ClaimRequest, NewJob, QueueLimit, Settlement, TypeLimit, When
+from queuert.model import ChainRow, Claimed, ClaimRequest, QueueLimit, Settlement, TypeLimit, When
 from queuert.operations.why import explain
 from queuert.pause_records import PauseTarget
 from queuert.why import InLine, Paused, QueueFull, Reason, SlotsBusy, Why
@@ -31,24 +31,17 @@ LEASE = 60.0
 UNLIMITED = 1_000
 
 
-class World:
+class World(Explored):
     """Random jobs, random workers, and what becomes of them."""
 
     def __init__(self, driver: Driver, clock: Clock, dice: random.Random) -> None:
-        self.driver = driver
-        self.operations = driver.operations
-        self.clock = clock
-        self.dice = dice
-        self.ids = Ids()
+        super().__init__(driver, clock, dice)
         self.claimed: dict[str, Claimed] = {}
         self.queue_of: dict[str, str] = dict.fromkeys(TYPES, QUEUES[0])
         """As the worker has it that registers next."""
         self.about: dict[str, WorkerAbout] = {}
         self.met: set[type[Reason]] = set()
         """What was in the way alone."""
-
-    def run(self, program: Any, *, inside: bool = False) -> Any:
-        return self.driver.run(program, inside=inside)
 
     def step(self) -> None:
         act = self.dice.choice(
@@ -57,22 +50,16 @@ class World:
         act()
 
     def start(self) -> None:
-        dice, job_id, name = self.dice, self.ids.new(), self.dice.choice(TYPES)
+        dice, name = self.dice, self.dice.choice(TYPES)
         chains = self.chains()
         blockers = dice.sample(chains, min(len(chains), dice.choice((0, 0, 0, 0, 1, 2))))
-        job = NewJob(
-            id=job_id,
-            type_name=name,
-            chain_id=job_id,
-            chain_type=name,
-            chain_index=0,
-            input=b"{}",
+        self.start_chain(
+            name,
+            [chain.first for chain in blockers],
             priority=dice.choice((1, 2, 100, 100)),
             schedule=When(after=dice.choice((0, 0, 0, 0, 1, 30))),
             deadline=dice.choice((None, None, When(after=5))),
-            blockers=tuple(BlockerRef(chain.first.id, chain.first.type_name) for chain in blockers),
         )
-        self.run(self.operations.create_jobs([job]))
 
     def register(self) -> None:
         dice, worker = self.dice, self.dice.choice(WORKERS)
@@ -193,22 +180,13 @@ def worlds(name: str, first_seed: int, number: int, steps: int) -> tuple[int, in
     taken = left = 0
     met: set[type[Reason]] = set()
     for seed in range(first_seed, first_seed + number):
-        clock = Clock()
-        with FACTORIES[name](clock) as adapter:
-            driver = drive(adapter)
-            try:
-                driver.run(driver.operations.migrate(), inside=False)
-                world = World(driver, clock, random.Random(seed))
-                for position in range(steps):
-                    world.step()
-                    if position % 3 == 0:
-                        found = world.check()
-                        taken, left = taken + found[0], left + found[1]
-                met |= world.met
-            except AssertionError as error:
-                raise AssertionError(f"seed {seed}: {error}") from error
-            finally:
-                driver.close()
+        with exploring(World, name, seed) as world:
+            for position in range(steps):
+                world.step()
+                if position % 3 == 0:
+                    found = world.check()
+                    taken, left = taken + found[0], left + found[1]
+            met |= world.met
     return taken, left, met
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 import sys
-from inspect import isawaitable
 from typing import Any
 
-import queuert
-from queuert import Attempt, Backoff, EntryJob, Handlers, Job, Limit, Rate, RateLimited, Worker
+from tests.behaviour.programs.bad_weather import complete_with, work
+
+from queuert import Attempt, EntryJob, Handlers, Job, Limit, Rate, RateLimited
 
 AT_ONCE = 2
 PER_SECOND = 20
@@ -51,27 +51,9 @@ async def call(attempt: Attempt[Call, Any]) -> None:
 async def post(attempt: Attempt[Post, Any]) -> None:
     if random.random() < 0.1:
         raise ValueError("at random")
-    async with attempt.complete() as tx:
-        job = attempt.job
-        written = tx.connection.execute(f"INSERT INTO posted (account, number) VALUES ({job.account}, {job.number})")
-        if isawaitable(written):  # sqlite3 has nothing to wait for
-            await written
-
-
-async def main(url: str) -> None:
-    client = queuert.connect(url, jobs=JOBS)
-    worker = Worker(
-        client,
-        handlers,
-        concurrency=10,
-        lease=4.0,
-        poll_interval=0.5,
-        backoff=Backoff(initial=0.05, maximum=0.5),
-        recovery_backoff=Backoff(initial=0.1, maximum=1.0),
-    )
-    async with client:
-        await worker.run()
+    job = attempt.job
+    await complete_with(attempt, f"INSERT INTO posted (account, number) VALUES ({job.account}, {job.number})")
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(work(sys.argv[1], JOBS, handlers, concurrency=10))

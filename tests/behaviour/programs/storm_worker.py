@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from inspect import isawaitable
 from typing import Any
 
-import queuert
-from queuert import Attempt, Backoff, Chain, EntryJob, Handlers, Job, Worker
+from tests.behaviour.programs.bad_weather import complete_with, work
+
+from queuert import Attempt, Chain, EntryJob, Handlers, Job
 
 
 class Order(EntryJob[int, "Ship"], name="order"):
@@ -26,17 +26,12 @@ class Report(EntryJob[int], name="report"):
 
 JOBS: list[type[Job[Any, Any]]] = [Order, Ship, Report]
 STEPS = {"order": 1, "ship": 2, "report": 3}
-LEASE = 4.0
 
 handlers = Handlers[Any]()
 
 
 async def write(attempt: Attempt[Any, Any], step: int) -> None:
-    """The effect of a job: a line in a table of the user's, committed with the job."""
-    async with attempt.complete() as tx:
-        written = tx.connection.execute(f"INSERT INTO ledger (number, step) VALUES ({attempt.job.number}, {step})")
-        if isawaitable(written):  # sqlite3 has nothing to wait for
-            await written
+    await complete_with(attempt, f"INSERT INTO ledger (number, step) VALUES ({attempt.job.number}, {step})")
 
 
 @handlers.handles(Order)
@@ -60,20 +55,5 @@ async def report(attempt: Attempt[Report, Any]) -> int:
     return sum(chain.output for chain in attempt.job.orders)
 
 
-async def main(url: str) -> None:
-    client = queuert.connect(url, jobs=JOBS)
-    worker = Worker(
-        client,
-        handlers,
-        concurrency=8,
-        lease=LEASE,
-        poll_interval=0.5,
-        backoff=Backoff(initial=0.05, maximum=0.5),
-        recovery_backoff=Backoff(initial=0.1, maximum=1.0),
-    )
-    async with client:
-        await worker.run()
-
-
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1]))
+    asyncio.run(work(sys.argv[1], JOBS, handlers, concurrency=8))
