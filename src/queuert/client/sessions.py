@@ -9,17 +9,17 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Generic, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
-from queuert.blocking import run_blocking
-from queuert.client.announcing import Announce, Announcer, AsyncAnnouncer, SyncAnnouncer
+from queuert.client.announcing import Announce
 from queuert.client.archiving import archive_all
+from queuert.client.flushing import CLOSE_WAIT, Flushing, SyncFlushing
 from queuert.client.nesting import OpenBlock, OpenBlocks
-from queuert.client.ownership import Owned, OwnedByProcess
+from queuert.client.ownership import OwnedByProcess
 from queuert.client.submitting import AsyncSubmissions, Submissions, SyncSubmissions
 from queuert.client.turns import Turns
 from queuert.contexts import async_context
@@ -30,11 +30,9 @@ from queuert.errors import (
     TransactionMisused,
     TransactionRequired,
 )
-from queuert.failure_log import FailureLog
 from queuert.jobs.chain import Chain
 from queuert.model import NewJob
 from queuert.operations.engine import Engine
-from queuert.operations.watched import watched_notify
 from queuert.ports.program import Program, answered
 from queuert.ports.provider import (
     AsyncProvider,
@@ -48,8 +46,7 @@ from queuert.ports.provider import (
     sleep_blocking,
 )
 from queuert.retention import Pruned
-from queuert.transaction import Count, Enlisted, Hooks, OpenTransaction, Transaction
-from queuert.transaction import logger as transaction_logger
+from queuert.transaction import Enlisted, OpenTransaction, Transaction
 
 logger = logging.getLogger("queuert.client")
 
@@ -60,38 +57,25 @@ Tx: TypeAlias = Transaction[Conn] | Conn
 """A transaction; or the connection or session that it is open on, if the provider hears of its
 end."""
 
-CLOSE_WAIT = 5.0
-"""Seconds that `close` waits for what was submitted."""
 
-
-class Sessions(Owned, Generic[Conn]):
-    _blocking = False
+class Sessions(Flushing, Generic[Conn]):
     _sleep: Callable[[float], Awaitable[None]] = staticmethod(asyncio.sleep)
     _current: Callable[[], Hashable] = staticmethod(asyncio.current_task)
-
-    _announcer: Announcer | None
 
     def __init__(
         self, provider: AsyncProvider[Conn], engine: Engine, *, migrate: bool, announce: Announce = "background"
     ) -> None:
-        super().__init__()
-        self.engine = engine
-        self.hook_failures = Count()
-        self._flush_log = FailureLog(transaction_logger)
+        super().__init__(engine, announce)
         self._provider = provider
         self._migrate = migrate
         self._schema_due = False
         """The database was unavailable when the client was entered."""
-        self._flushes: set[asyncio.Task[None]] = set()
         self._turns = Turns()
         self.blocks: OpenBlocks[Conn] = OpenBlocks(self._current)
         self._upkeep = cast("Upkeep", provider) if hasattr(provider, "execute_within") else None
         self._owner: Any = provider
         """The provider as it was given: a transaction belongs to it."""
         self._submissions = self._new_submissions()
-        # An immediate channel delivers within this call.
-        waits = announce == "wait" or getattr(engine.notify, "immediate", False)
-        self._announcer = None if waits else self._new_announcer()
 
     async def ensure_schema(self) -> None:
         """Bring the schema up to date, unless the client was told to leave it alone."""
@@ -121,13 +105,7 @@ class Sessions(Owned, Generic[Conn]):
         """
         self.end()
         await self._submissions.finish(CLOSE_WAIT)
-        await self._close_announcer()
-        if self._flushes:
-            await asyncio.wait(self._flushes)
-
-    async def _close_announcer(self) -> None:
-        if isinstance(self._announcer, AsyncAnnouncer):
-            await self._announcer.close()
+        await self._finish_flushes()
 
     async def run(self, program: Program[T], connection: Conn | None = None) -> T:
         """Drive a program, in the transaction of a connection or on a connection of our own."""
@@ -305,14 +283,6 @@ class Sessions(Owned, Generic[Conn]):
     def _new_submissions(self) -> Submissions:
         return AsyncSubmissions(self)
 
-    def _new_announcer(self) -> Announcer:
-        return AsyncAnnouncer(self.engine.notify, self.hook_failures, self._flush_log)
-
-    @property
-    def failures(self) -> int:
-        """How many notifications and callbacks failed."""
-        return self.hook_failures.number + (0 if self._announcer is None else self._announcer.lost)
-
     def abandon(self, tx: OpenTransaction[Conn]) -> bool:
         """End a transaction of our own by force, from any thread, even while it is being committed
         or rolled back.
@@ -372,87 +342,14 @@ class Sessions(Owned, Generic[Conn]):
                     await self._flush_undone(transaction.hooks)
             raise
 
-    # After the commit, or the rollback
-
-    def new_hooks(self) -> Hooks:
-        """For what waits for the end of a transaction."""
-        return Hooks(blocking=self._blocking, announce=None if self._announcer is None else self._announcer.announce)
-
-    async def flush(self, hooks: Hooks) -> None:
-        """Do what waited for a commit.
-
-        Never raises: nothing that happens here undoes the commit.
-        """
-        try:
-            await hooks.flush(self._flush_log)
-        finally:
-            self._count(hooks)
-
-    async def _roll_back(self, hooks: Hooks) -> None:
-        hooks.roll_back()
-        if hooks.has_undone:
-            await self._flush_undone(hooks)
-
-    async def _flush_undone(self, hooks: Hooks) -> None:
-        """Call what waited for a rollback. Raises no error of a callback."""
-        try:
-            await hooks.flush_undone(self._flush_log)
-        finally:
-            self._count(hooks)
-
-    def _discard(self, hooks: Hooks, error: BaseException) -> None:
-        number = hooks.discard()
-        if number:
-            transaction_logger.warning(
-                "a transaction may have committed or not (%s: %s), so %d callbacks of after_commit() and "
-                "after_rollback() are not called",
-                type(error).__qualname__,
-                error,
-                number,
-            )
-
-    def _count(self, hooks: Hooks) -> None:
-        failures, hooks.failures = hooks.failures, 0
-        if failures:
-            self.hook_failures.add(failures)
-
-    async def _flush_joined(self, hooks: Hooks) -> None:
-        """The owner of a transaction believes that it was committed. That may be wrong: PostgreSQL
-        answers the COMMIT of a broken transaction with a rollback. So observers are told only of
-        what is in the database.
-        """
-        if self.engine.observers is not None:
-            # If the database cannot be asked, the end without an error is believed.
-            with suppress(Exception):
-                await self.run(self.engine.observations(hooks).confirm())
-        await self.flush(hooks)
-
     async def let_others_run(self) -> None:
         """Whatever is ready to run now."""
         await asyncio.sleep(0)
 
-    def flush_later(self, hooks: Hooks) -> None:
-        """`flush` without the caller, which cannot wait any more."""
-        self._begin(self.flush(hooks))
 
-    def _flush_enlisted(self, hooks: Hooks) -> Awaitable[None] | None:
-        return self._begin(self._flush_joined(hooks))
-
-    def _flush_enlisted_undone(self, hooks: Hooks) -> Awaitable[None] | None:
-        return self._begin(self._flush_undone(hooks))
-
-    def _begin(self, flush: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        """The code that has ended the transaction does not wait for it; `close` does."""
-        task = asyncio.create_task(flush)
-        self._flushes.add(task)
-        task.add_done_callback(self._flushes.discard)
-        return task
-
-
-class SyncSessions(OwnedByProcess, Sessions[Conn]):
+class SyncSessions(OwnedByProcess, SyncFlushing, Sessions[Conn]):
     """The sessions of a sync client. Nothing here suspends."""
 
-    _blocking = True
     _sleep = staticmethod(sleep_blocking)
     _current = staticmethod(threading.get_ident)
 
@@ -468,25 +365,5 @@ class SyncSessions(OwnedByProcess, Sessions[Conn]):
         # knows of.
         return SyncSubmissions(self, gathers=not hasattr(self._owner, "in_thread"))
 
-    def _new_announcer(self) -> Announcer:
-        channel: Any = self.engine.notify
-        publisher: Any = channel.adapter
-        if self.engine.observers is not None:
-            publisher = watched_notify(publisher, self.engine.observers)
-        return SyncAnnouncer(channel, publisher, self.hook_failures, self._flush_log)
-
-    async def _close_announcer(self) -> None:
-        if isinstance(self._announcer, SyncAnnouncer):
-            self._announcer.wait(CLOSE_WAIT)
-
     async def let_others_run(self) -> None:
         """Threads run anyway."""
-
-    def flush_later(self, hooks: Hooks) -> None:
-        run_blocking(self.flush(hooks))
-
-    def _flush_enlisted(self, hooks: Hooks) -> None:
-        run_blocking(self._flush_joined(hooks))
-
-    def _flush_enlisted_undone(self, hooks: Hooks) -> None:
-        run_blocking(self._flush_undone(hooks))
