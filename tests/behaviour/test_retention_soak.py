@@ -38,6 +38,8 @@ STUCK_FOR = min(15.0, SECONDS / 8)
 VACUUM_EVERY = SECONDS / 40
 """As autovacuum does with `autovacuum_naptime = 15s`. A page of an index is used again after the second or third of
 them, so with the default, a minute, the size is still growing after the first one."""
+EARLY = max(SECONDS / 10, 45.0)
+"""By then, as much goes as comes."""
 SNAPSHOT, SNAPSHOT_ENDS = SECONDS / 3, SECONDS / 3 + SECONDS / 30
 RECOVERED = SNAPSHOT_ENDS + SECONDS / 5
 """Meanwhile, VACUUM could not free what was deleted: the size that counts is from before, and from after that."""
@@ -83,7 +85,7 @@ async def _minutes(url: str, watch: Watcher) -> None:
             lost += await _free_old_ones(client, stuck)
             if passed > (vacuumed + 1) * VACUUM_EVERY:
                 vacuumed += 1
-                if passed > SECONDS / 10:
+                if passed > EARLY:
                     sizes += [(passed, size) for size in watch(SIZE)]  # the tables are largest now
                 await asyncio.to_thread(_vacuum, url)
             if passed > (killed + 1) * SECONDS / 8:

@@ -14,7 +14,7 @@ STEP = (10, 1000)
 """Chains that one transaction looks at, at least and at most."""
 LONG = 0.03
 """Seconds that a step should take in the database at most. On SQLite, others wait for it."""
-REST = (0.25, 2.0)
+REST = (0.5, 2.0)
 """After a step with more to come, so many times as long as it took: the second while it is in time,
 the first when it is late."""
 LATE = (5.0, 0.1, 3600.0)
