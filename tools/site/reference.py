@@ -135,9 +135,10 @@ def class_text(module: str, name: str, cls: type) -> str:
         if each not in shown:
             parts.append(member_text(each, value))
     kind = "exception" if issubclass(cls, BaseException) else "class"
-    options = {"canonical": f"{cls.__module__}.{cls.__qualname__}"}
-    if options["canonical"] == f"{module}.{name}":
-        options = {}
+    # A class that is public in two modules has its canonical name in one of them.
+    canonical, place = f"{cls.__module__}.{cls.__qualname__}", f"{module}.{name}"
+    is_first = public_objects().get(id(cls), place) == place
+    options = {"canonical": canonical} if is_first and canonical != place else {}
     heading = name + constructor(cls, documentation)
     return directive(kind, heading, "\n\n".join(part for part in parts if part), depth=0, options=options)
 
