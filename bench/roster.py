@@ -52,7 +52,7 @@ def _environment() -> dict[str, str]:
 OURS = "queuert"
 PRUNED = f"{OURS}, beside pruning"
 LIMITED = f"{OURS}, 1,000 keys with a limit"
-"""An entry of ours."""
+"""Entries of ours."""
 BEFORE = "before"
 PLAIN = "plain SQL"
 PLAIN_SQLITE = "plain SQLite"

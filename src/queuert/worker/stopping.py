@@ -13,8 +13,7 @@ CLOSE = 2.5
 """Seconds for each of the four last steps, which are quick unless the database hangs. A statement
 that is cancelled takes up to 2 s then."""
 CLEAN_UP = (1.0, 5.0)
-"""Seconds, at least and at most, for cancelled handlers to come to their end when the worker
-stops."""
+"""Seconds, at least and at most, for cancelled handlers to end when the worker stops."""
 
 
 def longest_stop(shutdown_timeout: float) -> float:
@@ -27,7 +26,7 @@ def between(seconds: float, limits: tuple[float, float]) -> float:
 
 
 async def within(timeout: float, work: Coroutine[Any, Any, None]) -> bool:
-    """Whether this came to its end in time."""
+    """Whether this ended in time. If not, it is cancelled."""
     task = asyncio.ensure_future(work)
     await asyncio.wait({task}, timeout=timeout)
     if not task.done():
