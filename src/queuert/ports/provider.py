@@ -137,8 +137,8 @@ class Limit(NamedTuple):
     """How long a command of the worker's own may take."""
 
     seconds: float
-    renewal: bool = False
-    """It renews leases, and must not wait for other commands."""
+    urgent: bool = False
+    """It is short and must not wait for other commands: it renews leases, or moves the horizon."""
 
 
 class Upkeep(Protocol):
@@ -159,8 +159,8 @@ class Upkeep(Protocol):
         ...
 
     async def reserve(self, statement_timeout: float) -> None:
-        """A worker begins. From now on `execute_within` must find a connection for renewals at any
-        time, whatever transactions are open.
+        """A worker begins. From now on `execute_within` must find a connection for urgent commands
+        at any time, whatever transactions are open.
 
         If the provider opens connections for `execute_within` alone, the server should end their
         statements after `statement_timeout` seconds.

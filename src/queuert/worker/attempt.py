@@ -29,18 +29,18 @@ J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
 class BaseAttempt(Generic[J_co, Conn]):
     """What `Attempt` and `SyncAttempt` have in common. Middleware is given one of them."""
 
-    __slots__ = ("_claim", "_values", "_worker_id")
+    __slots__ = ("_claim", "_job", "_values", "_worker_id")
 
     def __init__(self, claim: Claim, worker_id: str) -> None:
         self._claim = claim
+        self._job: Any = claim.job
         self._worker_id = worker_id
         self._values: Values | None = None
 
     @property
     def job(self) -> J_co:
         """The job. Its blocker fields have their outputs."""
-        job: Any = self._claim.job
-        return job  # type: ignore[no-any-return]
+        return self._job  # type: ignore[no-any-return]
 
     @property
     def number(self) -> int:

@@ -196,7 +196,7 @@ class Attempts:
         while self.busy_slots < self._options.concurrency and (claim := self._ahead.next()) is not None:
             claim.waiting = False
             # Probably no longer ours. The token decides when it is settled.
-            if claim.signal.aborted or time.monotonic() >= claim.lease_end:
+            if claim.aborted or time.monotonic() >= claim.lease_end:
                 self._settler.add(claim, self._verdicts.given_back(claim))
             else:
                 self._start(claim)
@@ -204,7 +204,8 @@ class Attempts:
 
     async def _store_horizon(self, horizon: int) -> bool:
         program = self._sessions.engine.state.move_horizon(self._worker_id, horizon)
-        known = await self._sessions.run_within(self._limit, program)
+        # Claims and settlements take long, and handlers may wait for this.
+        known = await self._sessions.run_within(self._limit._replace(urgent=True), program)
         if not known:
             self.when_unknown()
         return known
@@ -228,14 +229,14 @@ class Attempts:
             if (
                 claim.running
                 and not claim.overdue
-                and not claim.signal.aborted
+                and not claim.aborted
                 and any(stops(pause, claim.plan.name, claim.plan.queue, claim.row.lane) for pause in stopping)
             ):
                 self.abort(claim, "paused")
 
     def _handler_ended(self, task: asyncio.Task[Outcome]) -> None:
         claim = self._claim_by_task.pop(task)
-        claim.running = False
+        claim.handler_ended()
         self.ended += 1
         self.busy_slots -= 1
         if self._waiting:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from queuert.worker.phases import Phases
 
 
+_making_signals = threading.Lock()
+
+
 class Claim:
     """What the worker knows of a claim.
 
@@ -22,6 +26,7 @@ class Claim:
     """
 
     __slots__ = (
+        "_signal",
         "claimed",
         "claimed_at",
         "job",
@@ -32,7 +37,6 @@ class Claim:
         "renewed_at",
         "row",
         "running",
-        "signal",
         "start_by",
         "suspended",
         "task",
@@ -48,8 +52,9 @@ class Claim:
         self.plan = plan
         self.token: int = row.token if row.token is not None else -1
         self.job: Job[Any, Any] | None = None
-        self.signal = Abort()
+        self._signal: Abort | None = None
         self.task: asyncio.Task[Any] | None = None
+        """Its handler's, as long as it runs."""
         self.timer: asyncio.TimerHandle | None = None
         self.phases: Phases[Any] | None = None
         self.overdue = False
@@ -69,6 +74,19 @@ class Claim:
             self.start_by = time.monotonic() + (row.deadline - row.last_attempt_at).total_seconds()
 
     @property
+    def signal(self) -> Abort:
+        """Made when it is needed: most handlers never look at it. Can be used from any thread."""
+        if self._signal is None:
+            with _making_signals:
+                if self._signal is None:
+                    self._signal = Abort()
+        return self._signal
+
+    @property
+    def aborted(self) -> bool:
+        return self._signal is not None and self._signal.aborted
+
+    @property
     def active(self) -> bool:
         """Its handler runs, or is still to start."""
         return self.running or self.waiting
@@ -76,7 +94,14 @@ class Claim:
     @property
     def is_lost(self) -> bool:
         """It is probably no longer ours."""
-        return self.signal.aborted or time.monotonic() >= self.lease_end
+        return self.aborted or time.monotonic() >= self.lease_end
+
+    def handler_ended(self) -> None:
+        """Lets go of what the handler used. It may take a while until the result is settled, and
+        garbage collection looks at everything that is held until then."""
+        self.running, self.job = False, None
+        if self.plan.is_async:  # a thread that goes on may need the task to find the loop
+            self.task = None
 
     def mark_suspended(self) -> None:
         self.suspended = True

@@ -31,8 +31,10 @@ MOST = 38
 MOST_PER_SLOT = 10
 """Jobs that a move covers at most: `MOST`, and so many more for each slot above ten. A worker that
 is killed costs no more bystanders an attempt."""
-LOW = 3
-"""A move is sent when only a third of what it may cover is left."""
+LOW = 2
+"""A move is sent when only half of what it may cover is left."""
+MARGIN = 3
+"""A move covers at least so many times what began while the last one was being stored."""
 RETRY_AFTER = 0.1
 """Seconds, after a move that failed."""
 
@@ -82,9 +84,11 @@ class ClaimedAhead:
         self._moving = False
         self._late = False
         """Whether jobs had to wait for the last move."""
-        self._moved_at = time.monotonic()
+        self._sent_at = time.monotonic()
         self._begun = 0
-        """How many have begun since the last move."""
+        """How many have begun since the last move was sent."""
+        self._meanwhile = 0
+        """How many began while the last move was being stored."""
 
     @property
     def since(self) -> float | None:
@@ -133,7 +137,6 @@ class ClaimedAhead:
         # Called for every job: mostly, the first comparison is enough.
         if self._covered <= self._reach // LOW and not self._moving and self._must_move():
             self._moving = True
-            self._measure()
             self._spawn(self._move())
 
     def _must_move(self) -> bool:
@@ -142,6 +145,7 @@ class ClaimedAhead:
     async def _move(self) -> None:
         try:
             while self._must_move():
+                self._measure()
                 horizon = self._target()
                 if await self._is_stored(horizon):
                     self._moved_to(horizon)
@@ -167,7 +171,7 @@ class ClaimedAhead:
 
     def _moved_to(self, horizon: int) -> None:
         self._ordinals.horizon = max(self._ordinals.horizon, horizon)
-        self._late = not self._covered
+        self._meanwhile, self._late = self._begun, not self._covered
         if self._late:
             # They begin faster than the horizon moves: larger steps.
             self._reach = min(2 * self._reach, self._most)
@@ -177,8 +181,8 @@ class ClaimedAhead:
 
     def _measure(self) -> None:
         now = time.monotonic()
-        in_window = int(self._begun / max(now - self._moved_at, 0.001) * WINDOW)
+        in_window = int(self._begun / max(now - self._sent_at, 0.001) * WINDOW)
         # Slowly less, and not after a move that came late: they had to wait for it.
         least = self._reach if self._late else self._reach * 7 // 8
-        self._reach = min(max(in_window, least, LEAST), self._most)
-        self._moved_at, self._begun = now, 0
+        self._reach = min(max(in_window, self._meanwhile * MARGIN, least, LEAST), self._most)
+        self._sent_at, self._begun = now, 0

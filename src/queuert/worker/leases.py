@@ -79,7 +79,7 @@ class LeaseKeeper:
         if not due:
             return
         leases = [Lease(claim.row.id, claim.token, claim.plan.lease) for claim in due]
-        limit = self._limit._replace(renewal=True)
+        limit = self._limit._replace(urgent=True)
         lost = await self._sessions.run_within(limit, self._sessions.engine.state.renew(leases))
         gone = set(lost)
         renewed = [claim for claim in due if claim.row.id not in gone]
@@ -103,7 +103,7 @@ class LeaseKeeper:
             if now < end:
                 again = min(again, end)
                 continue
-            if claim.active and not claim.signal.aborted:
+            if claim.active and not claim.aborted:
                 self._attempts.abort(claim, "lease_lost")
             if claim.phases is not None:
                 if now < end + GRACE:

@@ -73,7 +73,7 @@ class ObservedAttempts(AttemptListener):
 
     def aborting(self, claim: Claim, reason: AbortReason) -> None:
         started = self._started.get(claim)
-        if started is not None and not claim.signal.aborted:
+        if started is not None and not claim.aborted:
             self._tell_lost(claim, started, reason)
 
     def renewed(self, claims: Iterable[Claim]) -> None:

@@ -10,8 +10,11 @@ from queuert.model import Settlement
 from queuert.worker.failure import EXPIRED
 
 
-class Returned(msgspec.Struct, frozen=True):
-    """The handler returned a value, or the job to continue with."""
+class Returned(msgspec.Struct, frozen=True, gc=False):
+    """The handler returned a value, or the job to continue with.
+
+    There are many of these, and nothing that they hold refers back to them.
+    """
 
     value: Any
 

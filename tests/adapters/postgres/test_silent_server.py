@@ -166,7 +166,7 @@ async def test_the_server_has_the_same_limit(driver: Driver, database_url: str) 
     before = await provider.execute(None, show)
     await provider.reserve(1.5)
     assert await provider.execute_within(LONG, show) == [("1500ms",)]
-    assert await provider.execute_within(LONG._replace(renewal=True), show) == [("1500ms",)]
+    assert await provider.execute_within(LONG._replace(urgent=True), show) == [("1500ms",)]
     assert await provider.execute(None, show) == before == [("0",)]
     async with provider.transaction() as tx:
         assert await provider.execute(tx, show) == before

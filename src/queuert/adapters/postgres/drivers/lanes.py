@@ -1,8 +1,8 @@
 """Which of a pool's connections may be used for what.
 
-While a worker runs, some connections of its client are set aside: one for renewing leases and, in
-a pool of our own, two for its other statements. Handlers cannot take these, however long their
-transactions last, and however many of them wait.
+While a worker runs, some connections of its client are set aside: one for its urgent statements
+(renewing leases, moving the horizon) and, in a pool of our own, two for its other ones. Handlers
+cannot take these, however long their transactions last, and however many of them wait.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from queuert.adapters.waiting import Waiting, holding
 from queuert.ports.provider import Limit
 
 OF_OWN_POOL = 3
-"""For renewing, for claiming and for settling. The last two overlap when there is much to do."""
+"""For what is urgent, for claiming and for settling. All three overlap when there is much to do."""
 OF_GIVEN_POOL = 1
-"""For renewing."""
+"""For what is urgent."""
 
 
 class Lane:
@@ -36,7 +36,7 @@ class Lanes:
         self.set_aside = max(0, min(most, size - 1))
         self._waiting = waiting
         self._worker: Lane | None = None
-        self._renewal: Lane | None = None
+        self._urgent: Lane | None = None
         self._workers = 0
         self._reserving = waiting.lock()
 
@@ -44,7 +44,7 @@ class Lanes:
         """Calls of users, and all calls while no worker runs, share the main lane."""
         if limit is None:
             return self.main
-        return (self._renewal if limit.renewal else self._worker) or self.main
+        return (self._urgent if limit.urgent else self._worker) or self.main
 
     async def enter(self, lane: Lane, timeout: float | None) -> bool:
         """False: no connection was free in time."""
@@ -63,7 +63,7 @@ class Lanes:
                     return False
                 if self.set_aside > 0:
                     self.main.size = self.size - self.set_aside
-                    self._renewal = Lane(1, upkeep=True)
+                    self._urgent = Lane(1, upkeep=True)
                 if self.set_aside > 1:
                     self._worker = Lane(self.set_aside - 1, upkeep=True)
             self._workers += 1
@@ -84,15 +84,15 @@ class Lanes:
         """A worker has ended. After the last one, nothing is set aside any more."""
         self._workers -= 1
         if self._workers == 0:
-            retired = [lane for lane in (self._worker, self._renewal) if lane is not None]
-            self._worker = self._renewal = None
+            retired = [lane for lane in (self._worker, self._urgent) if lane is not None]
+            self._worker = self._urgent = None
             self.main.size = self.size
             for lane in retired:
                 lane.retired = True
                 self._return(lane)
 
     def close(self, error: BaseException) -> None:
-        for lane in (self.main, self._worker, self._renewal):
+        for lane in (self.main, self._worker, self._urgent):
             if lane is not None:
                 lane.permits.close(error)
 
