@@ -7,8 +7,9 @@ up, so they can be merged in any order.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
@@ -188,17 +189,34 @@ def settled_as(status: Status) -> What:
 
 def tallied(happened: Iterable[Happened]) -> list[Tally]:
     """By minutes."""
-    found: dict[tuple[str, int, What, int], tuple[int, float]] = {}
+    # Most of what one command tells differs only in its seconds: those are sorted, and not looked
+    # at one by one.
+    alike: defaultdict[tuple[str, int, What, int], list[float | None]] = defaultdict(list)
     for type_name, at, what, seconds, number in happened:
-        took = seconds if seconds is not None and seconds > 0 else 0.0
-        bucket = UNTIMED if seconds is None else bisect_right(BOUNDS, took)
-        key = type_name, at // (MINUTE * 1_000_000), what, bucket
-        before, so_far = found.get(key, (0, 0.0))
-        found[key] = before + number, so_far + number * took
+        alike[type_name, at, what, number].append(seconds)
+    found: dict[tuple[str, int, What, int], tuple[int, float]] = {}
+    for (type_name, at, what, sign), all_seconds in alike.items():
+        for bucket, number, took in _by_bucket(all_seconds):
+            key = type_name, at // (MINUTE * 1_000_000), what, bucket
+            before, so_far = found.get(key, (0, 0.0))
+            found[key] = before + sign * number, so_far + sign * took
     return [
         Tally(type_name, minute * MINUTE, what, bucket, *sums)
         for (type_name, minute, what, bucket), sums in found.items()
     ]
+
+
+def _by_bucket(all_seconds: Sequence[float | None]) -> Iterator[tuple[int, int, float]]:
+    """Each bucket that is used, how many are in it, and their sum."""
+    timed = sorted(max(seconds, 0.0) for seconds in all_seconds if seconds is not None)
+    if len(timed) < len(all_seconds):
+        yield UNTIMED, len(all_seconds) - len(timed), 0.0
+    first = 0
+    while first < len(timed):
+        bucket = bisect_right(BOUNDS, timed[first])
+        end = bisect_left(timed, BOUNDS[bucket], first) if bucket < len(BOUNDS) else len(timed)
+        yield bucket, end - first, sum(timed[first:end])
+        first = end
 
 
 def step_for(age: float) -> int:

@@ -52,7 +52,7 @@ class Worker:
             example a tag or a commit (default: none).
         concurrency: How many handlers run at once (default: 1).
         prefetch: How many jobs the worker may claim in advance while handlers are quick. 0 turns
-            this off (default: 1000).
+            this off (default: 2000).
         queues: The queues to serve, as names or `Queue`s (default: all queues of its handlers).
         max_claim_batch: How many jobs one claim takes at most (default: as many as there is room
             for).
@@ -98,7 +98,7 @@ class Worker:
         name: str | None = None,
         release: str | None = None,
         concurrency: int = 1,
-        prefetch: int = 1000,
+        prefetch: int = 2000,
         queues: Sequence[Queue | str] | None = None,
         max_claim_batch: int | None = None,
         max_claim_per_worker: int | None = None,

@@ -60,6 +60,8 @@ class Reading(Pausing):
         if not job_ids:
             return []
         rows: list[Row] = yield self.statement("read.blockers", ids=array(list(dict.fromkeys(job_ids))))
+        if not rows:
+            return [[] for _ in job_ids]
         found: dict[str, list[BlockerRow]] = {}
         for row in rows:
             found.setdefault(row[0], []).append(blocker_of(row))
