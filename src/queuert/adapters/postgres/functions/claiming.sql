@@ -416,12 +416,12 @@ END $body$;
 -- and not the job's own row: every transaction that ends a claim locks the former first, and one
 -- that adds a dependent needs only the latter. Called for every phase, and each setting costs a
 -- microsecond or two: this one setting of STEADY is enough for a plan by one key.
-CREATE OR REPLACE FUNCTION {hold}(p_id text, p_token bigint, p_lock boolean) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan TO off AS $body$
+CREATE OR REPLACE FUNCTION {hold}(p_id uuid, p_token bigint, p_lock boolean) RETURNS boolean LANGUAGE plpgsql SET enable_seqscan TO off AS $body$
 BEGIN
     IF p_lock THEN
-        PERFORM FROM {running} WHERE job_id = p_id::uuid AND token = p_token FOR UPDATE;
+        PERFORM FROM {running} WHERE job_id = p_id AND token = p_token FOR UPDATE;
     ELSE
-        PERFORM FROM {running} WHERE job_id = p_id::uuid AND token = p_token;
+        PERFORM FROM {running} WHERE job_id = p_id AND token = p_token;
     END IF;
     RETURN FOUND;
 END $body$;

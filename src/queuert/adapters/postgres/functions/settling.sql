@@ -215,6 +215,39 @@ BEGIN
     END IF;
 END $body$;
 
+-- The same for the most common end: an output, and the chain is kept. Three statements, each for one
+-- row by its primary key, without arrays: half the time of `complete`. Such plans need one setting of
+-- STEADY only (see `hold`). Locks: the row of `running`, then that of `job`.
+CREATE OR REPLACE FUNCTION {complete_one}(p_id uuid, p_token bigint, p_output text, p_worker text, p_statistics boolean)
+RETURNS void LANGUAGE plpgsql SET enable_seqscan TO off AS $body$
+DECLARE
+    v_now timestamptz;
+    v_kind text;
+    v_started timestamptz;
+    v_dependents integer;
+BEGIN
+    DELETE FROM {running} WHERE job_id = p_id AND token = p_token RETURNING type_name, started_at INTO v_kind, v_started;
+    IF FOUND THEN
+        v_now := {clock};
+        UPDATE {job} SET
+            status = 'completed',
+            output = p_output::json,
+            completed_at = v_now,
+            completed_by = p_worker,
+            attempt = attempt + 1,
+            last_attempt_at = v_started,
+            last_error = NULL
+        WHERE id = p_id RETURNING dependents INTO v_dependents;
+        IF v_dependents = 0 THEN
+            IF p_statistics THEN
+                INSERT INTO {tally} (at, type_name, what, number, since) VALUES (v_now, v_kind, 'completed', 1, ARRAY[v_started]);
+            END IF;
+            RETURN;
+        END IF;
+    END IF;
+    RAISE 'queuert: this settlement has an answer' USING ERRCODE = 'QU001';
+END $body$;
+
 -- Returns rows of kind 'held' (position), 'created' (the continuation), 'unblocked' and 'more' (see
 -- `complete`; settlements without a token unblock all dependents); or one row of kind 'problem', and
 -- then nothing is written. Edges name the position of their job among the

@@ -149,6 +149,15 @@ class Settling(Store):
         text = _text(settlement).decode()
         if len(text) > LONGEST_SPELLED_OUT or (job is not None and not _UUID.fullmatch(job.id)):
             return None
+        if job is None and not settlement.discard:
+            return self.statement(
+                "settle.complete_one",
+                id=settlement.job_id,
+                token=settlement.token,
+                output=text,
+                worker=settlement.worker,
+                statistics=self.statistics,
+            )
         return self.statement(
             "settle.complete_last",
             id=settlement.job_id,

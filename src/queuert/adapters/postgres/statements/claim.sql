@@ -13,7 +13,7 @@ SELECT * FROM {claim}(
 SELECT id FROM {renew}(:ids::text[], :tokens::bigint[], :durations::double precision[]);
 
 -- write: hold
-SELECT true WHERE {hold}(:id::text, :token::bigint, :lock::boolean);
+SELECT true WHERE {hold}(:id::text::uuid, :token::bigint, :lock::boolean);
 
 -- write: reap
 SELECT * FROM {read_jobs}(ARRAY(

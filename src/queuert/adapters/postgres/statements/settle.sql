@@ -18,6 +18,9 @@ SELECT {complete_last}(
     :next_trace::text, :next_chain_trace::text, :discard::boolean, :statistics::boolean, :next_lane::text
 );
 
+-- write: complete_one
+SELECT {complete_one}(:id::uuid, :token::bigint, :output::text, :worker::text, :statistics::boolean);
+
 -- write: settle
 SELECT kind, place, id, type_name, status, ready, problem FROM {settle}(
     :ids::text[], :tokens::bigint[], :statuses::text[], :outputs::text[], :errors::text[], :at::timestamptz[],
