@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from concurrent.futures import Future
 
-from queuert.adapters.waiting import Waiting
+from queuert.adapters.waiting import Waiter, Waiting
 
 
 class Permits:
     """A permit that is given back goes to the caller that has waited longest.
 
-    A waiting caller costs a future, and nothing else: thousands may wait.
+    Thousands may wait: a waiting caller costs no more than its place in the queue.
     """
 
     def __init__(self, number: int) -> None:
         self._free = number
-        self._waiters: deque[Future[None]] = deque()
+        self._waiters: deque[Waiter] = deque()
         self._closed: BaseException | None = None
         # Held for a few instructions only. Reentrant, because the garbage collector may close an
         # abandoned coroutine that waits here, at any allocation.
@@ -31,24 +30,26 @@ class Permits:
             if self._free > 0:
                 self._free -= 1
                 return True
-            waiter: Future[None] = Future()
+            waiter = waiting.waiter()
             self._waiters.append(waiter)
         try:
-            await waiting.result(waiter, timeout)
-        except TimeoutError:
-            return not waiter.cancel()  # it may have been granted at that moment
+            await waiter.wait(timeout)
         except BaseException:
-            if not waiter.cancel() and waiter.exception() is None:
-                self.give_back()
+            with self._mutex:
+                waiter.gone = True
+                if waiter.woken and self._closed is None:  # it was our turn at the same moment
+                    self.give_back()
             raise
-        return True
+        with self._mutex:
+            waiter.gone = True
+            if waiter.woken and self._closed is not None:
+                raise self._closed
+            return waiter.woken
 
     def give_back(self) -> None:
         with self._mutex:
             while self._waiters:
-                waiter = self._waiters.popleft()
-                if waiter.set_running_or_notify_cancel():
-                    waiter.set_result(None)
+                if self._waiters.popleft().wake():
                     return
             self._free += 1
 
@@ -62,7 +63,5 @@ class Permits:
         """All that wait, and all that come later, get this error."""
         with self._mutex:
             self._closed = error
-            waiters, self._waiters = self._waiters, deque()
-        for waiter in waiters:
-            if waiter.set_running_or_notify_cancel():
-                waiter.set_exception(error)
+            while self._waiters:
+                self._waiters.popleft().wake()

@@ -23,6 +23,71 @@ class Alarm(Protocol):
     def cancel(self) -> None: ...
 
 
+class Waiter:
+    """One that waits until it is woken: here a thread. Its owner guards `wake`, `gone` and `woken` by
+    a lock.
+    """
+
+    __slots__ = ("_signal", "gone", "woken")
+
+    def __init__(self) -> None:
+        self.gone = False
+        """It no longer waits."""
+        self.woken = False
+        self._signal = threading.Lock()
+        self._signal.acquire()
+
+    async def wait(self, timeout: float | None) -> None:
+        """Until it is woken, or for this time."""
+        self._signal.acquire(timeout=-1 if timeout is None else timeout)
+
+    def wake(self) -> bool:
+        """May be called from any thread, once. False: it no longer waits."""
+        if self.gone:
+            return False
+        self.woken = True
+        self._signal.release()
+        return True
+
+
+class _LoopWaiter(Waiter):
+    """A task. It is mostly woken by another one of its own loop: then that loop needs no signal."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self) -> None:
+        self.gone = self.woken = False
+        self._future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def wait(self, timeout: float | None) -> None:
+        if timeout is None:
+            await self._future
+            return
+        alarm = self._future.get_loop().call_later(timeout, self._end)
+        try:
+            await self._future
+        finally:
+            alarm.cancel()
+
+    def wake(self) -> bool:
+        if self.gone:
+            return False
+        loop = self._future.get_loop()
+        if asyncio._get_running_loop() is loop:
+            self._end()
+        else:
+            try:
+                loop.call_soon_threadsafe(self._end)
+            except RuntimeError:  # the loop is closed
+                return False
+        self.woken = True
+        return True
+
+    def _end(self) -> None:
+        if not self._future.done():
+            self._future.set_result(None)
+
+
 class Waiting:
     """The calls that wait, or depend on what is waiting: here for a thread, which blocks."""
 
@@ -38,6 +103,10 @@ class Waiting:
     def cancellations(self) -> int:
         """How often the running task was asked to cancel."""
         return 0
+
+    def waiter(self) -> Waiter:
+        """The thread or task that is running, to be woken by another one."""
+        return Waiter()
 
     async def sleep(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251  # nothing else runs here
@@ -81,6 +150,9 @@ class _OnLoop(Waiting):
 
     def current(self) -> object:
         return asyncio.current_task()
+
+    def waiter(self) -> Waiter:
+        return _LoopWaiter()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -226,9 +226,11 @@ class Sessions(Flushing, Generic[Conn]):
         self.check_open()
         if self._schema_due:
             await self.migrate()
-        holder = self._current()
-        # One with a `first` is the worker's: its phase opens it, and user code cannot leave it.
-        self.blocks.enter(holder, itself if first is None else ())
+        # One with a `first` is the worker's: its phase opens it, and user code cannot leave it. In a
+        # task, the phase itself has entered.
+        holder = self._current() if first is None or self._blocking else None
+        if holder is not None:
+            self.blocks.enter(holder, itself if first is None else ())
         hooks = self.new_hooks()
         tx: OpenTransaction[Conn] | None = None
         ended_inside = False
@@ -248,7 +250,8 @@ class Sessions(Flushing, Generic[Conn]):
                     finally:
                         tx.end()
             finally:
-                self.blocks.leave(holder)
+                if holder is not None:
+                    self.blocks.leave(holder)
                 if tx is not None:
                     tx.give_back()
         except BaseException as error:

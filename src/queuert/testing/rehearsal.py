@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, ExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar
@@ -21,7 +21,6 @@ from queuert.client.base import adapters_of, sessions_of
 from queuert.client.client import Client
 from queuert.client.sessions import Sessions
 from queuert.client.sync_client import SyncClient
-from queuert.contexts import async_context
 from queuert.current import current_job
 from queuert.errors import InvalidArgument
 from queuert.ids import generate_uuid7
@@ -369,13 +368,12 @@ class _Phases(Phases[Any]):
 
 
 class _WithoutClaim(AttemptTransaction[Any]):
-    @async_context
-    async def _block(self) -> AsyncIterator[OpenTransaction[Any]]:
+    async def _begin(self) -> OpenTransaction[Any]:
         # Like the transaction of a real attempt, it begins with this question. The answer is no.
-        question = self._sessions.engine.state.hold(self._claim.row.id, self._claim.token, lock=False)
-        async with self._sessions.transaction(question) as tx:
-            self._tx = tx
-            yield tx
+        block, tx = await self._enter(lock=False)
+        self._tx = tx
+        self._open = block, tx
+        return tx
 
     async def _settle(self, tx: OpenTransaction[Any], settlement: Settlement) -> bool:  # noqa: ARG002
         return True

@@ -8,14 +8,12 @@ writes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from contextlib import AbstractAsyncContextManager, suppress
-from typing import Any, Generic
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeAlias
 
 from typing_extensions import TypeVar
 
 from queuert.client.sessions import Sessions
-from queuert.contexts import async_context
 from queuert.errors import OwnershipLost
 from queuert.model import Settlement
 from queuert.operations.settle import announce_last, last_command, settle
@@ -24,6 +22,8 @@ from queuert.worker.abort import lost_reason
 from queuert.worker.claim import Claim
 
 Conn = TypeVar("Conn", default=Any)
+
+_Entered: TypeAlias = tuple[AbstractAsyncContextManager[Any, None], OpenTransaction[Conn]]
 
 
 class AttemptTransaction(Generic[Conn]):
@@ -36,6 +36,8 @@ class AttemptTransaction(Generic[Conn]):
         self._claim = claim
         self._lock = lock
         self._tx: OpenTransaction[Conn] | None = None
+        self._open: _Entered[Conn] | None = None
+        """The block, from when it is entered until it is left."""
         self.left_dependents = False
         """The settlement has left dependents to be freed later."""
 
@@ -49,11 +51,26 @@ class AttemptTransaction(Generic[Conn]):
         False if the job was ended or deleted in this transaction: then that is committed, and the
         settlement has no effect.
         """
-        raise NotImplementedError
+        applied = True
+        if self._open is not None:
+            block, tx = self._open
+            try:
+                self._check_commit()
+                if settlement is not None:
+                    applied = await self._settle(tx, settlement)
+            except BaseException as error:
+                await self.roll_back(error)
+                raise
+            self._open = None
+            await block.__aexit__(None, None, None)
+        return applied
+
+    def _check_commit(self) -> None:
+        """Raise if it must be rolled back."""
 
     async def has_ended_inside(self) -> bool:
         """Whether the job was ended or deleted in this transaction."""
-        raise NotImplementedError
+        return self._open is not None and await self._has_ended_in(self._open[1])
 
     async def take_away(self) -> bool:
         """The handler has not ended in time: undo the transaction without it.
@@ -64,7 +81,10 @@ class AttemptTransaction(Generic[Conn]):
 
     async def roll_back(self, error: BaseException | None = None) -> None:
         """Undo it. If code inside has ended it before, `error` gets a note about that."""
-        raise NotImplementedError
+        if self._open is not None:
+            block, _ = self._open
+            self._open = None
+            await _leave(block, error or _RollBack())
 
     def cut_off(self) -> bool:
         """Close its connection at once, even while it is being ended: the database is silent, or
@@ -75,16 +95,29 @@ class AttemptTransaction(Generic[Conn]):
         """
         return self._tx is None or self._sessions.abandon(self._tx)
 
-    @async_context
-    async def _block(self) -> AsyncIterator[OpenTransaction[Conn]]:
-        job_id, token, state = self._claim.row.id, self._claim.token, self._sessions.engine.state
+    async def _begin(self) -> OpenTransaction[Conn]:
+        """Enter the block."""
         self._refuse_if_overdue()
-        async with self._sessions.transaction(state.hold(job_id, token, lock=self._lock)) as tx:
-            if not tx.first:
-                (row,) = await self._sessions.run(state.get_jobs([job_id]), tx.connection)
-                raise OwnershipLost(job_id, lost_reason(row, token) or "taken_by_another_worker")
-            self._tx = tx
-            yield tx
+        block, tx = await self._enter(self._lock)
+        if not tx.first:
+            try:
+                raise await self._lost(tx)
+            except BaseException as error:
+                await _leave(block, error)
+                raise
+        self._tx = tx
+        self._open = block, tx
+        return tx
+
+    async def _enter(self, lock: bool) -> _Entered[Conn]:
+        program = self._sessions.engine.state.hold(self._claim.row.id, self._claim.token, lock=lock)
+        block = self._sessions.transaction(program)
+        return block, await block.__aenter__()
+
+    async def _lost(self, tx: OpenTransaction[Conn]) -> OwnershipLost:
+        job_id = self._claim.row.id
+        (row,) = await self._sessions.run(self._sessions.engine.state.get_jobs([job_id]), tx.connection)
+        return OwnershipLost(job_id, lost_reason(row, self._claim.token) or "taken_by_another_worker")
 
     def _refuse_if_overdue(self) -> None:
         if self._claim.overdue:
@@ -117,45 +150,34 @@ class AttemptTransaction(Generic[Conn]):
 
 
 class TransactionInTask(AttemptTransaction[Conn]):
-    """Runs in a separate task, so that a cancellation of the handler's task does not affect it."""
+    """It is opened in the task of an `async def` handler, and ended there or in another one."""
 
-    def __init__(self, sessions: Sessions[Conn], claim: Claim, *, lock: bool) -> None:
-        super().__init__(sessions, claim, lock=lock)
-        loop = asyncio.get_running_loop()
-        self._opened: asyncio.Future[Transaction[Conn]] = loop.create_future()
-        self._end: asyncio.Future[Settlement | None] = loop.create_future()
-        """What to settle before the commit, or the error to roll back with."""
-        self._task: asyncio.Task[bool] | None = None
-        self._notes: Iterable[str] = ()
+    _opener: asyncio.Task[Any] | None = None
+    """The task that is opening it."""
+    _opening_ended: asyncio.Future[None] | None = None
+    """For those who wait for that."""
 
     async def open(self) -> Transaction[Conn]:
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-        return await asyncio.shield(self._opened)
-
-    async def commit(self, settlement: Settlement | None = None) -> bool:
-        if not self._end.done():
-            self._end.set_result(settlement)
-        return True if self._task is None else await self._task
-
-    async def has_ended_inside(self) -> bool:
-        return self._opened.done() and await self._has_ended_in(self._opened.result())
+        if self._open is not None:
+            return self._open[1]
+        self._opener = asyncio.current_task()
+        try:
+            return await self._begin()
+        finally:
+            self._opener = None
+            if self._opening_ended is not None:
+                self._opening_ended.set_result(None)
+                self._opening_ended = None
 
     async def roll_back(self, error: BaseException | None = None) -> None:
-        if self._task is None:
-            return
-        if not self._opened.done():
-            # It may still wait for a connection or for the lock of the job. Stop that: the
-            # transaction is not needed any more.
-            self._task.cancel()
-        elif not (self._task.done() or self._end.done()):
-            self._end.set_exception(_RollBack())
-        await asyncio.wait({self._task})
-        if not self._task.cancelled():
-            self._task.exception()  # if there is one, the connection is gone, and the transaction with it
-        if error is not None:
-            for note in self._notes:
-                error.add_note(note)
+        if self._opener is not None:
+            # It waits for a connection or for the lock of the job. Stop that: the transaction is
+            # not needed any more.
+            self._opener.cancel()
+            if self._opening_ended is None:
+                self._opening_ended = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._opening_ended)
+        await super().roll_back(error)
 
     async def take_away(self) -> bool:
         # Before the rollback: the handler may be using the connection, and may keep it.
@@ -163,71 +185,37 @@ class TransactionInTask(AttemptTransaction[Conn]):
         await self.roll_back()
         return True
 
-    async def _run(self) -> bool:
-        applied = True
-        try:
-            async with self._block() as tx:
-                self._opened.set_result(tx)
-                settlement = await self._end
-                if settlement is not None:
-                    applied = await self._settle(tx, settlement)
-        except _RollBack as undone:
-            self._notes = dict.fromkeys(getattr(undone, "__notes__", ()))
-        except BaseException as error:
-            if self._opened.done():
-                raise
-            self._opened.set_exception(error)
-            self._opened.exception()  # marks it as retrieved: the handler may have ended
-        return applied
-
 
 class TransactionInThread(AttemptTransaction[Conn]):
     """It is opened and ended in the thread of a plain `def` handler. Nothing here suspends."""
 
-    _open: tuple[AbstractAsyncContextManager[Any, None], OpenTransaction[Conn]] | None = None
-
     async def open(self) -> Transaction[Conn]:
-        if self._open is None:
-            block = self._block()
-            self._open = block, await block.__aenter__()
-            try:
-                # Once more, in case `take_away` came too early to see the transaction.
-                self._refuse_if_overdue()
-            except OwnershipLost as error:
-                await self.roll_back(error)
-                raise
-        return self._open[1]
-
-    async def commit(self, settlement: Settlement | None = None) -> bool:
-        applied = True
         if self._open is not None:
-            block, tx = self._open
-            try:
-                self._refuse_if_overdue()
-                if settlement is not None:
-                    applied = await self._settle(tx, settlement)
-            except BaseException as error:
-                await self.roll_back(error)
-                raise
-            self._open = None
-            await block.__aexit__(None, None, None)
-        return applied
+            return self._open[1]
+        tx = await self._begin()
+        try:
+            # Once more, in case `take_away` came too early to see the transaction.
+            self._refuse_if_overdue()
+        except OwnershipLost as error:
+            await self.roll_back(error)
+            raise
+        return tx
 
-    async def has_ended_inside(self) -> bool:
-        return self._open is not None and await self._has_ended_in(self._open[1])
-
-    async def roll_back(self, error: BaseException | None = None) -> None:
-        if self._open is not None:
-            block, _ = self._open
-            self._open = None
-            error = error or _RollBack()
-            # Another error here would only hide the one that caused the rollback.
-            with suppress(BaseException):
-                await block.__aexit__(type(error), error, error.__traceback__)
+    def _check_commit(self) -> None:
+        self._refuse_if_overdue()
 
     async def take_away(self) -> bool:
         """The thread itself ends the block, when its handler ends."""
         return self.cut_off()
+
+
+async def _leave(block: AbstractAsyncContextManager[Any, None], error: BaseException) -> None:
+    """Leave a block with an error. Another error here would only hide that one."""
+    try:
+        await block.__aexit__(type(error), error, error.__traceback__)
+    except BaseException as raised:
+        if raised is not error and isinstance(raised, asyncio.CancelledError):
+            raise  # the running task is cancelled
 
 
 class _RollBack(BaseException):
