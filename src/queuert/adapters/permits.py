@@ -22,6 +22,14 @@ class Permits:
         # abandoned coroutine that waits here, at any allocation.
         self._mutex = threading.RLock()
 
+    def take_now(self) -> bool:
+        """Without waiting. False: none is free, or this is closed."""
+        with self._mutex:
+            if self._free <= 0 or self._closed is not None:
+                return False
+            self._free -= 1
+            return True
+
     async def take(self, waiting: Waiting, timeout: float | None) -> bool:
         """False: none was free in time. Raises the error of `close`."""
         with self._mutex:

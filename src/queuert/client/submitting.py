@@ -216,8 +216,9 @@ class Submissions(ABC):
             turn.began = monotonic()
             while self._waiting:
                 item = self._waiting[0]
-                number += len(item.jobs)
-                size += sum(len(job.input) for job in item.jobs)
+                for job in item.jobs:
+                    number += 1
+                    size += len(job.input)
                 if group and (number > MAX_JOBS or size > MAX_BYTES):
                     break
                 self._waiting.popleft()
@@ -236,12 +237,19 @@ class Submissions(ABC):
         places = [0, *accumulate([len(item.jobs) for item in group])]
         answers = [created[place:end] for place, end in pairwise(places)]
         hooks = self._sessions.new_hooks()
-        for item, answer in zip(group, answers, strict=True):
-            if item.hooks is None:
-                create.announce_created(self._sessions.engine, hooks, item.jobs, answer)
+        unannounced = [(item.jobs, answer) for item, answer in zip(group, answers, strict=True) if item.hooks is None]
+        create.announce_created(
+            self._sessions.engine,
+            hooks,
+            [job for new_jobs, _ in unannounced for job in new_jobs],
+            [made for _, answer in unannounced for made in answer],
+        )
         await self._sessions.flush(hooks)
         for item, answer in zip(group, answers, strict=True):
-            await self._hand_out(item, answer)
+            if item.answer.done():
+                await self._announce_late(item, answer)
+            else:
+                item.answer.set_result(answer)
 
     async def _store_others(self, group: Sequence[Item], error: Exception) -> None:
         """Nothing of the group is stored. Find the jobs that are the cause."""
@@ -253,11 +261,9 @@ class Submissions(ABC):
         await self._store_group(group[:middle])
         await self._store_group(group[middle:])
 
-    async def _hand_out(self, item: Item, created: list[Created]) -> None:
-        if not item.answer.done():
-            item.answer.set_result(created)
-        elif item.hooks is not None:
-            # Its caller was cancelled when it was too late.
+    async def _announce_late(self, item: Item, created: list[Created]) -> None:
+        """Its caller was cancelled when it was too late."""
+        if item.hooks is not None:
             create.stored(self._sessions.engine, item.hooks, item.jobs, created)
             await self._sessions.flush(item.hooks)
 

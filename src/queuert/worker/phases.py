@@ -32,7 +32,7 @@ Phase = Literal["prepare", "complete"]
 
 ENDED_INSIDE = "the transaction of this phase was ended by code inside its block: leave commit and rollback to queuert"
 
-_NO_SPAN: AbstractContextManager[None] = nullcontext()
+_NOTHING: nullcontext[None] = nullcontext()
 
 
 class Phases(Generic[Conn]):
@@ -156,11 +156,12 @@ class Phases(Generic[Conn]):
         raise NotImplementedError
 
     def _middleware(self, phase: Phase, tx: Transaction[Conn]) -> AbstractAsyncContextManager[None]:
-        return self._claim.plan.middleware.phase(phase, self._attempt, tx)
+        middleware = self._claim.plan.middleware
+        return middleware.phase(phase, self._attempt, tx) if middleware.wraps(phase) else _NOTHING
 
     def _span(self, phase: Phase) -> AbstractContextManager[None]:
         tracer = self._sessions.engine.tracer
-        return _NO_SPAN if tracer is None else _traced(tracer, phase)
+        return _NOTHING if tracer is None else _traced(tracer, phase)
 
 
 class PhasesInTask(Phases[Conn]):

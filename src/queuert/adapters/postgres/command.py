@@ -65,13 +65,14 @@ def _pieces(text: str) -> tuple[str, list[tuple[int, str]]]:
 def _literal(value: Any) -> str:
     if value is None:
         return "NULL"
-    text = str(value)
-    if not isinstance(value, int | str) or "\0" in text:
+    if isinstance(value, int):
+        return f"'{value}'"
+    if not isinstance(value, str) or "\0" in value:
         raise ValueError(f"{value!r} cannot be spelled out in a statement")
-    if "\\" in text:
+    if "\\" in value:
         # With E, a backslash means the same whatever standard_conforming_strings is.
-        return "E'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
-    return "'" + text.replace("'", "''") + "'"
+        return "E'" + value.replace("\\", "\\\\").replace("'", "''") + "'"
+    return "'" + value.replace("'", "''") + "'"
 
 
 class PgText(msgspec.Struct, frozen=True):

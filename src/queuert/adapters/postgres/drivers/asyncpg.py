@@ -58,7 +58,7 @@ class AsyncpgProvider(AsyncSqlProvider[Connection]):
 
 def status_of(connection: Connection) -> Status:
     """asyncpg does not show whether a statement has failed, nor which side closed a connection."""
-    # Each call of a proxy's method is two. This is asked several times for each transaction.
+    # Each call of a proxy's method is two.
     itself: Any = getattr(connection, "_con", connection)
     if itself is None or itself.is_closed():  # without one, it has gone back to its pool
         return Status.LOST
@@ -122,7 +122,9 @@ class AsyncpgDriver(PooledDriver[Connection]):
 
     async def take(self, command: PgStatement | None, limit: Limit | None = None) -> Connection:
         try:
-            connection = await self._source.take(limit)
+            connection = self._source.take_now(limit)
+            if connection is None:
+                connection = await self._source.take(limit)
             ours = None if command is None or command.indifferent else own(connection)
             if ours is not None and ours.was_handed_out:
                 try:
@@ -167,9 +169,10 @@ class AsyncpgDriver(PooledDriver[Connection]):
             words = f"{BEGIN}; SAVEPOINT {GUARD}; {tx.first.spelled_out()}"
         if (ours := own(connection)) is not None:
             words = ours.begin(words)
-        begun: Any = connection.transaction(isolation="read_committed")
+        itself: Any = getattr(connection, "_con", None) or connection
+        begun: Any = itself.transaction(isolation="read_committed")
         try:
-            tag = await connection.execute(words)
+            tag = await itself.execute(words)
         except BaseException as error:
             if not isinstance(error, asyncpg.InterfaceError):  # with that one, nothing was sent
                 await self._give_up(connection)
@@ -199,7 +202,8 @@ class AsyncpgDriver(PooledDriver[Connection]):
         """Not through asyncpg's object: it drops the answer, and only that tells of a rollback."""
         words = "COMMIT" if tx.first is None else f"RELEASE {GUARD}; COMMIT"
         try:
-            answer = await tx.connection.execute(f"{last}; {words}" if last else words)
+            itself: Any = getattr(tx.connection, "_con", None) or tx.connection
+            answer = await itself.execute(f"{last}; {words}" if last else words)
         except DriverError as error:
             if is_lost(error) or not self.is_open(tx.connection):
                 raise
@@ -212,7 +216,7 @@ class AsyncpgDriver(PooledDriver[Connection]):
         finally:
             if not self.is_open(tx.connection):  # otherwise `roll_back` does it
                 _forget(tx.begun)
-        return answer == "COMMIT"
+        return bool(answer == "COMMIT")
 
     async def roll_back(self, tx: Transaction[Connection]) -> None:
         _reset_when_released(tx.connection)
@@ -227,7 +231,8 @@ class AsyncpgDriver(PooledDriver[Connection]):
             check_encoding(connection)
             self._encoding_checked = True
         try:
-            rows = await connection.fetch(command.text, *command.values, record_class=asyncpg.Record)
+            itself: Any = getattr(connection, "_con", None) or connection
+            rows = await itself.fetch(command.text, *command.values, record_class=asyncpg.Record)
         except DriverError as error:
             raise reraise(translated(error, inside=True)) from error
         return [tuple(row) for row in rows]

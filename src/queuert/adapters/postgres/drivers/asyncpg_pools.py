@@ -113,6 +113,10 @@ class OwnPool(Source[Connection]):
     async def take(self, limit: Limit | None) -> Connection:
         return asyncpg.pool.PoolConnectionProxy(self, await self._pool.take(limit))  # type: ignore[arg-type]
 
+    def take_now(self, limit: Limit | None) -> Connection | None:
+        connection = self._pool.take_now(limit)
+        return None if connection is None else asyncpg.pool.PoolConnectionProxy(self, connection)  # type: ignore[arg-type]
+
     async def give_back(self, connection: Any) -> None:
         own_connection: OwnConnection = connection._detach()
         await self._pool.give_back(own_connection)

@@ -92,6 +92,20 @@ class Pool(Source[C]):
     def in_use(self) -> list[C]:
         return list(self._used)
 
+    def take_now(self, limit: Limit | None) -> C | None:
+        lane = self._lanes.lane_for(limit)
+        if not lane.permits.take_now():
+            return None
+        found = self._pop_idle(lane)
+        if found is not None:
+            connection, facts = found
+            if self._opener.is_usable(connection) and facts.idle_since >= self._trusted_since:
+                self._used[connection] = facts
+                return connection
+            self._idle[connection] = facts  # `take` closes it
+        self._lanes.leave(lane)
+        return None
+
     async def take(self, limit: Limit | None) -> C:
         began = monotonic()
         lane = self._lanes.lane_for(limit)

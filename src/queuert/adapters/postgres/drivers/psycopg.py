@@ -126,7 +126,9 @@ class PsycopgDriver(PooledDriver[C]):
         return psycopg_connection.abandon(connection)
 
     async def take(self, command: PgStatement | None, limit: Limit | None = None) -> C:  # noqa: ARG002
-        connection = await self._source.take(limit)
+        connection = self._source.take_now(limit)
+        if connection is None:
+            connection = await self._source.take(limit)
         if self._borrowed is not None:
             self._borrowed[connection] = (connection.autocommit, connection.isolation_level)
             try:

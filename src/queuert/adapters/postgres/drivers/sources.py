@@ -29,6 +29,10 @@ class Source(ABC, Generic[C]):
     async def take(self, limit: Limit | None) -> C:
         """With a limit: for a statement of the worker's own."""
 
+    def take_now(self, limit: Limit | None) -> C | None:  # noqa: ARG002
+        """`take`, if nothing has to be awaited for that. None: it has."""
+        return None
+
     @abstractmethod
     async def give_back(self, connection: C) -> None: ...
 
