@@ -39,7 +39,13 @@ async def pile_up(scene: Scene, *types: str) -> Session:
             f"FROM generate_series(1, {DEAD})"
         )
     scene.watch("DELETE FROM queuert_ready WHERE scheduled_at < now() - interval '30 minutes'")
+    flush(scene)
     return keeper
+
+
+def flush(scene: Scene) -> None:
+    """So that others know at once how many rows are dead."""
+    scene.watch("SELECT pg_stat_force_next_flush()")
 
 
 async def marked(scene: Scene, wanted: ClaimRequest = ONE) -> list[Claimed]:
@@ -57,11 +63,12 @@ async def claim(scene: Scene, wanted: ClaimRequest = ONE) -> list[Claimed]:
     return claimed
 
 
-def until(scene: Scene, delay: str) -> None:
-    (moment,) = scene.watch("SELECT (now() + %s::interval)::text", delay)
+def until(scene: Scene, delay: str, again: str = "1 hour") -> None:
+    """The marks are good for so long, and everything is read again after `again`."""
+    moments = [*scene.watch("SELECT unnest(ARRAY[now() + %s::interval, now() + %s::interval])::text", delay, again)]
     positions = scene.operations.positions
     for name, mark in positions.items():
-        positions[name] = msgspec.Raw(json.dumps([*json.loads(bytes(mark))[:4], moment]))
+        positions[name] = msgspec.Raw(json.dumps([*json.loads(bytes(mark))[:4], *moments]))
 
 
 def ids(claimed: list[Claimed]) -> list[str]:
@@ -153,13 +160,24 @@ async def test_what_is_urgent_waits_ten_seconds_at_most(scene: Scene) -> None:
     await scene.new(*["a"] * 40)
     await scene.claim(ONE)
     (mark,) = scene.operations.positions.values()
-    *_, since, end = json.loads(bytes(mark))
+    *_, since, end, _ = json.loads(bytes(mark))
     assert scene.watch("SELECT %s::timestamptz - %s::timestamptz <= '10 s'", end, since) == [True]
     until(scene, "1 hour")
     (urgent,) = await scene.new("a", priority=1)
     assert urgent not in ids(await scene.claim(ONE))
     until(scene, "0 s")
     assert urgent in ids(await scene.claim(ONE))
+
+
+async def test_old_marks_are_not_renewed_over_a_job_before_them(scene: Scene) -> None:
+    """Also if a time has moved it there with this claim."""
+    await pile_up(scene, "a")
+    await scene.new(*["a"] * 40)
+    await claim(scene)
+    urgent = [*await scene.new("a", priority=1), *await scene.new("a", priority=2, schedule=later(0.001))]
+    scene.watch("SELECT pg_sleep(0.002)")
+    until(scene, "0 s")
+    assert set(urgent) <= set(ids(await scene.claim(ONE)))
 
 
 async def test_when_the_snapshot_is_gone_so_are_the_marks(scene: Scene) -> None:
@@ -169,9 +187,91 @@ async def test_when_the_snapshot_is_gone_so_are_the_marks(scene: Scene) -> None:
     assert scene.operations.positions
     await keeper.rollback()
     scene.watch("VACUUM queuert_ready")
-    until(scene, "0 s")
+    until(scene, "0 s", again="0 s")
     await scene.claim(ONE)
     assert scene.operations.positions == {}
+
+
+@pytest.mark.parametrize("wanted", REQUESTS.values(), ids=REQUESTS)
+async def test_old_marks_are_renewed_by_reading_the_table(scene: Scene, wanted: ClaimRequest) -> None:
+    """Each page of it once, and not the index, with a look at the table for each of its entries."""
+    await scene.new(*["a"] * 60, *["b"] * 60)
+    before = cost(scene, wanted)
+    await pile_up(scene, "a", "b")
+    everything = cost(scene, wanted)
+    (size,) = scene.watch("SELECT pg_relation_size('queuert_ready') / 8192")
+    assert everything > 10 * size
+    await claim(scene, wanted)
+    until(scene, "0 s")
+    assert cost(scene, wanted) <= before + size + 40
+    await scene.claim(wanted)
+    for mark in scene.operations.positions.values():
+        *_, end, again = json.loads(bytes(mark))
+        found = scene.watch("SELECT %s::timestamptz > now(), %s::timestamptz > now() + interval '50 min'", end, again)
+        assert found == [(True, True)]
+    until(scene, "1 hour", again="0 s")
+    assert cost(scene, wanted) > 10 * size
+
+
+async def test_a_table_of_mostly_live_rows_is_not_read(scene: Scene) -> None:
+    """Then the index is read, as far as it has to be."""
+    await marked(scene)
+    scene.watch(
+        "INSERT INTO queuert_ready SELECT 'other', 100, now(), gen_random_uuid() FROM generate_series(1, 60000)"
+    )
+    flush(scene)
+    (size,) = scene.watch("SELECT pg_relation_size('queuert_ready') / 8192")
+    await scene.new(*["a"] * 12)
+    until(scene, "0 s")
+    before = cost(scene, ONE)
+    scene.watch("DELETE FROM queuert_ready WHERE type_name = 'other'")
+    flush(scene)
+    assert abs(cost(scene, ONE) - before) > size / 2
+
+
+async def test_a_claim_that_is_not_filled_reads_the_table_once(scene: Scene) -> None:
+    await marked(scene)
+    await scene.new(*["a"] * 4)
+    (size,) = scene.watch("SELECT pg_relation_size('queuert_ready') / 8192")
+    assert cost(scene, ONE) <= 150 + size
+    assert len(await scene.claim(ONE)) == 4
+
+
+async def test_whether_something_is_ready_is_seen_at_the_other_end(scene: Scene) -> None:
+    await scene.new("a")
+    command = next(scene.operations.next_available_in(["a"]))
+    with psycopg.connect(scene.url) as connection:
+        for _ in range(2):
+            before = pages(explain(connection, command.text, command.values))
+    await pile_up(scene, "a")
+    with psycopg.connect(scene.url) as connection:
+        for _ in range(2):
+            found = pages(explain(connection, command.text, command.values))
+    assert found <= before + 5
+
+
+async def test_a_horizon_is_moved_where_it_is(scene: Scene) -> None:
+    """All versions of the row stay. By its id, each of them would be looked at."""
+    await scene.run(scene.operations.register_worker("w"))
+    keeper = await scene.session()
+    await keeper.begin("repeatable_read")
+
+    def cost_of_a_move() -> int:
+        command = next(scene.operations.move_horizon("w", 10_000))
+        with psycopg.connect(scene.url) as connection:
+            for _ in range(2):
+                found = pages(explain(connection, command.text, command.values))
+                connection.rollback()
+        return found
+
+    assert await scene.run(scene.operations.move_horizon("w", 1))
+    before = cost_of_a_move()
+    for number in range(2, 400):
+        assert await scene.run(scene.operations.move_horizon("w", number))
+    assert cost_of_a_move() <= before + 1
+    await scene.run(scene.operations.register_worker("w"))
+    assert await scene.run(scene.operations.move_horizon("w", 500))
+    assert scene.watch("SELECT horizon FROM queuert_worker") == [500]
 
 
 async def test_limits_hold_on_both_sides_of_a_mark(scene: Scene) -> None:

@@ -1,13 +1,14 @@
 -- What happened to jobs. Rows are only ever added to `tally`, so those who add never wait for each
 -- other. One process at a time merges them into `history`.
 
--- A row of `tally` by buckets. Moments without an end were written by hand.
+-- A row of `tally` by buckets. Moments without an end were written by hand. Jobs that were started
+-- or claimed together have the same moment: it is looked at once.
 CREATE OR REPLACE FUNCTION {expand}(p_at timestamptz, p_number integer, p_since timestamptz[])
 RETURNS TABLE (bucket integer, number integer, seconds double precision) LANGUAGE sql STABLE AS $body$
-    SELECT width_bucket(each.took, {bounds}), sign(p_number)::integer, sign(p_number) * each.took
+    SELECT width_bucket(each.took, {bounds}), sign(p_number)::integer * each.number, sign(p_number) * each.took * each.number
     FROM (
-        SELECT CASE WHEN isfinite(moment) THEN greatest(0, date_part('epoch', p_at - moment)) ELSE 0 END AS took
-        FROM unnest(p_since) AS moment OFFSET 0
+        SELECT same.number, CASE WHEN isfinite(same.moment) THEN greatest(0, date_part('epoch', p_at - same.moment)) ELSE 0 END AS took
+        FROM (SELECT moment, count(*)::integer AS number FROM unnest(p_since) AS moment GROUP BY moment) AS same OFFSET 0
     ) AS each
     UNION ALL
     SELECT {untimed}, p_number - (sign(p_number) * cardinality(p_since))::integer, 0

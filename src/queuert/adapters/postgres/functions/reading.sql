@@ -45,14 +45,16 @@ BEGIN
         SELECT min(greatest(0, extract(epoch FROM greatest(due.scheduled_at, {clock}) - {clock})))::double precision
         FROM unnest(p_types) WITH ORDINALITY AS asked (type_name, n)
         CROSS JOIN LATERAL (
-            (SELECT r.scheduled_at FROM {ready} AS r WHERE r.type_name = asked.type_name
-                ORDER BY r.priority, r.scheduled_at, r.id LIMIT 1)
+            -- Any of them will do. The last one, because under an old snapshot the entries of jobs
+            -- that were claimed are at the head of the index.
+            (SELECT '-infinity' FROM {ready} AS r WHERE r.type_name = asked.type_name
+                ORDER BY r.priority DESC, r.scheduled_at DESC, r.id DESC LIMIT 1)
             UNION ALL
             (SELECT e.scheduled_at FROM {line} AS e WHERE e.type_name = asked.type_name ORDER BY e.scheduled_at LIMIT 1)
             UNION ALL
             (SELECT l.scheduled_at FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at < 'infinity'
                 ORDER BY l.scheduled_at, l.id LIMIT 1)
-        ) AS due
+        ) AS due (scheduled_at)
         WHERE asked.n <> ALL (coalesce(v_shut, '{}'))
     );
     IF v_until IS NOT NULL THEN

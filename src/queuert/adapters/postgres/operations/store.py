@@ -20,7 +20,8 @@ class Store:
 
     `positions`: how far claims have scanned each type, kept while many dead index entries have to
     be skipped (`scan_positions` in `functions/claiming.sql`). `cursors`: for each limit, the last
-    lane that a claim has looked at (`look_for_lanes`).
+    lane that a claim has looked at (`look_for_lanes`). `worker_rows`: where the rows of this process's
+    workers are.
     """
 
     statistics = True
@@ -31,6 +32,7 @@ class Store:
         self.words = self.installation.words()
         self.positions: dict[str, msgspec.Raw] = {}
         self.cursors: dict[str, str | None] = {}
+        self.worker_rows: dict[str, str] = {}
 
     def statement(self, name: str, **parameters: Any) -> PgStatement:
         """The named statement, ready to be yielded."""

@@ -29,10 +29,19 @@ class Workers(Store):
         return _worker_of(rows[0])
 
     def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
-        rows: list[Row] = yield self.statement("workers.move", worker=worker_id, horizon=horizon)
+        """The row is where the last move has left it, unless another statement has written it since."""
+        rows: list[Row] = []
+        asked = {"worker": worker_id, "horizon": horizon}
+        if (place := self.worker_rows.get(worker_id)) is not None:
+            rows = yield self.statement("workers.move_at", place=place, **asked)
+        if not rows:
+            rows = yield self.statement("workers.move", **asked)
+        if rows:
+            self.worker_rows[worker_id] = rows[0][0]
         return bool(rows)
 
     def forget_worker(self, worker_id: str) -> Program[bool]:
+        self.worker_rows.pop(worker_id, None)
         rows: list[Row] = yield self.statement("workers.forget", worker=worker_id)
         return bool(rows[0][0])
 

@@ -13,7 +13,14 @@ FROM {register}(
 -- write: move
 UPDATE {worker} SET horizon = greatest(horizon, :horizon::bigint)
 WHERE id = :worker::text AND set_config('synchronous_commit', 'off', true) IS NOT NULL
-RETURNING true;
+RETURNING ctid::text;
+
+-- The same for a row whose place is known. Under an old snapshot all its versions stay, and by its
+-- id each of them would be looked at.
+-- write: move_at
+UPDATE {worker} SET horizon = greatest(horizon, :horizon::bigint)
+WHERE ctid = :place::text::tid AND id = :worker::text AND set_config('synchronous_commit', 'off', true) IS NOT NULL
+RETURNING ctid::text;
 
 -- The row of a worker that still has jobs is kept. Locks that row.
 -- write: forget
