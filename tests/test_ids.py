@@ -68,6 +68,25 @@ def test_the_order_of_ids_is_the_order_of_time() -> None:
     assert ids == sorted(ids)
 
 
+def test_several_ids_at_once_are_in_order_between_those_made_one_by_one() -> None:
+    make = UuidV7(Clock(1_900_000_000_000))
+    ids = [make(), *make.several(1000), make(), *make.several(1), *make.several(64)]
+    assert ids == sorted(set(ids))
+    for each in ids:
+        validate_uuid(each)
+
+
+def test_several_ids_rise_over_the_end_of_the_random_part() -> None:
+    make = UuidV7(Clock(1_900_000_000_000))
+    first = make()
+    make._high, make._low = (1 << 26) - 1, (1 << 48) - 3
+    following = make.several(10)
+    assert [first, *following] == sorted({first, *following})
+    assert len(following) == 10
+    make._low = (1 << 48) - (1 << 33)  # the end comes after some of them
+    assert (again := make.several(20)) == sorted(set(again))
+
+
 def test_two_makers_do_not_collide() -> None:
     clock = Clock(1_900_000_000_000)
     one, two = UuidV7(clock), UuidV7(clock)

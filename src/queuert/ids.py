@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 
 from queuert.errors import InvalidJobId
 
@@ -41,30 +42,46 @@ class UuidV7:
 
     def __call__(self) -> str:
         with self._lock:
-            now = self._clock_ms()
-            if now > self._ms:
-                random = int.from_bytes(os.urandom(10), "big")
-                # Start in the lower half of the range, so that the steps upwards practically never
-                # reach its end.
-                self._move(now, random >> _LOW_BITS & _HIGH_MASK >> 1)
-                self._low = random & _LOW_MASK
-            else:
-                # Random steps, so that the ids of two processes do not collide.
-                self._low += 1 + int.from_bytes(os.urandom(4), "big")
-                if self._low > _LOW_MASK:
-                    self._low &= _LOW_MASK
-                    if self._high < _HIGH_MASK:
-                        self._move(self._ms, self._high + 1)
-                    else:
-                        self._move(self._ms + 1, 0)
+            self._step(int.from_bytes(os.urandom(4), "big"))
             return f"{self._prefix}{self._low:012x}"
+
+    def several(self, number: int) -> list[str]:
+        """So many ids in their order: cheaper than one by one."""
+        steps = memoryview(os.urandom(4 * number)).cast("I")
+        with self._lock:
+            self._step(steps[0])
+            lows = list(accumulate((1 + step for step in steps[1:]), initial=self._low))
+            if lows[-1] <= _LOW_MASK:
+                self._low = lows[-1]
+                prefix = self._prefix
+                return [f"{prefix}{low:012x}" for low in lows]
+            found = [f"{self._prefix}{self._low:012x}"]
+        return found + [self() for _ in range(number - 1)]
+
+    def _step(self, random_step: int) -> None:
+        now = self._clock_ms()
+        if now > self._ms:
+            random = int.from_bytes(os.urandom(10), "big")
+            # Start in the lower half of the range, so that the steps upwards practically never
+            # reach its end.
+            self._move(now, random >> _LOW_BITS & _HIGH_MASK >> 1)
+            self._low = random & _LOW_MASK
+            return
+        # Random steps, so that the ids of two processes do not collide.
+        self._low += 1 + random_step
+        if self._low > _LOW_MASK:
+            self._low &= _LOW_MASK
+            if self._high < _HIGH_MASK:
+                self._move(self._ms, self._high + 1)
+            else:
+                self._move(self._ms + 1, 0)
 
     def _move(self, ms: int, high: int) -> None:
         self._ms, self._high = ms, high
         self._prefix = f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7{high >> 14:03x}-{0x8000 | high & 0x3FFF:04x}-"
 
 
-generate_uuid7: GenerateId = UuidV7()
+generate_uuid7 = UuidV7()
 
 
 is_uuid = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch

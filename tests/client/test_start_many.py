@@ -79,6 +79,31 @@ async def test_jobs_are_stored_in_parts(client: Client[Any], stored: list[int]) 
     assert last.job.who == "4499"
 
 
+async def test_each_job_of_a_call_has_its_own_options(client: Client[Any]) -> None:
+    """Also if most of them have none."""
+    jobs = [Greet(who="a"), Greet(who="b").set(priority=3), Nothing(), Greet(who="c").set(id=TAKEN), Greet(who="d")]
+    async with client.transaction() as tx:
+        chains = await client.start_many(tx, jobs)
+    found = [await client.get_job(chain.id) for chain in chains]
+    assert [job.priority for job in found if job is not None] == [100, 3, 100, 100, 100]
+    assert [chain.chain_type for chain in chains] == ["greet", "greet", "nothing", "greet", "greet"]
+    assert [chain.input for chain in chains if chain.chain_type == "greet"] == [{"who": who} for who in "abcd"]
+    made = [chain.id for chain in chains]
+    assert made[3] == TAKEN
+    assert (others := [each for each in made if each != TAKEN]) == sorted(set(others))
+
+
+async def test_ids_of_the_caller_are_asked_for_one_by_one(tmp_path: Path) -> None:
+    given = [f"{number:08x}-0000-7000-8000-000000000000" for number in range(4)]
+    left = iter(given)
+    async with (
+        queuert.connect(f"sqlite:///{tmp_path / 'jobs.db'}", jobs=JOBS, generate_id=lambda: next(left)) as client,
+        client.transaction() as tx,
+    ):
+        chains = await client.start_many(tx, [Greet(who="a"), Greet(who="b").set(id=TAKEN), Greet(who="c")])
+    assert [chain.id for chain in chains] == [given[1], TAKEN, given[2]], "the first one was a trial"
+
+
 async def test_a_few_jobs_are_stored_at_once(client: Client[Any], stored: list[int]) -> None:
     async with client.transaction() as tx:
         await client.start_many(tx, [Greet() for _ in range(2_000)])

@@ -53,6 +53,7 @@ class JobType:
         "cls",
         "continuations",
         "is_entry",
+        "is_plain",
         "limit",
         "name",
         "names",
@@ -80,6 +81,8 @@ class JobType:
             field: BlockerField(blocker.many, tuple(name for cls in blocker.classes for name in cls.__queuert_stored__))
             for field, blocker in declaration.blockers.items()
         }
+        self.is_plain: bool = self.is_entry and not self.blocker_fields and self.limit is None
+        """Whether a chain can start with it, and nothing is asked of its jobs but their input."""
         self._mixed = {
             field: blocker.many for field, blocker in declaration.blockers.items() if len(blocker.classes) > 1
         }

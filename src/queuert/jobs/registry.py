@@ -74,6 +74,7 @@ class Registry:
         self._hooks = Hooks(codecs, self.bare_chain)
         current = self._types(declared)
         self._by_class = {job_type.cls: job_type for job_type in current}
+        self._output_decoders: dict[str, Callable[[bytes], Any]] = {}
         self._by_name: dict[str, JobType] = {}
         for job_type in current:
             for name in job_type.names:
@@ -214,8 +215,13 @@ class Registry:
         return JobRecord(row, self.by_name(row.type_name))
 
     def _output_decoder(self, type_name: str) -> Callable[[bytes], Any]:
-        job_type = self.by_name(type_name)
-        return plain_json if job_type is None else job_type.decode_output
+        found = self._output_decoders.get(type_name)
+        if found is None:
+            job_type = self.by_name(type_name)
+            if job_type is None:
+                return plain_json
+            found = self._output_decoders[type_name] = job_type.decode_output
+        return found
 
 
 def _classes_in(module: ModuleType) -> Iterator[JobClass]:

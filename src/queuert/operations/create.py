@@ -12,7 +12,7 @@ from queuert.jobs.chain import Chain
 from queuert.jobs.deduplication import Debounce, check_with, due_of, rule_of
 from queuert.jobs.job import Job, options_of
 from queuert.jobs.job_type import JobType
-from queuert.jobs.options import JobOptions
+from queuert.jobs.options import NO_OPTIONS, JobOptions
 from queuert.model import DEFAULT_PRIORITY, NOW, Created, JobRow, NewJob
 from queuert.operations import collapsing
 from queuert.operations.collapsing import Merge
@@ -76,10 +76,17 @@ def _store_parts(
 def _next_part(engine: Engine, remaining: Iterator[Job[Any, Any]], extra: JobOptions | None) -> Program[_Part]:
     """Encode jobs, and pause now and then."""
     part, size, since = _Part([], {}), 0, (0, 0)
+    ids, known, plain = engine.new_ids(), None, None
     for job in remaining:
-        new = first_job(engine, job, extra)
-        if new.collapse == "hold":
-            part.merges[len(part.jobs)] = merge_of(job, extra)
+        if type(job) is not known:
+            known, job_type = type(job), engine.jobs.of(job)
+            plain = job_type if job_type.is_plain and extra is None else None
+        if plain is not None and options_of(job) is NO_OPTIONS:
+            new = _plain_job(plain, job, next(ids))
+        else:
+            new = first_job(engine, job, extra, ids)
+            if new.collapse == "hold":
+                part.merges[len(part.jobs)] = merge_of(job, extra)
         part.jobs.append(new)
         size += len(new.input)
         if len(part.jobs) == PART_JOBS or size >= PART_BYTES:
@@ -88,6 +95,14 @@ def _next_part(engine: Engine, remaining: Iterator[Job[Any, Any]], extra: JobOpt
             since = len(part.jobs), size
             yield Pause(0)
     return part
+
+
+def _plain_job(job_type: JobType, job: Job[Any, Any], job_id: str) -> NewJob:
+    """What `first_job` makes of a job without options, whose type is plain."""
+    name = job_type.name
+    return NewJob(
+        id=job_id, type_name=name, chain_id=job_id, chain_type=name, chain_index=0, input=job_type.encode_input(job)
+    )
 
 
 def merge_of(job: Job[Any, Any], extra: JobOptions | None) -> Merge:
@@ -133,12 +148,15 @@ def chains_of(engine: Engine, new_jobs: Sequence[NewJob], created: Sequence[Crea
 
 def announce_created(engine: Engine, hooks: Hooks, new_jobs: Sequence[NewJob], created: Sequence[Created]) -> None:
     """Collect the notifications to send once these jobs are committed."""
-    notifications = engine.notifications(hooks)
-    for new, made in zip(new_jobs, created, strict=True):
-        # Jobs that are due later are announced too: an idle worker must know when to wake up. A
-        # chain that was found may be due earlier now.
-        if made.status == "pending" and (new.collapse is not None or not made.deduplicated):
-            notifications.add("job_scheduled", new.type_name)
+    # Jobs that are due later are announced too: an idle worker must know when to wake up. A chain
+    # that was found may be due earlier now.
+    types = [
+        new.type_name
+        for new, made in zip(new_jobs, created, strict=True)
+        if made.status == "pending" and (new.collapse is not None or not made.deduplicated)
+    ]
+    if types:
+        engine.notifications(hooks).add("job_scheduled", *types)
 
 
 def continuation(engine: Engine, row: JobRow, job: Job[Any, Any]) -> NewJob:
@@ -169,17 +187,24 @@ def first_jobs(
     return made, given_ids
 
 
-def first_job(engine: Engine, job: Job[Any, Any], extra: JobOptions | None) -> NewJob:
-    """A job that starts a chain. `extra` options override its own."""
+def first_job(engine: Engine, job: Job[Any, Any], extra: JobOptions | None, ids: Iterator[str] | None = None) -> NewJob:
+    """A job that starts a chain. `extra` options override its own. `ids`: for those without one of
+    their own.
+    """
     job_type, options = engine.jobs.of(job), options_of(job)
     job_type.check_entry()
-    return _new_job(engine, job_type, job, options if extra is None else options.merged(extra), None)
+    return _new_job(engine, job_type, job, options if extra is None else options.merged(extra), None, ids)
 
 
 def _new_job(
-    engine: Engine, job_type: JobType, job: Job[Any, Any], options: JobOptions, previous: JobRow | None
+    engine: Engine,
+    job_type: JobType,
+    job: Job[Any, Any],
+    options: JobOptions,
+    previous: JobRow | None,
+    ids: Iterator[str] | None = None,
 ) -> NewJob:
-    job_id = _job_id(engine, options)
+    job_id = _job_id(engine, options, ids)
     blockers = job_type.blockers_of(job)
     dedup, collapse, schedule = None, None, options.schedule
     if options.dedup is not None:
@@ -205,9 +230,9 @@ def _new_job(
     )
 
 
-def _job_id(engine: Engine, options: JobOptions) -> str:
+def _job_id(engine: Engine, options: JobOptions, ids: Iterator[str] | None) -> str:
     if options.id is None:
-        return engine.new_id()
+        return engine.new_id() if ids is None else next(ids)
     engine.check_id(options.id)
     return options.id
 

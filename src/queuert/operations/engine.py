@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from queuert.errors import InvalidJobId
@@ -15,6 +15,9 @@ from queuert.operations.observers import Observers
 from queuert.ports.state import StateOperations
 from queuert.ports.tracer import Tracer
 from queuert.transaction import Hooks
+
+IDS_AT_ONCE = 64
+"""Few enough that their time is that of the jobs."""
 
 OnStart = Callable[[Hooks, Sequence[NewJob], Sequence[Created]], None]
 
@@ -41,6 +44,14 @@ class Engine:
                 raise InvalidJobId(job_id, f"generate_id must return a string, not {type(job_id).__name__}")
             self.check_id(job_id)
         return job_id
+
+    def new_ids(self) -> Iterator[str]:
+        """For many jobs: as many as are asked for."""
+        while True:
+            if self.generate_id is generate_uuid7:
+                yield from generate_uuid7.several(IDS_AT_ONCE)
+            else:
+                yield self.new_id()
 
     def check_id(self, job_id: str) -> None:
         """Raise `InvalidJobId` if a new job cannot have this id."""

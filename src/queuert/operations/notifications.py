@@ -34,8 +34,8 @@ class Notifications:
         self._announce = announce
         self._values: defaultdict[Topic, list[str]] = defaultdict(list)
 
-    def add(self, topic: Topic, value: str) -> None:
-        self._values[topic].append(value)
+    def add(self, topic: Topic, *values: str) -> None:
+        self._values[topic] += values
 
     def checkpoint(self) -> Callable[[], None]:
         lengths = {topic: len(values) for topic, values in self._values.items()}

@@ -220,6 +220,38 @@ def test_a_walk_for_what_is_not_there_reads_nothing(
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
+def test_jobs_by_type_are_found_by_either_index(postgres: Databases, order: Any) -> None:
+    """A large table keeps the index of all jobs, instead of the one without first jobs."""
+    with postgres.fresh(template=template()) as url, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO queuert_job (id, type_name, chain_id, chain_type, chain_index, input, status, priority, "
+            "created_at, scheduled_at) SELECT gen_random_uuid(), 't' || n % 2, gen_random_uuid(), 't0', n % 3, '{}', "
+            "'pending', 100, now(), now() FROM generate_series(1, 300) AS n"
+        )
+        names = [name for (name,) in connection.execute("SELECT relname FROM pg_class WHERE relkind = 'i'")]
+        assert "queuert_job_next" in names
+        assert "queuert_job_type" not in names
+
+        def found() -> list[str]:
+            ids: list[str] = []
+            after = None
+            while True:
+                command = next(OPERATIONS.list_jobs(JobFilter(types=("t1",)), PageRequest(7, after, order)))
+                rows = psycopg.RawCursor(connection).execute(command.text, command.values).fetchall()
+                if not rows:
+                    return ids
+                ids += [str(row[2]) for row in rows]
+                after = ids[-1]
+
+        new = found()
+        connection.execute("DROP INDEX queuert_job_next")
+        connection.execute("CREATE INDEX queuert_job_type ON queuert_job (type_name, id)")
+        assert found() == new
+    assert len(new) == 150
+    assert new == sorted(new, reverse=order == "desc")
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("name", JOB_FILTERS)
 def test_jobs_are_listed_along_an_index(crowded: psycopg.Connection[Any], name: str, order: Any) -> None:
     where = JOB_FILTERS[name]

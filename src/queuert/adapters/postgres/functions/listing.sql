@@ -6,11 +6,15 @@
 -- an average value are frequent, and read the whole table if those with this value are rare. Nor
 -- may it sort: it would read all rows with these values first.
 
--- Jobs by type. Index job_type.
+-- Jobs by type, in any order. Indexes job_first and job_next. Where the table was large when job_next
+-- came, there may be one index for both instead: job_type.
 CREATE OR REPLACE FUNCTION {typed_jobs}(p_types text[], p_start uuid, p_descending boolean, p_limit bigint)
 RETURNS SETOF uuid LANGUAGE plpgsql {steady} SET enable_sort TO off AS $body$
 BEGIN
-    IF p_descending THEN
+    IF to_regclass({schema_text} || '.' || {job_type_text}) IS NULL THEN
+        RETURN QUERY SELECT * FROM {first_jobs}(p_types, p_start, p_descending, p_limit);
+        RETURN QUERY SELECT * FROM {next_jobs}(p_types, p_start, p_descending, p_limit);
+    ELSIF p_descending THEN
         RETURN QUERY
         SELECT w.id FROM unnest(p_types) AS t (name)
         CROSS JOIN LATERAL (
@@ -22,6 +26,27 @@ BEGIN
         SELECT w.id FROM unnest(p_types) AS t (name)
         CROSS JOIN LATERAL (
             SELECT j.id FROM {job} AS j WHERE (j.type_name, j.id) >= (t.name, p_start) AND j.type_name <= t.name
+            ORDER BY j.type_name, j.id LIMIT p_limit
+        ) AS w;
+    END IF;
+END $body$;
+
+-- All but the first jobs of chains, by type. Index job_next.
+CREATE OR REPLACE FUNCTION {next_jobs}(p_types text[], p_start uuid, p_descending boolean, p_limit bigint)
+RETURNS SETOF uuid LANGUAGE plpgsql {steady} SET enable_sort TO off AS $body$
+BEGIN
+    IF p_descending THEN
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE j.chain_index > 0 AND (j.type_name, j.id) <= (t.name, p_start) AND j.type_name >= t.name
+            ORDER BY j.type_name DESC, j.id DESC LIMIT p_limit
+        ) AS w;
+    ELSE
+        RETURN QUERY
+        SELECT w.id FROM unnest(p_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {job} AS j WHERE j.chain_index > 0 AND (j.type_name, j.id) >= (t.name, p_start) AND j.type_name <= t.name
             ORDER BY j.type_name, j.id LIMIT p_limit
         ) AS w;
     END IF;

@@ -19,7 +19,7 @@ class Creating(Store):
     def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         if not jobs:
             return []
-        if all(_is_plain(job, jobs[0]) for job in jobs):
+        if _are_plain(jobs):
             return (yield from self._begin_chains(jobs))
         keyed = any(job.dedup is not None for job in jobs)
         rows: list[Row] = yield self.statement(
@@ -76,24 +76,30 @@ class Creating(Store):
         return [Created(job.id, job.id, "pending", ready=True) for job in jobs]
 
 
-def _is_plain(job: NewJob, first: NewJob) -> bool:
-    """Whether it starts a chain and is due at once, with nothing special about it but its input."""
-    return (
-        job.type_name == first.type_name
-        and job.priority == first.priority
-        and job.schedule is NOW
-        and job.chain_id == job.id
-        and job.chain_type == job.type_name
-        and job.chain_index == 0
-        and not job.blockers
-        and job.dedup is None
-        and job.deadline is None
-        and job.trace_context is None
-        and job.chain_trace_context is None
-        and (job.lane is None) == (first.lane is None)
-        and (job.lane is None or SEPARATOR not in job.lane)
-        and job.weight is None
-    )
+def _are_plain(jobs: Sequence[NewJob]) -> bool:
+    """Whether all start chains of one type and are due at once, with nothing special about them but
+    their input.
+    """
+    type_name, priority, limited = jobs[0].type_name, jobs[0].priority, jobs[0].lane is not None
+    for job in jobs:
+        if (
+            job.type_name != type_name
+            or job.priority != priority
+            or job.schedule is not NOW
+            or job.chain_id != job.id
+            or job.chain_type != type_name
+            or job.chain_index != 0
+            or job.blockers
+            or job.dedup is not None
+            or job.deadline is not None
+            or job.trace_context is not None
+            or job.chain_trace_context is not None
+            or (job.lane is not None) != limited
+            or (job.lane is not None and SEPARATOR in job.lane)
+            or job.weight is not None
+        ):
+            return False
+    return True
 
 
 def columns_of(jobs: Sequence[NewJob], prefix: str = "") -> dict[str, list[Any]]:
