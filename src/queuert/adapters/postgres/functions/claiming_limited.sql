@@ -25,7 +25,7 @@ CREATE OR REPLACE FUNCTION {claim_limited}(
 #variable_conflict use_column
 DECLARE
     v_now timestamptz;
-    v_names text[] := ARRAY(SELECT DISTINCT name FROM unnest(p_pair_names) AS name ORDER BY name);
+    v_names text[] := p_pair_names;
     v_name text;
     v_left integer[] := p_limits;
     v_rooms integer[];
@@ -33,6 +33,9 @@ DECLARE
     v_number integer := p_limit;
     v_shut integer[];
     v_closed boolean;
+    v_paused boolean;
+    v_due boolean;
+    v_may_look boolean;
     v_rule jsonb;
     v_rules jsonb := '{}';
     v_keyed boolean;
@@ -61,6 +64,7 @@ DECLARE
     v_only uuid[];
     v_concurrency integer;
     v_parts integer := 0;
+    v_each_once boolean := false;
     -- The lanes whose turns were taken, limit by limit; `a_ends`: the last one of each limit.
     a_turns {turn}[] := '{}';
     a_places tid[] := '{}';
@@ -70,16 +74,13 @@ DECLARE
     a_waiting boolean[];
     a_holders uuid[];
     a_ends integer[] := '{}';
-    -- The candidates: limit by limit, each in the order of its turns. `c_turns`: the turn of each.
+    -- The candidates: limit by limit, each in the order of its turns.
     f record;
     c_limits integer[] := '{}';
     c_lanes integer[] := '{}';
-    c_keys text[] := '{}';
-    c_turns double precision[] := '{}';
     c_places tid[] := '{}';
     c_ids uuid[] := '{}';
     c_kinds integer[] := '{}';
-    c_queues integer[] := '{}';
     c_priorities integer[] := '{}';
     c_times timestamptz[] := '{}';
     c_numbers bigint[] := '{}';
@@ -88,8 +89,7 @@ DECLARE
     v_beside integer := 0;
     v_order integer[];
     v_chosen integer[] := '{}';
-    v_free uuid[];
-    v_ids uuid[] := '{}';
+    v_ids uuid[];
 BEGIN
     IF p_cluster_cap IS NOT NULL OR array_remove(p_queue_caps, NULL) <> '{}' THEN
         SELECT found.rooms, found.total INTO v_rooms, v_total
@@ -97,8 +97,16 @@ BEGIN
         v_number := least(v_number, v_total);
     END IF;
     v_now := {clock};
-    v_closed := EXISTS (SELECT FROM {closing});
-    IF EXISTS (SELECT FROM {pause}) THEN
+    IF cardinality(v_names) > 1 THEN
+        v_names := ARRAY(SELECT DISTINCT name FROM unnest(p_pair_names) AS name ORDER BY name);
+    END IF;
+    -- OFFSET, here and below: otherwise, a plan may hash all of these tables.
+    SELECT EXISTS (SELECT FROM {closing}), EXISTS (SELECT FROM {pause}), EXISTS (
+        SELECT FROM unnest(p_types) AS asked (name) WHERE EXISTS (
+            SELECT FROM {later} AS l WHERE l.type_name = asked.name AND l.scheduled_at <= v_now ORDER BY l.scheduled_at LIMIT 1 OFFSET 0
+        )
+    ) INTO v_closed, v_paused, v_due;
+    IF v_paused THEN
         v_others := true;
         v_closed := v_closed OR EXISTS (SELECT FROM {pause} AS p WHERE p.scope = 'key');
         SELECT coalesce(found.shut, '{}') INTO v_shut FROM {pauses_of}(
@@ -108,11 +116,26 @@ BEGIN
             v_left[v_each] := 0;
         END LOOP;
     END IF;
-    PERFORM {promote_lanes}(ARRAY(SELECT DISTINCT p_types[n] FROM unnest(p_pair_types) AS n), greatest(1000, p_limit), v_now);
+    IF v_due THEN
+        PERFORM {promote_lanes}(ARRAY(SELECT DISTINCT p_types[n] FROM unnest(p_pair_types) AS n), greatest(1000, p_limit), v_now);
+    END IF;
+    SELECT array_agg(found.queue) AS queues, array_agg(found.priority) AS priorities, array_agg(found.scheduled_at) AS times, array_agg(found.id) AS ids
+    INTO b FROM (
+        SELECT p_queue_priorities[t.queue] AS queue, r.priority, r.scheduled_at, r.id
+        FROM unnest(p_types, p_queues, v_left) AS t (name, queue, left_over)
+        CROSS JOIN LATERAL (
+            SELECT e.priority, e.scheduled_at, e.id FROM {ready} AS e WHERE e.type_name = t.name
+            ORDER BY e.priority, e.scheduled_at, e.id LIMIT p_beside
+        ) AS r
+        WHERE t.left_over > 0 AND (v_rooms[t.queue] IS NULL OR v_rooms[t.queue] > 0)
+        ORDER BY 1, 2, 3, 4 LIMIT p_beside
+    ) AS found;
+    v_others := v_others OR b.ids IS NOT NULL;
 
     FOREACH v_name IN ARRAY v_names LOOP
-        v_rule := {limit_rule}(v_name);
-        v_keyed := EXISTS (SELECT FROM {limit_change} AS c WHERE c.lane > v_name AND c.lane < v_name || ' ');
+        SELECT {limit_rule}(v_name), EXISTS (SELECT FROM {limit_change} AS c WHERE c.lane > v_name AND c.lane < v_name || ' '),
+            pg_try_advisory_xact_lock({lock_space}, hashtext('{lock_name}limit.' || v_name))
+        INTO v_rule, v_keyed, v_may_look;
         -- Only a number counts: then no function is called for each lane.
         v_simple := NOT v_keyed AND NOT v_closed AND jsonb_typeof(v_rule -> 'rate') IS DISTINCT FROM 'array'
             AND NOT coalesce((v_rule ->> 'ordered')::boolean, false);
@@ -122,7 +145,7 @@ BEGIN
             WHERE p.name = v_name AND v_left[p.n] > 0 AND (v_rooms[p_queues[p.n]] IS NULL OR v_rooms[p_queues[p.n]] > 0)
         );
         v_types := ARRAY(SELECT p_types[n] FROM unnest(v_kinds) AS n);
-        IF pg_try_advisory_xact_lock({lock_space}, hashtext('{lock_name}limit.' || v_name)) THEN
+        IF v_may_look THEN
             v_look := {look_for_lanes}(v_name, v_rule, v_keyed, v_closed, v_cursors ->> v_name, greatest(50, p_limit), v_now);
             v_cursors := v_cursors || jsonb_build_object(v_name, v_look.cursor);
             v_missed := v_missed OR v_look.more AND cardinality(v_kinds) > 0;
@@ -158,6 +181,27 @@ BEGIN
             v_news := {take_news}(v_turns);
             v_missed := v_missed OR v_news.more;
             v_now := greatest(v_now, {clock});
+            v_concurrency := (v_rule ->> 'concurrency')::integer;
+            -- Each lane gives one job, and all of them are taken.
+            IF v_simple AND v_filled AND v_parts = 1 AND cardinality(v_names) = 1 AND cardinality(v_kinds) = 1 AND b.ids IS NULL
+                AND v_number <= least(p_beside, v_left[v_kinds[1]], coalesce(v_rooms[p_queues[v_kinds[1]]], v_number))
+                AND (v_tag - v_turns[1].tag) * v_weights[1] < 1 AND v_weights[1] = ALL (v_weights)
+                AND NOT EXISTS (SELECT FROM unnest(v_turns, v_news.ended) AS l WHERE l.running - l.unnest >= v_concurrency)
+            THEN
+                SELECT e.ids, e.waiting INTO v_ids, a_waiting FROM {begin_each}(
+                    v_turns, v_types[1], p_queue_names[p_queues[v_kinds[1]]], p_worker, p_leases[v_kinds[1]], p_token, p_statistics, v_now
+                ) AS e;
+                v_each_once := v_ids IS NOT NULL;
+            END IF;
+            IF v_each_once THEN
+                a_turns := v_turns;
+                a_places := v_places;
+                a_ended := v_news.ended;
+                a_weights := v_weights;
+                a_taken := array_fill(1, ARRAY[v_number]);
+                v_got := v_number;
+                EXIT;
+            END IF;
             -- So many of each lane may be taken. If there are enough lanes, none is given more than
             -- those up to the turn of the last one. One more is read, to know whether there is one.
             v_most := CASE WHEN v_filled THEN NULL WHEN v_each * (v_number - v_got) <= 300 THEN v_number - v_got ELSE 1 + 2 * (v_number - v_got) / v_each END;
@@ -166,7 +210,6 @@ BEGIN
                 FROM unnest(v_turns) WITH ORDINALITY AS l ORDER BY l.ordinality
             );
             IF v_simple THEN
-                v_concurrency := (v_rule ->> 'concurrency')::integer;
                 v_room := ARRAY(
                     SELECT greatest(0, least(v_room[l.ordinality], v_concurrency - l.running + v_news.ended[l.ordinality]))
                     FROM unnest(v_turns) WITH ORDINALITY AS l ORDER BY l.ordinality
@@ -179,47 +222,28 @@ BEGIN
                     l.lane, l.running - v_news.ended[l.ordinality], l.begun, l.begun_at, l.holder, own.rule, v_room[l.ordinality], v_closed, v_now
                 ) AS o;
             END IF;
-            SELECT array_agg(c.lane) AS lanes, array_agg(c.key) AS keys, array_agg(c.turn) AS turns, array_agg(c.place) AS places, array_agg(c.id) AS ids,
-                array_agg(c.kind) AS kinds, array_agg(c.queue) AS queues, array_agg(c.priority) AS priorities,
-                array_agg(c.scheduled_at) AS times, array_agg(c.number) AS numbers,
-                count(*) FILTER (WHERE c.turn <= v_tag OR NOT v_filled) AS number
-            INTO f FROM (
-                SELECT v_first + e.n::integer AS lane, e.lane AS key, e.tag + (e.number - 1) / v_weights[e.n] AS turn, e.place, e.id, e.kind,
-                    p_queue_priorities[p_queues[e.kind]] AS queue, e.priority, e.scheduled_at, e.number
-                FROM (
-                    SELECT l.ordinality AS n, l.lane, l.tag, w.place, w.id, w.priority, w.scheduled_at,
-                        row_number() OVER (PARTITION BY l.ordinality ORDER BY w.priority, w.scheduled_at, w.id) AS number,
-                        CASE WHEN cardinality(v_kinds) = 1 THEN v_kinds[1] ELSE (
-                            SELECT k FROM unnest(v_kinds) AS k WHERE p_types[k] = w.type_name
-                            ORDER BY p_queue_priorities[p_queues[k]], k LIMIT 1
-                        ) END AS kind
-                    FROM unnest(v_turns) WITH ORDINALITY AS l
-                    CROSS JOIN LATERAL (
-                        (
-                            SELECT w.ctid AS place, w.id, w.type_name, w.priority, w.scheduled_at FROM {line} AS w
-                            WHERE w.lane = l.lane AND w.type_name = ANY (v_types)
-                            ORDER BY w.priority, w.scheduled_at, w.id LIMIT CASE WHEN v_only[l.ordinality] IS NULL THEN v_room[l.ordinality] ELSE 0 END
-                        )
-                        UNION ALL
-                        SELECT w.ctid, w.id, w.type_name, w.priority, w.scheduled_at FROM {job} AS j
-                        JOIN {line} AS w ON w.lane = j.lane AND w.priority = j.priority AND w.scheduled_at = j.scheduled_at AND w.id = j.id
-                        WHERE v_only IS NOT NULL AND j.id = v_only[l.ordinality] AND w.type_name = ANY (v_types) AND v_room[l.ordinality] > 0
-                    ) AS w
-                ) AS e
-                ORDER BY queue, turn, key, e.number
-            ) AS c;
+            f := {candidates}(
+                v_turns, v_room, v_only, v_weights, v_kinds, p_types, p_queues, p_queue_priorities, CASE WHEN v_filled THEN v_tag ELSE 'infinity' END
+            );
             IF f.ids IS NOT NULL THEN
+                IF v_parts = 1 THEN
+                    c_lanes := f.lanes;
+                    c_places := f.places;
+                    c_ids := f.ids;
+                    c_kinds := f.kinds;
+                    c_priorities := f.priorities;
+                    c_times := f.times;
+                    c_numbers := f.numbers;
+                ELSE
+                    c_lanes := c_lanes || ARRAY(SELECT v_first + n FROM unnest(f.lanes) AS n);
+                    c_places := c_places || f.places;
+                    c_ids := c_ids || f.ids;
+                    c_kinds := c_kinds || f.kinds;
+                    c_priorities := c_priorities || f.priorities;
+                    c_times := c_times || f.times;
+                    c_numbers := c_numbers || f.numbers;
+                END IF;
                 c_limits := c_limits || array_fill(cardinality(a_ends), ARRAY[cardinality(f.ids)]);
-                c_lanes := c_lanes || f.lanes;
-                c_keys := c_keys || f.keys;
-                c_turns := c_turns || f.turns;
-                c_places := c_places || f.places;
-                c_ids := c_ids || f.ids;
-                c_kinds := c_kinds || f.kinds;
-                c_queues := c_queues || f.queues;
-                c_priorities := c_priorities || f.priorities;
-                c_times := c_times || f.times;
-                c_numbers := c_numbers || f.numbers;
             END IF;
             v_got := v_got + f.number;
             v_more := v_more OR coalesce(v_most = ANY (f.numbers), false);
@@ -236,19 +260,8 @@ BEGIN
         END IF;
     END LOOP;
 
+    v_ids := coalesce(v_ids, '{}');
     IF cardinality(c_ids) > 0 THEN
-        SELECT array_agg(found.queue) AS queues, array_agg(found.priority) AS priorities, array_agg(found.scheduled_at) AS times, array_agg(found.id) AS ids
-        INTO b FROM (
-            SELECT p_queue_priorities[t.queue] AS queue, r.priority, r.scheduled_at, r.id
-            FROM unnest(p_types, p_queues, v_left) AS t (name, queue, left_over)
-            CROSS JOIN LATERAL (
-                SELECT e.priority, e.scheduled_at, e.id FROM {ready} AS e WHERE e.type_name = t.name
-                ORDER BY e.priority, e.scheduled_at, e.id LIMIT p_beside
-            ) AS r
-            WHERE t.left_over > 0 AND (v_rooms[t.queue] IS NULL OR v_rooms[t.queue] > 0)
-            ORDER BY 1, 2, 3, 4 LIMIT p_beside
-        ) AS found;
-        v_others := v_others OR b.ids IS NOT NULL;
         IF b.ids IS NULL AND v_parts = 1 THEN
             v_order := ARRAY(SELECT generate_series(1, cardinality(c_ids)));
         ELSE
@@ -260,9 +273,10 @@ BEGIN
                         SELECT both_kinds.n, both_kinds.of_limit, row_number() OVER (ORDER BY both_kinds.queue, both_kinds.priority, both_kinds.time, both_kinds.id) AS rank,
                             row_number() OVER (PARTITION BY both_kinds.of_limit ORDER BY both_kinds.queue, both_kinds.turn, both_kinds.key, both_kinds.n) AS place
                         FROM (
-                            SELECT c.n, c.of_limit, c.turn, c.key, c.queue, c.priority, c.time, c.id
-                            FROM unnest(c_limits, c_turns, c_keys, c_queues, c_priorities, c_times, c_ids) WITH ORDINALITY
-                                AS c (of_limit, turn, key, queue, priority, time, id, n)
+                            SELECT c.n, c.of_limit, (a_turns[c.lane]).tag + (c.number - 1) / a_weights[c.lane] AS turn, (a_turns[c.lane]).lane AS key,
+                                p_queue_priorities[p_queues[c.kind]] AS queue, c.priority, c.time, c.id
+                            FROM unnest(c_limits, c_lanes, c_numbers, c_kinds, c_priorities, c_times, c_ids) WITH ORDINALITY
+                                AS c (of_limit, lane, number, kind, priority, time, id, n)
                             UNION ALL
                             SELECT cardinality(c_ids) + w.n, -1, 0, '', w.queue, w.priority, w.time, w.id
                             FROM unnest(b.queues, b.priorities, b.times, b.ids) WITH ORDINALITY AS w (queue, priority, time, id, n)
@@ -292,26 +306,23 @@ BEGIN
         END IF;
         -- Only what could be locked is taken, and counted. A job that is being cancelled stays. Rows
         -- of `line` are never updated: their ctids are right.
-        WITH taken AS (
-            DELETE FROM {line} AS e WHERE e.ctid = ANY (ARRAY(
-                SELECT w.ctid FROM {line} AS w WHERE w.ctid = ANY (ARRAY(SELECT c_places[n] FROM unnest(v_chosen) AS n)) FOR UPDATE SKIP LOCKED
-            )) RETURNING e.id, e.type_name, e.scheduled_at
-        ), counted AS (
-            INSERT INTO {tally} (at, type_name, what, number, since)
-            SELECT v_now, t.type_name, 'begun', count(*), array_agg(t.scheduled_at) FROM taken AS t WHERE p_statistics GROUP BY t.type_name
-        )
-        SELECT array_agg(t.id) INTO v_free FROM taken AS t;
-        IF v_free IS NULL THEN
-            v_chosen := '{}';
-        ELSIF cardinality(v_free) < cardinality(v_chosen) THEN
-            v_chosen := ARRAY(SELECT c.n FROM unnest(v_chosen) WITH ORDINALITY AS c (n, place) WHERE c_ids[c.n] = ANY (v_free) ORDER BY c.place);
+        v_places := ARRAY(SELECT c_places[n] FROM unnest(v_chosen) AS n);
+        v_ids := ARRAY(SELECT w.id FROM {line} AS w WHERE w.ctid = ANY (v_places) FOR UPDATE SKIP LOCKED);
+        IF cardinality(v_ids) < cardinality(v_chosen) THEN
+            v_chosen := ARRAY(SELECT c.n FROM unnest(v_chosen) WITH ORDINALITY AS c (n, place) WHERE c_ids[c.n] = ANY (v_ids) ORDER BY c.place);
+            v_places := ARRAY(SELECT c_places[n] FROM unnest(v_chosen) AS n);
         END IF;
-        v_ids := ARRAY(SELECT c_ids[c.n] FROM unnest(v_chosen) WITH ORDINALITY AS c (n, place) ORDER BY c.place);
+        DELETE FROM {line} WHERE ctid = ANY (v_places);
+        v_ids := ARRAY(SELECT c_ids[n] FROM unnest(v_chosen) AS n);
         INSERT INTO {running} (job_id, token, type_name, queue, worker, leased_until, started_at, ordinal, lane)
-        SELECT c.id, p_token + c.place - 1, p_types[kind.n], p_queue_names[p_queues[kind.n]], p_worker,
-            v_now + make_interval(secs => p_leases[kind.n]), v_now, NULL, c_keys[c.n]
-        FROM unnest(v_ids, v_chosen) WITH ORDINALITY AS c (id, n, place)
+        SELECT c_ids[c.n], p_token + c.place - 1, p_types[kind.n], p_queue_names[p_queues[kind.n]], p_worker,
+            v_now + make_interval(secs => p_leases[kind.n]), v_now, NULL, (a_turns[c_lanes[c.n]]).lane
+        FROM unnest(v_chosen) WITH ORDINALITY AS c (n, place)
         CROSS JOIN LATERAL (SELECT c_kinds[c.n] AS n OFFSET 0) AS kind;
+        IF p_statistics THEN
+            INSERT INTO {tally} (at, type_name, what, number, since)
+            SELECT v_now, p_types[c_kinds[c.n]], 'begun', count(*), array_agg(c_times[c.n]) FROM unnest(v_chosen) AS c (n) GROUP BY 2;
+        END IF;
         a_taken := array_fill(0, ARRAY[cardinality(a_places)]);
         a_waiting := array_fill(false, ARRAY[cardinality(a_places)]);
         a_holders := array_fill(NULL::uuid, ARRAY[cardinality(a_places)]);
@@ -342,17 +353,15 @@ BEGIN
     IF v_behind AND cardinality(v_ids) >= v_number THEN
         v_more := true;
     END IF;
-    -- OFFSET: otherwise, a plan may hash all of these tables.
-    v_others := v_others OR EXISTS (
-        SELECT FROM unnest(p_types) AS asked (type_name)
-        WHERE EXISTS (SELECT FROM {ready} AS e WHERE e.type_name = asked.type_name ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0)
-            OR EXISTS (SELECT FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at <= v_now ORDER BY l.scheduled_at LIMIT 1 OFFSET 0)
-    );
     IF v_missed AND cardinality(v_ids) < v_number THEN
         -- Another claim has locked lanes, and may leave jobs.
         v_next := v_now + interval '20 milliseconds';
     END IF;
-    v_next := least(v_next, (
+    SELECT v_others OR EXISTS (
+        SELECT FROM unnest(p_types) AS asked (type_name)
+        WHERE EXISTS (SELECT FROM {ready} AS e WHERE e.type_name = asked.type_name ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0)
+            OR EXISTS (SELECT FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at <= v_now ORDER BY l.scheduled_at LIMIT 1 OFFSET 0)
+    ), least(v_next, (
         SELECT min(soon.at) FROM unnest(v_names) AS asked (name)
         CROSS JOIN LATERAL (SELECT r.at FROM {reopen} AS r WHERE r.name = asked.name AND r.at > v_now ORDER BY r.at, r.lane LIMIT 1) AS soon
     ), (
@@ -362,7 +371,7 @@ BEGIN
             ORDER BY l.scheduled_at LIMIT 1
         ) AS due
         WHERE asked.n <> ALL (coalesce(v_shut, '{}'))
-    ));
+    )) INTO v_others, v_next;
     RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
         NULL::double precision, NULL::integer, NULL::bigint, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
         v_others, v_cursors::text, v_more, extract(epoch FROM v_next - v_now)::double precision, v_now, NULL;
