@@ -3,7 +3,8 @@
 A Python process needs a second of CPU to import the package and its drivers, and the tests start
 hundreds of them. One process per test session imports everything; each process of a test is a fork of
 it, with arguments, environment, working directory and files of its own. It then does what `python -m`
-does.
+does, but for one thing: at its end, it frees what the program has made, and not all that was imported.
+That would take longer than all the rest.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -33,6 +35,8 @@ PRELOADED = (
     "queuert",
     "queuert.cli",
     "queuert.wiring",
+    "queuert.wiring.embedded",
+    "queuert.wiring.postgres",
     "asyncpg",
     "psycopg",
     "psycopg_pool",
@@ -134,55 +138,66 @@ def _server() -> str:
 
 
 def serve(address: str) -> dict[str, Any] | None:
-    """Fork for each request. Returns what is asked for in each of those processes, and None at the
-    end. It has no threads, so that its forks are whole."""
+    """Fork for each request, and tell each caller how its process has ended. Returns what is asked for in
+    each of those processes, and None at the end. It has no threads, so that its forks are whole."""
     for name in PRELOADED:
         importlib.import_module(name)
     gc.freeze()  # no collection touches what the forks share
-    signal.signal(signal.SIGCHLD, _reap)
+    ended, end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(end, warn_on_full_buffer=False)
+    callers: dict[int, socket.socket] = {}
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
         listening.listen(64)
         os.write(1, b"ready\n")
         while True:
-            ready, _, _ = select.select([listening.fileno(), 0], [], [])
+            ready, _, _ = select.select([listening.fileno(), ended, 0], [], [])
             if 0 in ready:
                 return None  # whoever started this process has ended
+            if ended in ready:
+                os.read(ended, 4096)
+                _tell(callers)
+            if listening.fileno() not in ready:
+                continue
             connection, _ = listening.accept()
-            if os.fork() == 0:
-                listening.close()
-                return _attend(connection)
-            connection.close()
+            text, files = _request(connection)
+            if pid := os.fork():
+                for file in files:
+                    os.close(file)
+                connection.sendall(f"{pid}\n".encode())
+                callers[pid] = connection
+                continue
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for each in (listening, connection, *callers.values()):
+                each.close()
+            os.close(ended)
+            os.close(end)
+            for number, file in enumerate(files):
+                os.dup2(file, number)
+                os.close(file)
+            asked: dict[str, Any] = json.loads(text)
+            return asked
 
 
-def _reap(*_: object) -> None:
-    """Forget those that waited for forks which have ended."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def _attend(connection: socket.socket) -> dict[str, Any]:
-    """Fork once more, and wait. Only the inner process returns."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+def _request(connection: socket.socket) -> tuple[bytes, list[int]]:
     length, files, _, _ = socket.recv_fds(connection, 4, 3)
     text = b""
     while len(text) < int.from_bytes(length, "big"):
         text += connection.recv(1 << 16)
-    if pid := os.fork():
-        for file in files:
-            os.close(file)
-        connection.sendall(f"{pid}\n".encode())
-        _, status = os.waitpid(pid, 0)
-        with contextlib.suppress(OSError):  # the test has ended
-            connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
-        os._exit(0)
-    connection.close()
-    for number, file in enumerate(files):
-        os.dup2(file, number)
-        os.close(file)
-    asked: dict[str, Any] = json.loads(text)
-    return asked
+    return text, files
+
+
+def _tell(callers: dict[int, socket.socket]) -> None:
+    """Tell how those have ended that have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if not pid:
+                return
+            with callers.pop(pid) as connection, contextlib.suppress(OSError):  # the test may have ended
+                connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
 
 
 def become(asked: Mapping[str, Any]) -> None:
@@ -207,9 +222,32 @@ def become(asked: Mapping[str, Any]) -> None:
         warnings.simplefilter("error")
         sys.argv[0] = asked["program"]
         sys.path.insert(0, str(Path(asked["program"]).parent))
-        runpy.run_path(asked["program"], run_name="__main__")
-    else:
-        runpy.run_module(asked["program"], run_name="__main__", alter_sys=True)
+    _run_to_the_end(asked["program"], is_file=asked["is_file"])
+
+
+def _run_to_the_end(program: str, *, is_file: bool) -> None:
+    """Run it, and end the process with its exit code."""
+    code = 0
+    try:
+        if is_file:
+            runpy.run_path(program, run_name="__main__")
+        else:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+    except SystemExit as ended:
+        code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+        if isinstance(ended.code, str):
+            sys.stderr.write(f"{ended.code}\n")
+    except KeyboardInterrupt:
+        raise  # the interpreter ends by the signal
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    gc.collect()  # what the program has left open is a warning
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
