@@ -12,6 +12,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -68,9 +69,15 @@ def comments(source: str) -> Iterator[tuple[int, str, bool]]:
             yield token.start[0], token.string, not token.line[: token.start[1]].strip()
 
 
+@lru_cache(maxsize=1)
+def parsed(source: str) -> list[ast.AST]:
+    """All nodes of a Python file."""
+    return list(ast.walk(ast.parse(source)))
+
+
 def strings(source: str) -> Iterator[Text]:
     """All strings of a Python file: docstrings, log lines and error messages."""
-    for node in ast.walk(ast.parse(source)):
+    for node in parsed(source):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
 
@@ -79,7 +86,7 @@ def docstring_lines(source: str) -> set[int]:
     """The lines of strings that are statements: docstrings of modules, classes, functions and attributes."""
     return {
         line
-        for node in ast.walk(ast.parse(source))
+        for node in parsed(source)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
         for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
     }
@@ -121,7 +128,8 @@ def test_comments_and_docstrings_are_wrapped_and_their_words_are_plain() -> None
     found: list[str] = []
     for path in files(".py"):
         source = path.read_text("utf-8")
-        noted = list(comments(source))
+        suspects = any("#" in line for line in source.splitlines() if len(line) > WIDTH or WORDS.search(line))
+        noted = list(comments(source)) if suspects else []  # reading a file twice takes most of the time
         own_lines = docstring_lines(source) | {line for line, _, alone in noted if alone}
         long += too_long(path, [text for text in enumerate(source.splitlines(), 1) if text[0] in own_lines])
         found += avoided(path, [*strings(source), *((line, text) for line, text, _ in noted)])

@@ -31,6 +31,7 @@ async def test_our_contender_and_plain_sql_are_measured_in_one_run(postgres: Dat
     assert run.server["synchronous_commit"] == "on"
 
 
+@pytest.mark.soak
 async def test_our_statement_alone(postgres: Databases) -> None:
     rows = [
         Row(full.key, full.title, [replace(entry, jobs=20) for entry in full.entries if entry.contender == BARE])
@@ -43,6 +44,7 @@ async def test_our_statement_alone(postgres: Databases) -> None:
     assert [len(row.results) for row in run.rows] == [2, 1]
 
 
+@pytest.mark.soak
 async def test_the_pick_up_of_what_is_submitted(postgres: Databases) -> None:
     entry = next(entry for entry in Plan().pick_up().entries if entry.name == BY_SUBMIT)
     row = Row("pick-up", "pick-up", [replace(entry, jobs=3)], ("p50", "p99"), "ms")

@@ -1,7 +1,12 @@
-"""The `queuert` command as a process, with its output."""
+"""The `queuert` command, with its output.
+
+With PostgreSQL it runs as a process. Of each command, one or two tests do that (see
+`tests/support/matrix.py`). With SQLite it mostly runs in the process of the test, which is much quicker.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import io
 import json
@@ -18,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
+from unittest.mock import patch
 
 from tests.behaviour.steps import PATIENCE
 from tests.cli.measuring import variables_for_coverage
@@ -55,6 +61,23 @@ def command(*arguments: str) -> list[str]:
 
 
 def queuert(*arguments: str, **variables: str) -> Ended:
+    """Run it: in this process if the test has no event loop, sets no variables and needs no PostgreSQL."""
+    if variables or _has_loop() or any(each.startswith("postgresql") for each in arguments):
+        return as_process(*arguments, **variables)
+    with patch.dict(os.environ, environment(), clear=True):
+        time.tzset()
+        try:
+            return in_process(*arguments)
+        finally:
+            os.environ.pop("TZ")
+            time.tzset()
+
+
+def _has_loop() -> bool:
+    return asyncio._get_running_loop() is not None
+
+
+def as_process(*arguments: str, **variables: str) -> Ended:
     """Run it with its output in files."""
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         process = fork(
@@ -70,7 +93,7 @@ def queuert(*arguments: str, **variables: str) -> Ended:
 
 
 def in_process(*arguments: str) -> Ended:
-    """Run it in this process, which is much quicker."""
+    """Run it in this process."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.matrix import parametrize
+from tests.support.matrix import parametrize, spread
 from tests.support.worlds import KINDS, Database, Flavour, World
 
 from queuert.client.client import Client
@@ -18,6 +18,13 @@ ALWAYS: list[tuple[Database, Flavour]] = [("memory", "async"), ("sqlite", "sync"
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     parametrize(metafunc, "kind", always=ALWAYS, drivers=KINDS, ids="-".join)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = [item for item in items if item.path.parent == Path(__file__).parent]
+    for is_marked, turns in ((False, [ALWAYS]), (True, [KINDS[:2], KINDS[2:]])):
+        chosen = [item for item in here if is_marked is (item.get_closest_marker("drivers") is not None)]
+        spread(chosen, "kind", turns, "-".join)
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def check_reads_outside(machine: StateMachine, draws: Draws) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", EVERY)
 def test_reads_outside_a_transaction_see_what_is_committed(name: str) -> None:
-    @settings(SETTINGS, max_examples=10)
+    @settings(SETTINGS, max_examples=5)
     @given(st.data())
     def program(data: st.DataObject) -> None:
         machine = machine_on(FACTORIES[name])()

@@ -17,9 +17,9 @@ from tests.simulation.loop import Stuck
 from tests.simulation.plan import Plan, Storage, shrink
 from tests.simulation.world import Violation, run
 
-SEEDS: dict[Storage, int] = {"memory": 40, "sqlite": 5, "postgres": 2}
+SEEDS: dict[Storage, int] = {"memory": 20, "sqlite": 3, "postgres": 1}
 MANY: dict[Storage, int] = {"memory": 10_000, "sqlite": 500, "postgres": 200}
-PART: dict[Storage, int] = {"memory": 10, "sqlite": 5, "postgres": 1}
+PART: dict[Storage, int] = {"memory": 10, "sqlite": 3, "postgres": 1}
 """Seeds of one test."""
 TRIES = 40
 """Seeds within which a planted bug must be found."""

@@ -12,7 +12,8 @@
 4. The `queuert` command is one program over the client. Its tests run with SQLite. For each command,
    one or two are marked `drivers`, and run with PostgreSQL too.
 5. Parameters of a test's own are spread: the first values run with all that these rules choose, the
-   others in turn with memory or SQLite, and in turn with one driver of PostgreSQL or the other.
+   others in turn with memory or SQLite, and in turn with one driver of PostgreSQL or the other. In the
+   same way tests of a client take turns with its kinds, and tests of PostgreSQL with its drivers.
 6. `make soak` runs every test with every combination.
 7. Coverage is measured once: it makes a test half as slow again, and the same lines run with each
    adapter. See `REPEATED`.
@@ -66,26 +67,29 @@ def parametrize(
 
 
 def spread(items: Iterable[pytest.Item], fixture: str, groups: Sequence[Sequence[T]], ids: Callable[[T], str]) -> None:
-    """Mark what rule 5 leaves to soak. In each group, one takes its turn."""
-    numbers: dict[tuple[Path, str], dict[str, int]] = {}
+    """Mark what rule 5 leaves to soak. In each group, one takes its turn, of those that the test has."""
+    tests: dict[tuple[Path, str], list[tuple[pytest.Item, Any]]] = {}
     for item in items:
         called: Any = getattr(item, "callspec", None)
-        if called is None:
-            continue
-        group = next((each for each in groups if called.params.get(fixture) in each), None)
-        if group is None:
-            continue
-        own = called.id.replace(ids(called.params[fixture]), "", 1)
-        test = numbers.setdefault((item.path, getattr(item, "originalname", item.name)), {})
-        number = test.setdefault(own, len(test))
-        turn = number.bit_count() % len(group)  # not always the same of two values of a parameter
-        if number > 0 and called.params[fixture] != group[turn]:
-            item.add_marker(pytest.mark.soak)
+        if called is not None and fixture in called.params:
+            tests.setdefault((item.path, getattr(item, "originalname", item.name)), []).append((item, called))
+    for runs in tests.values():
+        numbers: dict[str, int] = {}
+        has = [called.params[fixture] for _, called in runs]
+        for item, called in runs:
+            value = called.params[fixture]
+            group = next(([each for each in group if each in has] for group in groups if value in group), None)
+            if group is None:
+                continue
+            own = called.id.replace(ids(value), "", 1)
+            number = numbers.setdefault(own, len(numbers))
+            turn = number.bit_count() % len(group)  # not always the same of two values of a parameter
+            if number > 0 and value != group[turn]:
+                item.add_marker(pytest.mark.soak)
 
 
 REPEATED = {
     "behaviour": ("memory+", "sqlite+", "asyncpg+", "asyncpg", "psycopg"),
-    "client": ("memory",),
     "conformance/test_postgres.py": ("",),
     "conformance/test_sqlalchemy.py": ("",),
     "conformance/test_django.py": ("",),

@@ -13,7 +13,9 @@ import select
 from collections import defaultdict
 from typing import Any
 
-from psycopg.pq import ConnStatus, ExecStatus, PGconn, PipelineStatus, TransactionStatus
+from psycopg import pq
+from psycopg.pq import ConnStatus, ExecStatus, PipelineStatus, TransactionStatus
+from psycopg.pq.abc import PGconn
 
 from queuert.adapters.postgres.drivers.psycopg_pools import PsycopgOpener
 
@@ -30,7 +32,7 @@ _kept: defaultdict[Any, list[PGconn]] = defaultdict(list)
 _urls: set[str] = set()
 _open = PsycopgOpener._open
 _close = PsycopgOpener.close
-_closed = PGconn.connect_start(b"")
+_closed: PGconn = pq.PGconn.connect_start(b"")
 _closed.finish()
 
 
@@ -54,7 +56,8 @@ async def _open_warm(self: PsycopgOpener, seconds: float, statement_timeout: flo
     while kept:
         pgconn = kept.pop()
         if _is_quiet(pgconn):
-            connection = self._connect.__self__(pgconn)  # type: ignore[attr-defined]
+            make: Any = self._connect
+            connection = make.__self__(pgconn)
             connection._autocommit = True
             if not self._prepare:
                 connection.prepare_threshold = None

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.adapters.postgres.drivers import DRIVERS, Driver, Watcher
+from tests.support.matrix import spread
 from tests.support.postgres import database_url, migrated_url, own_server, postgres
 
 __all__ = ["database_url", "migrated_url", "own_server", "postgres"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = [item for item in items if item.path.parent == Path(__file__).parent]
+    spread([item for item in here if not _is_about_pairs(item)], "driver", [DRIVERS], str)
+
+
+def _is_about_pairs(item: pytest.Item) -> bool:
+    """Whether the test has a second driver. Then each pair matters."""
+    called: Any = getattr(item, "callspec", None)
+    return called is not None and sum(isinstance(value, Driver) for value in called.params.values()) > 1
 
 
 @pytest.fixture(params=DRIVERS, ids=str)
