@@ -125,8 +125,8 @@ async def rounds(scene: Scene, number: int, seed: int) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_150_rounds(scene: Scene) -> None:
-    await rounds(scene, 150, 1)
+async def test_fifty_rounds(scene: Scene) -> None:
+    await rounds(scene, 50, 1)
 
 
 @pytest.mark.soak

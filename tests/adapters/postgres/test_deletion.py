@@ -311,8 +311,8 @@ async def rounds(scene: Scene, number: int, seed: int) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_fifty_rounds_of_everything_at_once(scene: Scene) -> None:
-    await rounds(scene, 50, 1)
+async def test_twenty_rounds_of_everything_at_once(scene: Scene) -> None:
+    await rounds(scene, 20, 1)
 
 
 @pytest.mark.soak

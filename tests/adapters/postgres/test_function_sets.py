@@ -395,7 +395,11 @@ def test_an_older_library_finds_its_set_or_installs_it(
 
 @pytest.mark.parametrize(
     ("schema", "prefix"),
-    [("two words", "Q_"), ("o'brien", "q_"), ("$1 :name %s", "q_"), ("{job}", "q_"), ("a.b", "q_")],
+    [
+        ("two words", "Q_"),
+        ("$1 :name %s", "q_"),
+        *(pytest.param(schema, "q_", marks=pytest.mark.soak) for schema in ("o'brien", "{job}", "a.b")),
+    ],
 )
 def test_sets_come_and_go_under_every_name(
     database_url: str, watch: Watcher, monkeypatch: pytest.MonkeyPatch, schema: str, prefix: str

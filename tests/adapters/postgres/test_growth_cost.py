@@ -57,6 +57,11 @@ def check(connection: psycopg.Connection[Any], jobs: int) -> None:
     assert {name: after[name] for name in after if after[name] > allowed[name]} == {}, before
 
 
+def test_twenty_thousand(connection: psycopg.Connection[Any]) -> None:
+    check(connection, 20_000)
+
+
+@pytest.mark.soak
 def test_a_hundred_thousand(connection: psycopg.Connection[Any]) -> None:
     check(connection, 100_000)
 

@@ -100,7 +100,13 @@ def test_several_processes_at_once(database_url: str, watch: Watcher) -> None:
     assert watch("SELECT version FROM queuert_version ORDER BY version") == VERSIONS
 
 
-@pytest.mark.parametrize("after", range(len(VERSIONS)))
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(each, marks=() if each % 4 == 0 or each == len(VERSIONS) - 1 else pytest.mark.soak)
+        for each in range(len(VERSIONS))
+    ],
+)
 def test_one_that_was_killed_half_way_is_taken_up(database_url: str, watch: Watcher, after: int) -> None:
     """In the middle of one of the scripts, the connection is cut: what came before stays, and the rest follows."""
     state = sync_psycopg_state(database_url)
