@@ -35,6 +35,14 @@ TURNS_OF_DRIVERS: list[list[Pair]] = [
     [("postgres", "postgres"), ("asyncpg", "postgres")],
 ]
 """For parameters of a test's own: who takes turns. Without `drivers`, memory runs with all of them."""
+OTHER_TURNS = [
+    ("ledger", ("sqlite", "psycopg")),
+    ("driver", ("sqlite", "psycopg")),
+    ("kind", ("sqlite", "postgres")),
+    ("state", ("sqlite", "postgres")),
+    ("scheme", ("postgresql", "postgresql+asyncpg")),
+]
+"""The same for tests that do not use `setting`: parameters that choose a database, and who takes turns."""
 BROKERS = [("memory", "redis"), ("memory", "nats")]
 PAIRS = [("sqlite", "sqlite"), *((state, notify) for state in STATES for notify in CHANNELS)]
 
@@ -61,6 +69,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         chosen = [item for item in ours if is_marked is (item.get_closest_marker("drivers") is not None)]
         turns = TURNS_OF_DRIVERS if is_marked else TURNS
         spread([item for item in chosen if not _is_plain(item)], "setting", turns, _name)
+    for parameter, turn in OTHER_TURNS:
+        spread(here, parameter, [turn], str)
 
 
 def _is_plain(item: pytest.Item) -> bool:

@@ -71,7 +71,7 @@ def spread(items: Iterable[pytest.Item], fixture: str, groups: Sequence[Sequence
     tests: dict[tuple[Path, str], list[tuple[pytest.Item, Any]]] = {}
     for item in items:
         called: Any = getattr(item, "callspec", None)
-        if called is not None and fixture in called.params:
+        if called is not None and fixture in called.params and not item.get_closest_marker("soak"):
             tests.setdefault((item.path, getattr(item, "originalname", item.name)), []).append((item, called))
     for runs in tests.values():
         numbers: dict[str, int] = {}
