@@ -239,8 +239,8 @@ def _run_to_the_end(program: str, *, is_file: bool) -> None:
             sys.stderr.write(f"{ended.code}\n")
     except KeyboardInterrupt:
         raise  # the interpreter ends by the signal
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
+    except BaseException as error:
+        sys.excepthook(type(error), error, error.__traceback__)
         code = 1
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
