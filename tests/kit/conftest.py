@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from tests.support.postgres import server, template
+from tests.support.postgres import server
 
 import queuert
 from queuert import Client, SyncClient
@@ -36,7 +36,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     elif request.param == "sqlite":
         yield Place("sqlite", f"sqlite:///{tmp_path / 'jobs.db'}")
     else:
-        with server().fresh(template=template()) as url:
+        with server().fresh() as url:
             yield Place("postgres", url)
 
 
