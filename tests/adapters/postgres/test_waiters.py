@@ -21,7 +21,7 @@ ONE = statement("SELECT 1")
 LONGER_THAN_A_PROBE = 2.5
 """Seconds. A pool that asks the server why it gets no connection does so after two."""
 
-MANY = [300, pytest.param(5000, marks=pytest.mark.soak)]
+MANY = [100, pytest.param(5000, marks=pytest.mark.soak)]
 
 
 class Noted(EntryJob[int], name="noted"):
