@@ -19,14 +19,18 @@ CACHE = ROOT / ".bench"
 PEERS = Path(__file__).resolve().parent / "peers"
 
 
-def python_environment(name: str) -> Path:
-    """The interpreter of an environment with the packages of `peers/NAME.txt`."""
+def python_environment(name: str, version: str | None = None) -> Path:
+    """The interpreter of an environment with the packages of `peers/NAME.txt`.
+
+    `version`: of another Python than the one that runs this, such as "3.13".
+    """
     pins = PEERS / f"{name}.txt"
-    directory = _directory(name, pins)
+    python = sys.executable if version is None else _find_python(version)
+    directory = _directory(name, pins, platform.python_version() if version is None else version)
     interpreter = directory / "bin" / "python"
     if not (directory / "complete").exists():
         shutil.rmtree(directory, ignore_errors=True)
-        _call([sys.executable, "-m", "venv", str(directory)])
+        _call([python, "-m", "venv", str(directory)])
         _call([str(interpreter), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", str(pins)])
         (directory / "complete").touch()
     return interpreter
@@ -37,7 +41,7 @@ def node_modules() -> Path:
     if not has_node():
         raise ContenderFailed("Node is not installed")
     package = PEERS / "package.json"
-    directory = _directory("node", package)
+    directory = _directory("node", package, "")
     if not (directory / "complete").exists():
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
@@ -51,9 +55,20 @@ def has_node() -> bool:
     return shutil.which("node") is not None and shutil.which("npm") is not None
 
 
-def _directory(name: str, pins: Path) -> Path:
+def _find_python(version: str) -> str:
+    """On PATH or in pyenv. A shim of pyenv may be on PATH without an interpreter behind it."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for candidate in (f"python{version}", *map(str, pyenv.glob(f"versions/{version}.*/bin/python"))):
+        if (found := shutil.which(candidate)) is None:
+            continue
+        answer = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+        if answer.returncode == 0 and answer.stdout.startswith(f"Python {version}."):
+            return found
+    raise ContenderFailed(f"there is no Python {version} on PATH or in pyenv")
+
+
+def _directory(name: str, pins: Path, version: str) -> Path:
     """A name that changes with the pinned versions and the interpreter."""
-    version = platform.python_version() if pins.suffix == ".txt" else ""
     return CACHE / f"{name}-{hashlib.sha256(pins.read_bytes() + version.encode()).hexdigest()[:12]}"
 
 

@@ -38,6 +38,10 @@ def _python(peer: str) -> Callable[[], Start]:
     return lambda: ([str(python_environment(peer)), "-m", f"bench.contenders.{peer}"], _environment())
 
 
+def _ours_with(version: str) -> Callable[[], Start]:
+    return lambda: ([str(python_environment("queuert", version)), "-m", "bench.contenders.queuert"], _environment())
+
+
 def _node(script: str) -> Callable[[], Start]:
     return lambda: (
         ["node", str(HERE / script)],
@@ -50,6 +54,7 @@ def _environment() -> dict[str, str]:
 
 
 OURS = "queuert"
+OTHER_PYTHONS = {f"{OURS}, Python {version}": version for version in ("3.13", "3.14")}
 PRUNED = f"{OURS}, beside pruning"
 LIMITED = f"{OURS}, 1,000 keys with a limit"
 """Entries of ours."""
@@ -58,14 +63,15 @@ PLAIN = "plain SQL"
 PLAIN_SQLITE = "plain SQLite"
 BARE = "our statement alone"
 
+_OURS_UNSETTLED = "SELECT EXISTS (SELECT FROM queuert_ready) OR EXISTS (SELECT FROM queuert_running)"
+
 CONTENDERS = {
     contender.name: contender
     for contender in (
-        Contender(
-            OURS,
-            "asyncpg, uvloop",
-            _here("queuert"),
-            "SELECT EXISTS (SELECT FROM queuert_ready) OR EXISTS (SELECT FROM queuert_running)",
+        Contender(OURS, "asyncpg, uvloop", _here("queuert"), _OURS_UNSETTLED),
+        *(
+            Contender(name, "asyncpg, uvloop", _ours_with(version), _OURS_UNSETTLED)
+            for name, version in OTHER_PYTHONS.items()
         ),
         Contender(PLAIN, "asyncpg, uvloop, one process", _here("plain_sql")),
         Contender(PLAIN_SQLITE, "WAL, synchronous FULL", _here("plain_sqlite")),

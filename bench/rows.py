@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bench.growth import at_rest, beside, beside_pruning, churn, under_a_snapshot
 from bench.measure import Entry, by_itself, drain, embedded, memory, pick_up
-from bench.roster import BARE, BEFORE, LIMITED, OURS, PLAIN, PLAIN_SQLITE, PRUNED
+from bench.roster import BARE, BEFORE, LIMITED, OTHER_PYTHONS, OURS, PLAIN, PLAIN_SQLITE, PRUNED
 
 QUICK = ("pgqueuer",)
 PSYCOPG = {"driver": "psycopg"}
@@ -85,6 +85,7 @@ class Plan:
             entries.append(Entry(OURS, drain, entries[0].jobs, options={"concurrency": more}, label=label))
             label = f"{OURS}, psycopg"
             entries.append(Entry(OURS, drain, entries[0].jobs, options=dict(PSYCOPG), label=label, settings=INSTEAD))
+            entries += [Entry(name, drain, entries[0].jobs, settings="concurrency 100") for name in OTHER_PYTHONS]
         return Row("drain-1", "drain no-op jobs, one process", [*entries, *self._plain()])
 
     def drain_2(self) -> Row:
