@@ -87,3 +87,13 @@ def test_every_page_is_listed_in_an_index() -> None:
 
     missing = set(DOCS) - {ROOT / "docs" / "README.md"} - listed
     assert not missing, f"list them in docs/README.md: {sorted(page.name for page in missing)}"
+
+
+def test_the_walk_through_the_code_is_short_and_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    walk = text[text.index("## One job, in ten minutes") : text.index("Two side paths")]
+    named = set(re.findall(r"`([\w/]+\.py)`", walk))
+    missing = {name for name in named if not (ROOT / "src" / "queuert" / name).is_file()}
+    assert not missing, f"there are no such files: {sorted(missing)}"
+    assert f"in {len(named)} files" in walk
+    assert len(named) <= 20
