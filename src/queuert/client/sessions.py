@@ -226,8 +226,8 @@ class Sessions(Flushing, Generic[Conn]):
         self.check_open()
         if self._schema_due:
             await self.migrate()
-        # One with a `first` is the worker's: its phase opens it, and user code cannot leave it. In a
-        # task, the phase itself has entered.
+        # One with a `first` is the worker's: its phase opens it, and user code cannot leave it. In
+        # a task, the phase itself has entered.
         holder = self._current() if first is None or self._blocking else None
         if holder is not None:
             self.blocks.enter(holder, itself if first is None else ())

@@ -120,8 +120,8 @@ class Settler:
 
     async def _work(self) -> None:
         try:
-            # When many handlers end at once, the worker asks for its next jobs first: the database works
-            # on them while this group is put together.
+            # When many handlers end at once, the worker asks for its next jobs first: the database
+            # works on them while this group is put together.
             await asyncio.sleep(0)
             while self._waiting:
                 number = _first_group(self._waiting)

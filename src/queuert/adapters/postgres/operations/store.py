@@ -20,8 +20,8 @@ class Store:
 
     `positions`: how far claims have scanned each type, kept while many dead index entries have to
     be skipped (`scan_positions` in `functions/claiming.sql`). `cursors`: for each limit, the last
-    lane that a claim has looked at (`look_for_lanes`). `worker_rows`: where the rows of this process's
-    workers are.
+    lane that a claim has looked at (`look_for_lanes`). `worker_rows`: where the rows of this
+    process's workers are.
     """
 
     statistics = True

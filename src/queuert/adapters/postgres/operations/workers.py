@@ -29,7 +29,9 @@ class Workers(Store):
         return _worker_of(rows[0])
 
     def move_horizon(self, worker_id: str, horizon: int) -> Program[bool]:
-        """The row is where the last move has left it, unless another statement has written it since."""
+        """The row is where the last move has left it, unless another statement has written it
+        since.
+        """
         rows: list[Row] = []
         asked = {"worker": worker_id, "horizon": horizon}
         if (place := self.worker_rows.get(worker_id)) is not None:
