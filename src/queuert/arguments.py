@@ -5,6 +5,7 @@ store.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from math import inf
 
 from queuert.errors import InvalidArgument
 
@@ -24,9 +25,13 @@ def seconds(duration: Duration, what: str, *, minimum: float = 0) -> float:
     value = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(value, bool) or not isinstance(value, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(f"{what} must be a timedelta or seconds, got {type(value).__name__}")
-    if not minimum <= value < float("inf"):
-        raise InvalidArgument(f"{what} must be finite and not below {minimum:g} seconds, got {value!r}")
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 300 digits
+        number = inf
+    if not minimum <= number < inf:
+        raise InvalidArgument(f"{what} must be finite and not below {minimum:g} seconds, got {number:g}")
+    return number
 
 
 def aware(moment: datetime, what: str) -> datetime:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import queuert
@@ -151,6 +151,7 @@ def test_filters(text: str, value: Any) -> None:
 
 @quick
 @given(value=ANYTHING, option=st.sampled_from(["initial", "multiplier", "maximum", "jitter"]))
+@example(value=10**400, option="initial")
 def test_settings(value: Any, option: str) -> None:
     answers(lambda: Backoff(**{option: value}))
     answers(lambda: Queue(value))
