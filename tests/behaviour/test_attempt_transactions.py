@@ -150,6 +150,83 @@ async def test_messages_of_an_attempt(
     assert balance(watch) == 100
 
 
+TASKS = {"complete": (complete_first, 2), "staged": (prepared("staged"), 3)}
+
+
+@pytest.mark.parametrize(("handler", "tasks"), TASKS.values(), ids=TASKS)
+async def test_tasks_of_an_attempt(watch: Watcher, handler: Callable[..., Any], tasks: int) -> None:
+    """The handler's own, and one that ends the attempt; a cancellation of the handler must not reach the commit of
+    `prepare()`, which is a third one. Neither BEGIN nor the transaction has one."""
+    made: list[str] = []
+
+    def counting(loop: Any, coroutine: Any, **options: Any) -> asyncio.Task[Any]:
+        made.append(coroutine.__qualname__)
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    handlers = Handlers[Any]()
+    handlers.handles(Step)(handler)
+    async with queuert.connect(url("postgresql+asyncpg"), jobs=[Step], notify=None) as client:
+        await start(client, 100)
+        asyncio.get_running_loop().set_task_factory(counting)
+        try:
+            await Worker(client, handlers, concurrency=5).drain()
+        finally:
+            asyncio.get_running_loop().set_task_factory(None)
+    assert balance(watch) == 100
+    # Less than one for each job: those of the worker, and moves of the horizon.
+    assert len(made) // 100 == tasks, Counter(made)
+
+
+async def test_a_plain_end_needs_no_arrays(watch: Watcher, said: list[str]) -> None:
+    handlers = Handlers[Any]()
+    handlers.handles(Step)(complete_first)
+    async with queuert.connect(url("postgresql+asyncpg"), jobs=[Step]) as client:
+        await start(client, 20)
+        said.clear()
+        await Worker(client, handlers, concurrency=5).drain()
+    last = [each for each in said if "COMMIT" in each]
+    assert len(last) == 20
+    assert all("queuert_complete_one" in each for each in last), last
+    stored = "status = 'completed' AND attempt = 1 AND output::text = '1' AND completed_by IS NOT NULL"
+    assert watch(f"SELECT count(*) FROM queuert_job WHERE {stored}") == [20]
+    assert watch("SELECT sum(number) FROM queuert_tally WHERE what = 'completed'") == [20]
+    assert watch("SELECT count(*) FROM queuert_running") == [0]
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_a_handler_that_returns_while_another_task_opens_its_transaction(watch: Watcher, scheme: str) -> None:
+    """That task waits for the lock of the job. It is cancelled, and the attempt fails without waiting for the lock."""
+    handlers, holder = Handlers[Any](backoff=SOON), Holder()
+    opening, ended = set[asyncio.Task[None]](), list[BaseException]()
+
+    async def elsewhere(attempt: Attempt[Step, Any]) -> None:
+        try:
+            async with attempt.complete() as tx:
+                await tx.connection.execute(WRITE)
+        except BaseException as error:
+            ended.append(error)
+            raise
+
+    @handlers.handles(Step)
+    async def step(attempt: Attempt[Step, Any]) -> int:
+        if attempt.number == 1:
+            holder.take(attempt.chain_id)
+            opening.add(asyncio.create_task(elsewhere(attempt)))
+            await watch.until(WAITS)
+            return 0
+        return await complete_first(attempt)
+
+    async with working(scheme, handlers) as client:
+        with holder:
+            (chain,) = await start(client)
+            await eventually(lambda: ended)
+            await watch.until_gone(WAITS)
+        assert await client.wait(chain, timeout=PATIENCE) == 1
+    assert isinstance(ended[0], asyncio.CancelledError)
+    assert watch("SELECT attempt FROM queuert_job") == [2]
+    assert balance(watch) == 1
+
+
 # The settlement goes along with COMMIT, unless there is something to be told of it
 
 

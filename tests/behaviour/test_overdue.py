@@ -376,7 +376,7 @@ def test_a_wrong_grace_is_refused() -> None:
         resolve([handlers], Registry([Try]), SharedSettings())
 
 
-async def test_a_statement_that_does_not_end_holds_up_no_other_results(setting: Setting) -> None:
+async def test_a_statement_of_a_plain_handler_that_does_not_end_holds_up_no_other_results(setting: Setting) -> None:
     """The server notices the cut only when the statement has ended; until then it keeps the job's lock."""
     if setting.state != "postgres":
         pytest.skip("only PostgreSQL has statements that take long")

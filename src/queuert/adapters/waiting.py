@@ -24,8 +24,9 @@ class Alarm(Protocol):
 
 
 class Waiter:
-    """One that waits until it is woken: here a thread. Its owner guards `wake`, `gone` and `woken`
-    by a lock.
+    """One that waits until it is woken: here a thread.
+
+    Its owner guards `wake`, `gone` and `woken` by a lock.
     """
 
     __slots__ = ("_signal", "gone", "woken")
