@@ -331,3 +331,19 @@ async def test_all_caps_together_read_the_running_jobs_once(scene: Scene) -> Non
     for each in (request(capped[0]), request(*capped), request(*capped, cluster_cap=9000)):
         assert cost(scene, each) < size + 60
     scene.watch("DELETE FROM queuert_running")
+
+
+async def test_reaping_and_registering_read_the_table_of_claims_once(scene: Scene) -> None:
+    """Along its index they would come to a page again and again."""
+    await scene.run(scene.operations.register_worker("w"))
+    keeper = await scene.session()
+    await keeper.begin("repeatable_read")
+    scene.watch(
+        "INSERT INTO queuert_running (job_id, token, type_name, queue, worker, leased_until, started_at) "
+        f"SELECT gen_random_uuid(), 1, 'a', 'x', 'w', now(), now() FROM generate_series(1, {DEAD})"
+    )
+    scene.watch("DELETE FROM queuert_running")
+    (size,) = scene.watch("SELECT pg_relation_size('queuert_running') / 8192")
+    assert DEAD > 10 * size
+    assert cost_of(scene, lambda: scene.operations.reap(["a"], [], 10, b"{}")) <= size + 40
+    assert cost_of(scene, lambda: scene.operations.register_worker("w")) <= size + 60

@@ -477,11 +477,25 @@ BEGIN
     RETURN FOUND;
 END $body$;
 
+-- The claims whose lease has expired, or whose worker is dead, oldest first. Reads the table, which is
+-- small, rather than its index: under an old snapshot it is not, and the pages of a table that is
+-- read from end to end do not push others out of memory. Nothing is locked.
+CREATE OR REPLACE FUNCTION {lapsed}(p_types text[], p_ignored uuid[], p_dead text[], p_now timestamptz) RETURNS uuid[]
+LANGUAGE plpgsql SET plan_cache_mode TO force_generic_plan SET enable_indexscan TO off SET enable_bitmapscan TO off
+SET max_parallel_workers_per_gather TO 0 SET jit TO off AS $body$
+BEGIN
+    RETURN array(
+        SELECT r.job_id FROM {running} AS r
+        WHERE (r.leased_until <= p_now OR r.worker = ANY (p_dead)) AND r.type_name = ANY (p_types) AND r.job_id <> ALL (p_ignored)
+        ORDER BY r.leased_until, r.job_id
+    );
+END $body$;
+
 -- Put back jobs whose lease has expired, or whose worker is dead, oldest first; returns their ids. A
 -- job above the horizon of its worker has not begun: its attempt does not count, unless the server
--- has been restarted and may have lost where the horizon was. Scans `running`. Locked
--- rows are skipped, also locked rows of `job`: a transaction that adds a dependent to one job must
--- not block the reaping of all others.
+-- has been restarted and may have lost where the horizon was. Scans `running`, and locks by primary
+-- keys. Locked rows are skipped, also locked rows of `job`: a transaction that adds a dependent to one
+-- job must not block the reaping of all others.
 CREATE OR REPLACE FUNCTION {reap}(
     p_types text[], p_ignored text[], p_limit integer, p_error text, p_dead text[], p_code text, p_message text, p_statistics boolean
 )
@@ -492,11 +506,11 @@ DECLARE
     v_ids uuid[] := '{}';
     v_lost uuid[];
 BEGIN
-    FOR v_id IN
-        SELECT r.job_id FROM {running} AS r
-        WHERE (r.leased_until <= v_now OR r.worker = ANY (p_dead)) AND r.type_name = ANY (p_types) AND r.job_id <> ALL (p_ignored::uuid[])
-        ORDER BY r.leased_until, r.job_id FOR UPDATE SKIP LOCKED
-    LOOP
+    FOREACH v_id IN ARRAY {lapsed}(p_types, p_ignored::uuid[], p_dead, v_now) LOOP
+        -- It may have been renewed, or claimed by another worker, since.
+        PERFORM FROM {running} AS r WHERE r.job_id = v_id AND (r.leased_until <= v_now OR r.worker = ANY (p_dead))
+        FOR UPDATE SKIP LOCKED;
+        CONTINUE WHEN NOT FOUND;
         PERFORM FROM {job} WHERE id = v_id FOR NO KEY UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
         v_ids := v_ids || v_id;

@@ -54,6 +54,14 @@ BEGIN
     END IF;
 END $body$;
 
+-- How many claims a worker has. Reads the table rather than its index, as `lapsed` does.
+CREATE OR REPLACE FUNCTION {held_by}(p_worker text) RETURNS bigint LANGUAGE plpgsql STABLE
+SET plan_cache_mode TO force_generic_plan SET enable_indexscan TO off SET enable_indexonlyscan TO off SET enable_bitmapscan TO off
+SET max_parallel_workers_per_gather TO 0 SET jit TO off AS $body$
+BEGIN
+    RETURN (SELECT count(*) FROM {running} AS r WHERE r.worker = p_worker);
+END $body$;
+
 -- Workers with their states (see `list_workers` of the port), and what they tell of themselves; all,
 -- if `p_ids` is null. Stable, so that all of it is read in the caller's snapshot. Nothing is locked.
 -- Scans `worker`, and `running` if their jobs shall be counted. `p_seen_every`: seconds between two
@@ -83,7 +91,7 @@ BEGIN
             WHEN w.seen_at > late.since THEN 'alive'
             ELSE 'unknown'
         END,
-        CASE WHEN p_count THEN (SELECT count(*) FROM {running} AS r WHERE r.worker = w.id) END
+        CASE WHEN p_count THEN {held_by}(w.id) END
     FROM {worker} AS w
     LEFT JOIN {worker_about} AS a ON a.id = w.id
     CROSS JOIN LATERAL (
