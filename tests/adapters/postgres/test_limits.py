@@ -104,6 +104,50 @@ async def test_claims_that_end_while_the_lane_is_open_count(scene: Scene) -> Non
     scene.check()
 
 
+async def test_one_job_of_each_lane(scene: Scene) -> None:
+    """As many lanes as jobs are wanted: there is nothing to choose."""
+    await scene.start(*(job(key) for key in "xyz" for _ in range(2)))
+    first = await scene.run(scene.operations.claim(limited(3)))
+    assert sorted(each.job.lane or "" for each in first.jobs) == [lane_of(NAME, key) for key in "xyz"]
+    assert first.more
+    second = await scene.run(scene.operations.claim(limited(3)))
+    assert sorted(each.job.lane or "" for each in second.jobs) == [lane_of(NAME, key) for key in "xyz"]
+    assert not second.more
+    scene.check()
+    # Six claims of three lanes end by one statement. Each counts.
+    await scene.settle(*(completed(each) for each in (*first.jobs, *second.jobs)))
+    assert Counter(scene.watch("SELECT lane FROM queuert_news WHERE kind = -1")) == {
+        lane_of(NAME, key): 2 for key in "xyz"
+    }
+    assert await take(scene, 3) == []
+    scene.check()
+
+
+async def test_one_job_of_each_lane_except_one_that_is_held(scene: Scene) -> None:
+    """The first job of a lane is being cancelled: the others begin, and it is neither waited for nor counted."""
+    jobs = [job(key) for key in "xyz" for _ in range(2)]
+    await scene.start(*jobs)
+    cancelling = await (await scene.session()).begin()
+    await cancelling.lock(jobs[2].id)
+    claimed = await asyncio.wait_for(take(scene, 3), PATIENCE)
+    assert [each.job.id for each in claimed] == [jobs[0].id, jobs[4].id]
+    scene.check()
+    await cancelling.rollback()
+    again = await take(scene, 3)
+    assert sorted(each.job.id for each in again) == [jobs[1].id, jobs[2].id, jobs[5].id]
+    assert [each.job.id for each in await take(scene, 3)] == [jobs[3].id]
+    scene.check()
+
+
+async def test_plans_that_were_made_without_statistics(scene: Scene, connection: psycopg.Connection[Any]) -> None:
+    """A claim looks for jobs lane by lane, not for all jobs of the type."""
+    for n in range(0, 8000, 1000):
+        await scene.start(*(job(f"k{n % 50}") for n in range(n, n + 1000)))
+    for _ in range(6):
+        await take(scene, 10)
+    assert cost(connection, scene.operations.claim(limited(10))) < 1000
+
+
 async def test_nobody_waits_for_a_transaction_that_stays_open(scene: Scene) -> None:
     """Starts and settlements of one key, in transactions that are open: other starts and claims go on."""
     await scene.start(job("x"), job("x"))

@@ -182,11 +182,14 @@ BEGIN
             v_missed := v_missed OR v_news.more;
             v_now := greatest(v_now, {clock});
             v_concurrency := (v_rule ->> 'concurrency')::integer;
-            -- Each lane gives one job, and all of them are taken.
+            -- Mostly each lane gives one job: nothing else competes, and no second job is before the last lane.
             IF v_simple AND v_filled AND v_parts = 1 AND cardinality(v_names) = 1 AND cardinality(v_kinds) = 1 AND b.ids IS NULL
                 AND v_number <= least(p_beside, v_left[v_kinds[1]], coalesce(v_rooms[p_queues[v_kinds[1]]], v_number))
                 AND (v_tag - v_turns[1].tag) * v_weights[1] < 1 AND v_weights[1] = ALL (v_weights)
-                AND NOT EXISTS (SELECT FROM unnest(v_turns, v_news.ended) AS l WHERE l.running - l.unnest >= v_concurrency)
+                AND NOT EXISTS (
+                    SELECT FROM unnest(v_turns, v_news.ended) AS l (name, tag, lane, running, begun, begun_at, holder, ended)
+                    WHERE l.running - l.ended >= v_concurrency
+                )
             THEN
                 SELECT e.ids, e.waiting INTO v_ids, a_waiting FROM {begin_each}(
                     v_turns, v_types[1], p_queue_names[p_queues[v_kinds[1]]], p_worker, p_leases[v_kinds[1]], p_token, p_statistics, v_now
@@ -226,23 +229,13 @@ BEGIN
                 v_turns, v_room, v_only, v_weights, v_kinds, p_types, p_queues, p_queue_priorities, CASE WHEN v_filled THEN v_tag ELSE 'infinity' END
             );
             IF f.ids IS NOT NULL THEN
-                IF v_parts = 1 THEN
-                    c_lanes := f.lanes;
-                    c_places := f.places;
-                    c_ids := f.ids;
-                    c_kinds := f.kinds;
-                    c_priorities := f.priorities;
-                    c_times := f.times;
-                    c_numbers := f.numbers;
-                ELSE
-                    c_lanes := c_lanes || ARRAY(SELECT v_first + n FROM unnest(f.lanes) AS n);
-                    c_places := c_places || f.places;
-                    c_ids := c_ids || f.ids;
-                    c_kinds := c_kinds || f.kinds;
-                    c_priorities := c_priorities || f.priorities;
-                    c_times := c_times || f.times;
-                    c_numbers := c_numbers || f.numbers;
-                END IF;
+                c_lanes := c_lanes || ARRAY(SELECT v_first + n FROM unnest(f.lanes) AS n);
+                c_places := c_places || f.places;
+                c_ids := c_ids || f.ids;
+                c_kinds := c_kinds || f.kinds;
+                c_priorities := c_priorities || f.priorities;
+                c_times := c_times || f.times;
+                c_numbers := c_numbers || f.numbers;
                 c_limits := c_limits || array_fill(cardinality(a_ends), ARRAY[cardinality(f.ids)]);
             END IF;
             v_got := v_got + f.number;
@@ -253,9 +246,9 @@ BEGIN
             a_weights := a_weights || v_weights;
         END LOOP;
         a_ends := a_ends || cardinality(a_places);
-        IF v_got >= v_number THEN
+        IF v_got >= v_number AND NOT v_each_once THEN
             v_behind := v_behind OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND (t.tag, t.lane) > (v_tag, v_lane));
-        ELSIF cardinality(v_kinds) > 0 THEN
+        ELSIF cardinality(v_kinds) > 0 AND NOT v_each_once THEN
             v_missed := v_missed OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.ctid <> ALL (a_places));
         END IF;
     END LOOP;
@@ -350,7 +343,10 @@ BEGIN
             v_first := a_ends[v_each] + 1;
         END LOOP;
     END IF;
-    IF v_behind AND cardinality(v_ids) >= v_number THEN
+    IF v_each_once THEN
+        -- After the lanes were placed: also those that stay open.
+        v_more := EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_names[1]);
+    ELSIF v_behind AND cardinality(v_ids) >= v_number THEN
         v_more := true;
     END IF;
     IF v_missed AND cardinality(v_ids) < v_number THEN

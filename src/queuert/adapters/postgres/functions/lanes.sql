@@ -14,26 +14,29 @@ DECLARE
     v_name text COLLATE "C";
 BEGIN
     ended := array_fill(0, ARRAY[cardinality(p_lanes)]);
-    -- All lanes at once is three times as fast as lane by lane.
+    -- All lanes at once is three times as fast as lane by lane. No order: servers before 17 would sort
+    -- all rows. They come in the order of the index anyway.
     SELECT array_agg(e.ctid), array_agg(e.lane) FILTER (WHERE e.kind < 0) INTO v_places, v_left
-    FROM (SELECT e.ctid, e.lane, e.kind FROM {news} AS e WHERE e.lane = ANY (v_names) ORDER BY e.lane, e.kind, e.id LIMIT v_most) AS e;
+    FROM (SELECT e.ctid, e.lane, e.kind FROM {news} AS e WHERE e.lane = ANY (v_names) LIMIT v_most) AS e;
     more := coalesce(cardinality(v_places) >= v_most, false);
     IF v_places IS NOT NULL THEN
         DELETE FROM {news} WHERE ctid = ANY (v_places);
     END IF;
-    -- The lanes are in the order of their names, mostly.
+    -- Lanes with the same turn are in the order of their names: mostly it is this one or the next.
     FOREACH v_name IN ARRAY coalesce(v_left, '{}') LOOP
         IF v_names[v_at] <> v_name THEN
-            v_at := array_position(v_names, v_name);
+            v_at := v_at + 1;
+            IF v_names[v_at] IS DISTINCT FROM v_name THEN
+                v_at := array_position(v_names, v_name);
+            END IF;
         END IF;
         ended[v_at] := ended[v_at] + 1;
-        v_at := least(v_at + 1, cardinality(v_names));
     END LOOP;
 END $body$;
 
--- The common claim, made cheap: begin the first job of each of these lanes, in their order. They are jobs of one type, of one limit
--- where only a number counts. Returns their ids, and which lanes have another job; or nulls if a lane has none that is free, and then
--- nothing is written. Locks waiting jobs, and skips locked ones. Primary key of `line`.
+-- The common claim, made cheap: begin the first job of each of these lanes, in their order. All jobs have
+-- one type. Returns their ids, and which lanes have another job; or nulls if a lane has none that is free,
+-- and then nothing is written. Locks waiting jobs, and skips locked ones. Primary key of `line`.
 CREATE OR REPLACE FUNCTION {begin_each}(
     p_lanes {turn}[], p_type text, p_queue text, p_worker text, p_lease double precision, p_token bigint, p_statistics boolean, p_now timestamptz,
     OUT ids uuid[], OUT waiting boolean[]
@@ -74,9 +77,10 @@ BEGIN
     );
 END $body$;
 
--- The first jobs of lanes, in the order of their turns: `p_rooms` of each, or only `p_only`, and of the types at the positions
--- `p_kinds`. Each has the position of its lane, and its `numbers` in the lane. `number`: how many of them come up to the turn `p_last`. Locks
--- nothing. Primary key of `line`.
+-- The first jobs of lanes, in the order of their turns: `p_rooms` of each, or only `p_only`, of the types
+-- at the positions `p_kinds`. Of each: the position of its lane, and its number there. `number`: how many
+-- of them come up to the turn `p_last`. Locks nothing. Primary key of `line`. (IS NOT DISTINCT FROM: with
+-- an equals sign, a plan may read all jobs of the type along `line_type`.)
 CREATE OR REPLACE FUNCTION {candidates}(
     p_lanes {turn}[], p_rooms integer[], p_only uuid[], p_weights double precision[], p_kinds integer[], p_types text[], p_queues integer[],
     p_queue_priorities integer[], p_last double precision, OUT lanes integer[], OUT places tid[], OUT ids uuid[], OUT kinds integer[],
