@@ -95,4 +95,6 @@ def _is_quiet(pgconn: PGconn) -> bool:
     """Whether it is idle, and the server has said nothing: goodbye, for example."""
     if pgconn.status != ConnStatus.OK or pgconn.transaction_status != TransactionStatus.IDLE:
         return False
-    return not select.select([pgconn.socket], [], [], 0)[0]
+    poll = select.poll()
+    poll.register(pgconn.socket, select.POLLIN)
+    return not poll.poll(0)
