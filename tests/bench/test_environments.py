@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from bench.environments import PEERS, ROOT, python_environment
 from bench.process import ContenderFailed
 
