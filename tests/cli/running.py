@@ -13,6 +13,7 @@ import json
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import sys
@@ -135,6 +136,13 @@ class Terminal:
 
     def send(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    def interrupt(self) -> None:
+        """Ctrl-C at a question. `input()` can miss a signal that comes just before it reads: then once more."""
+        ended: list[int] = []
+        while not ended:
+            self.send(signal.SIGINT)
+            ended, _, _ = select.select([self._ours], [], [], 20)
 
     def end(self) -> int:
         """Read the rest, and wait."""

@@ -379,7 +379,7 @@ def test_retry_shows_a_plan_and_asks(place: str) -> None:
 def test_ctrl_c_at_the_question(place: str) -> None:
     terminal = Terminal("delete", READY, "--url", place)
     terminal.read_until(r"delete 1 chain\? \[y/N\] ")
-    terminal.send(signal.SIGINT)
+    terminal.interrupt()
     assert terminal.end() == 130
     assert terminal.text.endswith("[y/N] ")
     assert statuses(place)[READY] == "pending"
