@@ -185,15 +185,16 @@ class OrderedServer:
         looks = iter(LOOKS)
         while not call.ended.wait(next(looks, LOOKS[-1])):
             for (pid,) in self._watch.execute(_WAITING, ([each.pid for each in self._stopped],)).fetchall():
-                if not self._is_deadlock(pid):
+                if self._waits_for_others(pid):
                     call.pid = pid
                     _signal(pid, signal.SIGSTOP)
                     self._stopped.append(call)
                     return False
         return True
 
-    def _is_deadlock(self, pid: int) -> bool:
-        """Whether it waits for itself: then the server ends it."""
+    def _waits_for_others(self, pid: int) -> bool:
+        """Not if it waits for itself, too: then the server ends it. It may have done so a moment ago. Then it waits
+        for nobody."""
         blocked_by = self._blocked_by(pid)
         reached: set[int] = set()
         left = list(blocked_by[pid])
@@ -202,7 +203,7 @@ class OrderedServer:
             if each not in reached:
                 reached.add(each)
                 left += blocked_by.get(each, ())
-        return pid in reached
+        return bool(reached) and pid not in reached
 
     def _blocked_by(self, *pids: int) -> dict[int, list[int]]:
         return dict(self._watch.execute(_BLOCKED_BY, ([*pids, *(each.pid for each in self._stopped)],)).fetchall())
