@@ -22,15 +22,13 @@ BEGIN
     IF v_places IS NOT NULL THEN
         DELETE FROM {news} WHERE ctid = ANY (v_places);
     END IF;
-    -- Lanes with the same turn are in the order of their names: mostly it is this one or the next.
+    -- Lanes with the same turn are in the order of their names: mostly it is the next one.
     FOREACH v_name IN ARRAY coalesce(v_left, '{}') LOOP
         IF v_names[v_at] <> v_name THEN
-            v_at := v_at + 1;
-            IF v_names[v_at] IS DISTINCT FROM v_name THEN
-                v_at := array_position(v_names, v_name);
-            END IF;
+            v_at := array_position(v_names, v_name);
         END IF;
         ended[v_at] := ended[v_at] + 1;
+        v_at := least(v_at + 1, cardinality(v_names));
     END LOOP;
 END $body$;
 
