@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Generator
-from pathlib import Path
-from zlib import crc32
 
 import pytest
 from tests.support.matrix import Soak, leave_out_of_coverage
@@ -14,8 +12,6 @@ from tests.support.remembering import remember_types
 
 use_shared_memory()
 remember_types()
-
-ROOT = Path(__file__).parents[1].as_posix()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -38,9 +34,5 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     return report
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     leave_out_of_coverage(items)
-    if hasattr(config, "workerinput"):
-        # Each process gets a part of this list. Files that mostly wait are next to each other: mixed with others,
-        # they leave the processor to those.
-        items.sort(key=lambda item: crc32(item.path.as_posix().removeprefix(ROOT).encode()))
