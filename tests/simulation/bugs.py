@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest import mock
@@ -13,7 +13,6 @@ from tests.simulation.plan import Plan
 from queuert.adapters.memory import lanes
 from queuert.adapters.memory.connection import MemoryTransaction
 from queuert.adapters.memory.operations import MemoryOperations
-from queuert.contexts import async_context
 from queuert.model import NOW, QueueLimit
 from queuert.operations.settle import settle
 from queuert.ports.program import Program
@@ -29,11 +28,11 @@ from queuert.worker.verdict import Verdicts
 async def _nothing(*_: Any) -> None: ...
 
 
-@async_context
-async def _without_fence(self: AttemptTransaction[Any]) -> AsyncIterator[Any]:
-    async with self._sessions.transaction() as tx:
-        self._tx = tx
-        yield tx
+async def _without_fence(self: AttemptTransaction[Any]) -> Any:
+    block, tx = await self._enter(lock=False)
+    self._tx = tx
+    self._open = block, tx
+    return tx
 
 
 _commit = TransactionInTask.commit
@@ -114,12 +113,12 @@ class Bug(NamedTuple):
 
 
 CALM = Plan(0, actions=20)
-ZOMBIES = Plan(0, actions=20, workers=3, jumps=4)
+ZOMBIES = Plan(0, actions=30, workers=3, jumps=12)
 KILLS = Plan(0, actions=25, workers=3, kills=10)
 LIMITED = Plan(0, actions=30, workers=3, limited=True)
 
 BUGS = {
-    "a phase does not check the claim": Bug(AttemptTransaction, "_block", _without_fence, ZOMBIES),
+    "a phase does not check the claim": Bug(AttemptTransaction, "_begin", _without_fence, ZOMBIES),
     "the job is settled after the handler's commit": Bug(TransactionInTask, "commit", _settled_afterwards, KILLS),
     "leases are far too short": Bug(ClaimPolicy, "_queue_limits", _changed_queues(_hurried), CALM),
     "leases are not renewed": Bug(LeaseKeeper, "renew_due", _nothing, CALM),
