@@ -95,6 +95,4 @@ def _is_quiet(pgconn: PGconn) -> bool:
     """Whether it is idle, and the server has said nothing: goodbye, for example."""
     if pgconn.status != ConnStatus.OK or pgconn.transaction_status != TransactionStatus.IDLE:
         return False
-    poll = select.poll()
-    poll.register(pgconn.socket, select.POLLIN)
-    return not poll.poll(0)
+    return not select.select([pgconn.socket], [], [], 0)[0]
