@@ -18,7 +18,6 @@ from tests.behaviour.steps import PATIENCE, SOON, Gate, Step, eventually, job, p
 from tests.conformance.postgres_harness import database, empty
 from tests.observability.recorder import Recorder
 from tests.support.pgbouncer import binary, pgbouncer
-from tests.support.warm import cool_down
 
 import queuert
 from queuert import (
@@ -642,7 +641,6 @@ async def test_a_lock_that_does_not_come(watch: Watcher, scheme: str) -> None:
         return attempt.number
 
     watch(f"ALTER DATABASE {watch('SELECT current_database()')[0]} SET lock_timeout = '200ms'")
-    cool_down()
     try:
         async with working(scheme, handlers) as client:
             (chain,) = await start(client)
@@ -651,6 +649,5 @@ async def test_a_lock_that_does_not_come(watch: Watcher, scheme: str) -> None:
             assert record.attempt_number == 2
     finally:
         watch(f"ALTER DATABASE {watch('SELECT current_database()')[0]} RESET lock_timeout")
-        cool_down()
     assert [type(error) for error in errors] == [StorageBusy]
     assert balance(watch) == 1

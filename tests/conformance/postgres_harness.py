@@ -9,7 +9,6 @@ from typing import Any
 
 import psycopg
 from tests.support.postgres import forget_jobs, server
-from tests.support.warm import keep_warm
 
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
 from queuert.conformance import StateHarness
@@ -21,7 +20,6 @@ from queuert.ports.provider import run
 def database() -> str:
     """The URL of this process's database, with our tables in it. It goes with the server."""
     url = server().url_of(server().create())
-    keep_warm(url)
     state = sync_psycopg_state(url)
     try:
         run(state.provider, None, state.operations.migrate())
