@@ -21,7 +21,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # what is imported and collected stays: the garbage collector need not look at it again and again
-    gc.set_threshold(10_000, 20, 20)
     gc.enable()
 
 
