@@ -29,15 +29,22 @@ class Noted(EntryJob[int], name="noted"):
 
 
 class Counter:
-    """Counts the connections of the database, again and again; keeps the highest number."""
+    """Counts the connections of the database, again and again; keeps the highest number.
+
+    The server process of a connection that was closed takes a moment to end, so only those count that are there at
+    two looks.
+    """
 
     def __init__(self, watch: Watcher) -> None:
         self._watch = watch
         self.most = 0
 
     async def run(self) -> None:
+        before: set[int] = set()
         while True:
-            self.most = max(self.most, len(self._watch.others()))
+            now = set(self._watch.others())
+            self.most = max(self.most, len(now & before))
+            before = now
             await asyncio.sleep(0.05)
 
 
