@@ -22,6 +22,11 @@ class Permits:
         # abandoned coroutine that waits here, at any allocation.
         self._mutex = threading.RLock()
 
+    @property
+    def free(self) -> int:
+        """A permit that a caller has, or is about to get, is not free."""
+        return self._free
+
     def take_now(self) -> bool:
         """Without waiting. False: none is free, or this is closed."""
         with self._mutex:

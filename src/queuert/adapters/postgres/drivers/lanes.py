@@ -7,9 +7,14 @@ cannot take these, however long their transactions last, and however many of the
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
 from queuert.adapters.permits import Permits
 from queuert.adapters.waiting import Waiting, holding
 from queuert.ports.provider import Limit
+
+MakeRoom: TypeAlias = Callable[[], Awaitable[None]]
 
 OF_OWN_POOL = 3
 """For what is urgent, for claiming and for settling. All three overlap when there is much to do."""
@@ -48,18 +53,26 @@ class Lanes:
 
     async def enter(self, lane: Lane, timeout: float | None) -> bool:
         """False: no connection was free in time."""
-        return await lane.permits.take(self._waiting, timeout)
+        try:
+            return await lane.permits.take(self._waiting, timeout)
+        except BaseException:
+            if lane.retired:  # it may have been our turn
+                self._return(lane)
+            raise
 
     def leave(self, lane: Lane) -> None:
         lane.permits.give_back()
         if lane.retired:
             self._return(lane)
 
-    async def reserve(self, timeout: float | None) -> bool:
-        """A worker begins: set its connections aside. False: they were not free in time."""
+    async def reserve(self, timeout: float | None, make_room: MakeRoom | None = None) -> bool:
+        """A worker begins: set its connections aside. False: they were not free in time.
+
+        `make_room` closes what is idle beyond the permits of the main lane that are then free.
+        """
         async with holding(self._reserving):
             if self._workers == 0:
-                if not await self._take_aside(timeout):
+                if not await self._take_aside(timeout, make_room):
                     return False
                 if self.set_aside > 0:
                     self.main.size = self.size - self.set_aside
@@ -69,27 +82,40 @@ class Lanes:
             self._workers += 1
             return True
 
-    async def _take_aside(self, timeout: float | None) -> bool:
-        taken = 0
+    async def _take_aside(self, timeout: float | None, make_room: MakeRoom | None) -> bool:
+        taken, done = 0, False
         try:
             while taken < self.set_aside and await self.enter(self.main, timeout):
                 taken += 1
+            if taken == self.set_aside:
+                if make_room is not None:
+                    await make_room()
+                done = True
         finally:
-            if taken < self.set_aside:
-                for _ in range(taken):
-                    self.leave(self.main)
-        return taken == self.set_aside
+            if not done:
+                self.restore(taken)
+        return done
 
-    def unreserve(self) -> None:
-        """A worker has ended. After the last one, nothing is set aside any more."""
+    def retire(self) -> int:
+        """A worker has ended. After the last one, nothing is set aside any more.
+
+        Returns how many connections may now be idle that were set aside: `restore` them when they
+        are closed. Those that are in use follow when they are given back.
+        """
         self._workers -= 1
-        if self._workers == 0:
-            retired = [lane for lane in (self._worker, self._urgent) if lane is not None]
-            self._worker = self._urgent = None
-            self.main.size = self.size
-            for lane in retired:
-                lane.retired = True
-                self._return(lane)
+        if self._workers > 0:
+            return 0
+        retired = [lane for lane in (self._worker, self._urgent) if lane is not None]
+        self._worker = self._urgent = None
+        self.main.size = self.size
+        for lane in retired:
+            lane.retired = True
+        return sum(lane.permits.take_free() for lane in retired)
+
+    def restore(self, number: int) -> None:
+        """So many connections of the main lane that were set aside can be used again."""
+        for _ in range(number):
+            self.main.permits.give_back()
 
     def close(self, error: BaseException) -> None:
         for lane in (self.main, self._worker, self._urgent):
@@ -98,5 +124,4 @@ class Lanes:
 
     def _return(self, lane: Lane) -> None:
         """The permits of a retired lane go back to where they came from."""
-        for _ in range(lane.permits.take_free()):
-            self.main.permits.give_back()
+        self.restore(lane.permits.take_free())

@@ -164,22 +164,22 @@ class Pool(Source[C]):
 
     async def reserve(self, statement_timeout: float) -> None:
         """Set connections aside for a worker, with the largest timeout of all workers."""
-        if not await self._lanes.reserve(self._timeout):
+        if not await self._lanes.reserve(self._timeout, self._make_room):
             raise unavailable(f"all {self._lanes.size} connections were in use for {self._timeout:g} s")
         if self._statement_timeout is None or statement_timeout > self._statement_timeout:
             self._statement_timeout = statement_timeout
-            await self._close_idle(lambda facts: facts.lane.upkeep)
-        # The connections that are set aside are within `size`.
-        main = self._lanes.main
-        used = sum(facts.lane is main for facts in self._used.values())
-        idle = [connection for connection, facts in self._idle.items() if facts.lane is main]
-        for connection in idle[: max(0, used + len(idle) - main.size)]:
-            if self._idle.pop(connection, None) is not None:
-                await self._opener.close(connection)
+            try:
+                await self._close_idle(lambda facts: facts.lane.upkeep)
+            except BaseException:
+                await self.unreserve()
+                raise
 
     async def unreserve(self) -> None:
-        await self._close_idle(lambda facts: facts.lane.upkeep)
-        self._lanes.unreserve()
+        number = self._lanes.retire()
+        try:
+            await self._close_idle(lambda facts: facts.lane.retired)
+        finally:
+            self._lanes.restore(number)
 
     async def close(self) -> None:
         """Connections that are in use are closed when they are given back."""
@@ -189,6 +189,15 @@ class Pool(Source[C]):
         if self._used and self._close_wait:
             with suppress(TimeoutError):
                 await self._opener.waiting.result(self._emptied, self._close_wait)
+
+    async def _make_room(self) -> None:
+        """The connections that are set aside are within `size`. A caller that is about to connect
+        has a permit, but no connection yet: so count permits, not connections."""
+        main = self._lanes.main
+        idle = [connection for connection, facts in self._idle.items() if facts.lane is main]
+        for connection in idle[: max(0, len(idle) - main.permits.free)]:
+            if self._idle.pop(connection, None) is not None:
+                await self._opener.close(connection)
 
     def _is_over(self, facts: _Facts, now: float) -> bool:
         return self._closed or facts.lane.retired or now - facts.opened_at > LONGEST_LIFE

@@ -92,7 +92,7 @@ class Gate(Generic[C]):
             raise unavailable(f"all {self.lanes.size} connections were in use for {RESERVE_TIMEOUT:g} s")
 
     def unreserve(self) -> None:
-        self.lanes.unreserve()
+        self.lanes.restore(self.lanes.retire())
 
 
 class GivenPool(Source[C]):
