@@ -56,6 +56,7 @@ def _environment() -> dict[str, str]:
 OURS = "queuert"
 OTHER_PYTHONS = {f"{OURS}, Python {version}": version for version in ("3.13", "3.14")}
 PRUNED = f"{OURS}, beside pruning"
+WITHOUT_A_SNAPSHOT = f"{OURS}, without a snapshot"
 LIMITED = f"{OURS}, 1,000 keys with a limit"
 """Entries of ours."""
 BEFORE = "before"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from bench.growth import at_rest, beside, beside_pruning, churn, under_a_snapshot
 from bench.measure import Entry, by_itself, drain, embedded, memory, pick_up
-from bench.roster import BARE, BEFORE, LIMITED, OTHER_PYTHONS, OURS, PLAIN, PLAIN_SQLITE, PRUNED
+from bench.roster import BARE, BEFORE, LIMITED, OTHER_PYTHONS, OURS, PLAIN, PLAIN_SQLITE, PRUNED, WITHOUT_A_SNAPSHOT
 
 QUICK = ("pgqueuer",)
 PSYCOPG = {"driver": "psycopg"}
@@ -255,9 +255,13 @@ class Plan:
         return Row("pruning", "drain beside pruning", entries)
 
     def snapshot(self) -> Row:
-        entry = Entry(OURS, under_a_snapshot, options={"seconds": 180 * self.scale})
+        seconds = {"seconds": 180 * self.scale}
+        entries = [
+            Entry(OURS, under_a_snapshot, options=seconds),
+            Entry(OURS, under_a_snapshot, options={**seconds, "snapshot": False}, label=WITHOUT_A_SNAPSHOT),
+        ]
         title = "three minutes of continuous load under an old snapshot"
-        return Row("snapshot", title, [entry], ("first 30 s", "last 30 s"), once=True)
+        return Row("snapshot", title, entries, ("first 30 s", "last 30 s"), once=True)
 
     def churn(self) -> Row:
         entry = Entry(OURS, churn, work="churn", options={"seconds": 600 * self.scale})

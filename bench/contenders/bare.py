@@ -19,7 +19,9 @@ from bench.contenders.link import Task, at_once, run
 from queuert.adapters.postgres.command import SEPARATOR
 from queuert.adapters.postgres.operations import PostgresOperations
 
-BEGIN = PostgresOperations().texts["create_jobs.begin"]
+TEXTS = PostgresOperations().texts
+BEGIN = TEXTS["create_jobs.begin"]
+BEGIN_ONE = TEXTS["create_jobs.begin_one"]
 
 
 async def prepare(task: Task) -> None:
@@ -34,17 +36,23 @@ def values(inputs: list[str]) -> tuple[Any, ...]:
     return statement.values
 
 
+def one(task: Task, number: int) -> tuple[Any, ...]:
+    text = json.dumps(task.payload(number))
+    return BEGIN_ONE(id=str(uuid4()), type=Order.__queuert_name__, priority=100, input=text).values
+
+
 async def measure(task: Task) -> dict[str, Any]:
     if task.options.get("driver") == "psycopg":
         return {"rate": await with_psycopg(task)}
     connection = await asyncpg.connect(task.url)
-    statement = await connection.prepare(BEGIN.text)
     if task.work == "submit":
-        return {"rate": await at_once(task, Gathering(task, statement).submit)}
+        gathering = Gathering(task, await connection.prepare(BEGIN.text))
+        return {"rate": await at_once(task, gathering.submit)}
+    statement = await connection.prepare(BEGIN_ONE.text)
     began = time.perf_counter()
     for number in range(task.jobs):
         await connection.execute("BEGIN")
-        await statement.fetch(*values([json.dumps(task.payload(number))]))
+        await statement.fetch(*one(task, number))
         await connection.execute("COMMIT")
     return {"rate": task.jobs / (time.perf_counter() - began)}
 
@@ -55,7 +63,7 @@ async def with_psycopg(task: Task) -> float:
     began = time.perf_counter()
     for number in range(task.jobs):
         await connection.execute("BEGIN")
-        await connection.execute(BEGIN.text.encode(), values([json.dumps(task.payload(number))]), prepare=True)
+        await connection.execute(BEGIN_ONE.text.encode(), one(task, number), prepare=True)
         await connection.execute("COMMIT")
     return task.jobs / (time.perf_counter() - began)
 

@@ -14,17 +14,22 @@ PARTS = 4
 
 
 class PatientTimeout:
-    """`async with PatientTimeout(seconds):`, like `asyncio.timeout`."""
+    """`with PatientTimeout(seconds):`, like `async with asyncio.timeout`. Entering and leaving it
+    never waits, so it needs no `async`.
+    """
 
-    __slots__ = ("_left", "_loop", "_part", "_timeout", "_timer")
+    __slots__ = ("_cancels", "_left", "_loop", "_part", "_task", "_timer")
 
     def __init__(self, seconds: float) -> None:
         self._part = seconds / PARTS
         self._left = PARTS
-        self._timeout = asyncio.timeout(None)
 
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a time limit needs a task")
+        self._task = task
+        self._cancels = task.cancelling()
         self._loop = asyncio.get_running_loop()
         self._timer = self._loop.call_later(self._part, self._part_is_over)
 
@@ -33,10 +38,12 @@ class PatientTimeout:
         if self._left:
             self._timer = self._loop.call_later(self._part, self._part_is_over)
         else:
-            self._timeout.reschedule(self._loop.time())
+            self._task.cancel()
 
-    async def __aexit__(
+    def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._timer.cancel()
-        await self._timeout.__aexit__(kind, error, traceback)
+        # If somebody else has cancelled the task as well, it stays cancelled.
+        if not self._left and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
+            raise TimeoutError from error

@@ -31,7 +31,7 @@ async def hears_itself(notify: NotifyAdapter) -> bool | None:
             loop.call_soon_threadsafe(heard.set)
 
     try:
-        async with PatientTimeout(PATIENCE):
+        with PatientTimeout(PATIENCE):
             dispose = await notify.listen("ownership_lost", callback)
             try:
                 while not heard.is_set():

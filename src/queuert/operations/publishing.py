@@ -56,7 +56,7 @@ class BoundedNotify:
         if self._trial is not None:
             raise NotifyUnavailable("not published: the notification channel has not answered an earlier call yet")
         try:
-            async with PatientTimeout(PATIENCE):
+            with PatientTimeout(PATIENCE):
                 await call()
         except TimeoutError as error:
             if self._trial is None:

@@ -39,7 +39,7 @@ class Outbox:
         await asyncio.shield(task)
 
     async def _send_now(self, values: list[str]) -> None:
-        async with PatientTimeout(GIVEN_UP_AFTER):
+        with PatientTimeout(GIVEN_UP_AFTER):
             await self._send(list(dict.fromkeys(values)))
 
     async def _send_after(self, before: asyncio.Task[None] | None) -> None:

@@ -547,3 +547,21 @@ BEGIN
     END IF;
     RETURN NULL;
 END $body$;
+
+-- One chain whose job is plain: no arrays, and no plan that could become a bad one.
+CREATE OR REPLACE FUNCTION {begin_one}(p_id uuid, p_type text, p_priority integer, p_input text) RETURNS text
+LANGUAGE plpgsql AS $body$
+DECLARE
+    v_now timestamptz := {clock};
+BEGIN
+    INSERT INTO {job} (
+        id, type_name, chain_id, chain_type, chain_index, input, status, priority, created_at, scheduled_at
+    )
+    VALUES (p_id, p_type, p_id, p_type, 0, p_input::json, 'pending', p_priority, v_now, v_now)
+    ON CONFLICT (id) DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN {begin_chains}(ARRAY[p_id], p_type, p_priority, ARRAY[p_input], NULL);
+    END IF;
+    INSERT INTO {ready} (type_name, priority, scheduled_at, id) VALUES (p_type, p_priority, v_now, p_id);
+    RETURN NULL;
+END $body$;

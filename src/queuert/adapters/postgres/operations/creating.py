@@ -63,14 +63,24 @@ class Creating(Store):
         return [chains[job.id] for job in jobs]
 
     def _begin_chains(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
-        ((problem,),) = yield self.statement(
-            "create_jobs.begin",
-            ids=",".join([job.id for job in jobs]),
-            type=jobs[0].type_name,
-            priority=jobs[0].priority,
-            inputs=SEPARATOR.join([job.input.decode() for job in jobs]),
-            lanes=None if jobs[0].lane is None else SEPARATOR.join([job.lane or "" for job in jobs]),
-        )
+        first = jobs[0]
+        if len(jobs) == 1 and first.lane is None:
+            ((problem,),) = yield self.statement(
+                "create_jobs.begin_one",
+                id=first.id,
+                type=first.type_name,
+                priority=first.priority,
+                input=first.input.decode(),
+            )
+        else:
+            ((problem,),) = yield self.statement(
+                "create_jobs.begin",
+                ids=",".join([job.id for job in jobs]),
+                type=first.type_name,
+                priority=first.priority,
+                inputs=SEPARATOR.join([job.input.decode() for job in jobs]),
+                lanes=None if first.lane is None else SEPARATOR.join([job.lane or "" for job in jobs]),
+            )
         if problem is not None:
             raise_problem(problem)
         return [Created(job.id, job.id, "pending", ready=True) for job in jobs]

@@ -10,6 +10,9 @@ SELECT {begin_chains}(
     string_to_array(:lanes::text, E'\x1e')
 );
 
+-- write: begin_one
+SELECT {begin_one}(:id::uuid, :type::text, :priority::integer, :input::text);
+
 -- write: create
 SELECT id, status, ready, existing, problem, place FROM {create_jobs}(
     :ids::text[], :types::text[], :chains::text[], :chain_types::text[], :indexes::integer[], :inputs::text[],
