@@ -44,6 +44,6 @@ class PatientTimeout:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._timer.cancel()
-        # If somebody else has cancelled the task as well, it stays cancelled.
+        # If the task was cancelled for another reason as well, it stays cancelled.
         if not self._left and self._task.uncancel() <= self._cancels and kind is asyncio.CancelledError:
             raise TimeoutError from error
