@@ -8,7 +8,8 @@
 -- - of each lane, the last place in line that was taken: all jobs up to there, of these types. A job that
 --   joins before it waits until the position ends, or until no other job waits in the lane. Lanes that are
 --   ordered have none.
--- - the lowest tag. If there are too few turns from there on, the others are looked for.
+-- - the lowest tag. If there are too few turns from there on, the table is read. If there is no turn at
+--   all, tags go on from the highest one: otherwise they would be among those of dead rows.
 -- - when to look for news: once in ten times as long as it takes, while there are enough turns.
 --
 -- No count depends on a position, and no lane is closed as empty because of one. News is exact, and has an
@@ -145,7 +146,8 @@ DECLARE
     v_seen jsonb;
     v_places_known boolean;
     v_from double precision;
-    v_below double precision;
+    v_top double precision;
+    v_enough boolean;
     v_read bigint := pg_stat_get_xact_tuples_returned({line_key}::regclass) + pg_stat_get_xact_tuples_returned({turn_key}::regclass)
         + pg_stat_get_xact_tuples_returned({news_key}::regclass);
     v_look_at timestamptz;
@@ -223,16 +225,16 @@ BEGIN
             v_from := v_position ->> 'tag';
             v_look_read := v_position ->> 'read';
             v_look_at := v_position ->> 'look_at';
-            v_may_look := v_may_look AND NOT (
-                v_look_at > v_now AND v_number <= (
-                    SELECT count(*) FROM (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.tag >= v_from ORDER BY t.tag, t.lane LIMIT v_number) AS enough
-                )
+            v_enough := v_number <= (
+                SELECT count(*) FROM (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.tag >= v_from ORDER BY t.tag, t.lane LIMIT v_number) AS ahead
             );
+            v_may_look := v_may_look AND NOT (v_enough AND v_look_at > v_now);
         END IF;
+        v_top := v_position ->> 'top';
         v_seen := '{}';
         IF v_may_look THEN
             v_look := {look_for_lanes}(
-                v_name, v_rule, v_keyed, v_closed, v_cursors ->> v_name, greatest(50, p_limit), v_known, v_from, v_look_read, v_now
+                v_name, v_rule, v_keyed, v_closed, v_cursors ->> v_name, greatest(50, p_limit), v_known, v_from, v_top, v_look_read, v_now
             );
             v_cursors := v_cursors || jsonb_build_object(v_name, v_look.cursor);
             v_missed := v_missed OR v_look.more AND cardinality(v_kinds) > 0;
@@ -245,27 +247,22 @@ BEGIN
         ELSE
             v_missed := true;
         END IF;
+        IF v_known IS NOT NULL AND NOT v_enough THEN
+            -- After the look: no other claim opens lanes until this one ends, or it is told to ask again.
+            v_from := coalesce({lowest_turn}(v_name), v_top, v_from);
+        END IF;
         v_got := 0;
         v_only := NULL;
         v_tag := v_from;
-        v_below := 'infinity';
         v_lane := '';
         v_places_known := v_known IS NOT NULL AND NOT coalesce((v_rule ->> 'ordered')::boolean, false);
         WHILE v_got < v_number AND cardinality(v_kinds) > 0 LOOP
             SELECT array_agg(x.place), array_agg(x.turn) INTO v_places, v_turns FROM (
                 SELECT t.ctid AS place, t AS turn FROM {turn} AS t
-                WHERE t.name = v_name AND (t.tag, t.lane) > (v_tag, v_lane) AND t.tag < v_below
+                WHERE t.name = v_name AND (t.tag, t.lane) > (v_tag, v_lane)
                 ORDER BY t.tag, t.lane LIMIT v_number - v_got FOR UPDATE SKIP LOCKED
             ) AS x;
-            IF v_turns IS NULL THEN
-                -- Turns before the position.
-                EXIT WHEN v_from = '-infinity';
-                v_below := v_from;
-                v_from := '-infinity';
-                v_tag := v_from;
-                v_lane := '';
-                CONTINUE;
-            END IF;
+            EXIT WHEN v_turns IS NULL;
             v_parts := v_parts + 1;
             v_first := cardinality(a_places);
             v_each := cardinality(v_turns);
@@ -368,13 +365,13 @@ BEGIN
         IF v_known IS NOT NULL THEN
             v_until := least(v_until, (v_position ->> 'until')::timestamptz);
             v_new := v_new || jsonb_build_object(v_name, jsonb_build_object(
-                'until', v_position -> 'until', 'types', v_types, 'tag', v_from::text, 'read', v_look_read, 'look_at', v_look_at, 'lanes', v_seen
+                'until', v_position -> 'until', 'types', v_types, 'tag', v_from::text, 'top', v_top, 'read', v_look_read, 'look_at', v_look_at, 'lanes', v_seen
             ));
         END IF;
         IF v_got >= v_number AND NOT v_each_once THEN
-            v_behind := v_behind OR v_below < 'infinity' OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND (t.tag, t.lane) > (v_tag, v_lane));
+            v_behind := v_behind OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND (t.tag, t.lane) > (v_tag, v_lane));
         ELSIF cardinality(v_kinds) > 0 AND NOT v_each_once THEN
-            v_missed := v_missed OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.ctid <> ALL (a_places));
+            v_missed := v_missed OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.tag >= v_from AND t.ctid <> ALL (a_places));
         END IF;
     END LOOP;
 
@@ -470,7 +467,7 @@ BEGIN
                 PERFORM {place_lanes}(
                     v_names[v_each], v_rules -> v_names[v_each] -> 0, (v_rules -> v_names[v_each] ->> 1)::boolean, v_closed, true,
                     a_turns[v_first:a_ends[v_each]], a_ended[v_first:a_ends[v_each]], a_taken[v_first:a_ends[v_each]],
-                    a_waiting[v_first:a_ends[v_each]], a_weights[v_first:a_ends[v_each]], a_holders[v_first:a_ends[v_each]], NULL, v_now
+                    a_waiting[v_first:a_ends[v_each]], a_weights[v_first:a_ends[v_each]], a_holders[v_first:a_ends[v_each]], NULL, NULL, v_now
                 );
             END IF;
             v_first := a_ends[v_each] + 1;
@@ -495,10 +492,14 @@ BEGIN
             SELECT jsonb_object_agg(asked.name, CASE WHEN v_new ? asked.name THEN v_new -> asked.name || jsonb_build_object('tag', coalesce((
                 SELECT t.tag FROM {turn} AS t WHERE t.name = asked.name AND t.tag >= (v_new -> asked.name ->> 'tag')::double precision
                 ORDER BY t.tag, t.lane LIMIT 1
-            ), '-infinity')::text) ELSE jsonb_build_object(
-                'until', v_begun_at + least(1000 * ({clock} - v_begun_at), interval '10 seconds'), 'types', NULL, 'tag', '-infinity', 'lanes', '{}'::jsonb
+            ), taken.top, '-infinity')::text, 'top', taken.top) ELSE jsonb_build_object(
+                'until', v_begun_at + least(1000 * ({clock} - v_begun_at), interval '10 seconds'), 'types', NULL, 'tag', '-infinity',
+                'top', taken.top, 'lanes', '{}'::jsonb
             ) END)
             FROM unnest(v_names) AS asked (name)
+            CROSS JOIN LATERAL (
+                SELECT greatest(max(t.tag), (v_positions -> asked.name ->> 'top')::double precision) AS top FROM unnest(a_turns) AS t WHERE t.name = asked.name
+            ) AS taken
         );
     END IF;
     SELECT v_others OR EXISTS (

@@ -192,14 +192,25 @@ BEGIN
     ) AS c;
 END $body$;
 
+-- The lowest tag of a limit, from the table instead of the index. Called if there are few turns, so that
+-- most rows are dead: see `lanes_in_news`.
+CREATE OR REPLACE FUNCTION {lowest_turn}(p_name text) RETURNS double precision LANGUAGE plpgsql
+SET plan_cache_mode TO force_generic_plan SET enable_indexscan TO off SET enable_indexonlyscan TO off SET enable_bitmapscan TO off
+SET max_parallel_workers_per_gather TO 0 SET jit TO off AS $body$
+BEGIN
+    RETURN (SELECT min(t.tag) FROM {turn} AS t WHERE t.name = p_name);
+END $body$;
+
 -- Write down what has become of lanes. `p_were_open`: they had a turn, which was deleted; otherwise
 -- each gets a new turn, after the lane whose turn it is. For each lane: `p_ended`, claims that have
 -- ended; `p_taken`, jobs that begin now; `p_waiting`, others wait; `p_weights`; `p_holders`, the last
--- job that begins now; `p_from`, a tag that may be the lowest. A lane that may begin a job gets its turn. One that a rate has closed gets a
+-- job that begins now; `p_from`, a tag that may be the lowest; `p_top`, where tags go on if there is no
+-- turn. A lane that may begin a job gets its turn. One that a rate has closed gets a
 -- row in `reopen`. One that nothing is known of any more is deleted.
 CREATE OR REPLACE FUNCTION {place_lanes}(
     p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_were_open boolean, p_lanes {turn}[], p_ended integer[], p_taken integer[],
-    p_waiting boolean[], p_weights double precision[], p_holders uuid[], p_from double precision, p_now timestamptz
+    p_waiting boolean[], p_weights double precision[], p_holders uuid[], p_from double precision,
+    p_top double precision, p_now timestamptz
 ) RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE
     v_rated boolean := p_keyed OR coalesce(jsonb_typeof(p_rule -> 'rate') = 'array', false);
@@ -215,7 +226,7 @@ BEGIN
     IF NOT p_were_open THEN
         v_floor := coalesce(
             (SELECT t.tag FROM {turn} AS t WHERE t.name = p_name AND t.tag >= p_from ORDER BY t.tag, t.lane LIMIT 1),
-            (SELECT t.tag FROM {turn} AS t WHERE t.name = p_name ORDER BY t.tag, t.lane LIMIT 1), 0
+            CASE WHEN p_from > '-infinity' THEN {lowest_turn}(p_name) END, p_top, 0
         );
     ELSIF v_rated THEN
         -- A clock that is set back does not move the begins.
@@ -305,14 +316,15 @@ END $body$;
 -- Look at lanes that something has happened to. Those that are open are left alone: the claim that
 -- takes their turn looks. Creates and locks the rows of the others (those that another claim has
 -- locked are skipped), and gives a turn to those that may begin a job. `more`: there is more to look
--- at. The caller has the lock of the limit, so no other claim creates lanes of it. `p_known`, `p_from`:
+-- at. The caller has the lock of the limit, so no other claim creates lanes of it. `p_known`, `p_from`, `p_top`:
 -- the positions of lanes and of turns (see `claim_limited`), or nulls; `seen`: the new ones of lanes.
 CREATE OR REPLACE FUNCTION {visit_lanes}(
-    p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_lanes text[], p_known jsonb, p_from double precision, p_now timestamptz,
-    OUT more boolean, OUT seen jsonb
+    p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_lanes text[], p_known jsonb, p_from double precision,
+    p_top double precision, p_now timestamptz, OUT more boolean, OUT seen jsonb
 ) LANGUAGE plpgsql AS $body$
 DECLARE
     v_lanes {turn}[];
+    v_waiting boolean[];
     v_news record;
 BEGIN
     more := false;
@@ -330,7 +342,20 @@ BEGIN
         RETURN;
     END IF;
     v_news := {take_news}(v_lanes, p_known);
-    PERFORM {place_lanes}(p_name, p_rule, p_keyed, p_closed, false, v_lanes, v_news.ended, NULL, NULL, NULL, NULL, p_from, p_now);
+    IF p_known IS NOT NULL THEN
+        v_waiting := ARRAY(
+            SELECT EXISTS (
+                SELECT FROM {line} AS e WHERE e.lane = l.lane AND (e.priority, e.scheduled_at, e.id) > (l.priority, l.scheduled_at, l.id)
+                ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0
+            )
+            FROM (
+                SELECT o.lane, o.ordinality, (p_known -> o.lane ->> 2)::integer AS priority, (p_known -> o.lane ->> 3)::timestamptz AS scheduled_at,
+                    (p_known -> o.lane ->> 4)::uuid AS id
+                FROM unnest(v_lanes) WITH ORDINALITY AS o
+            ) AS l ORDER BY l.ordinality
+        );
+    END IF;
+    PERFORM {place_lanes}(p_name, p_rule, p_keyed, p_closed, false, v_lanes, v_news.ended, NULL, v_waiting, NULL, NULL, p_from, p_top, p_now);
     more := v_news.more;
     IF p_known IS NOT NULL THEN
         seen := (
@@ -357,7 +382,7 @@ END $body$;
 -- for the next look. For the others see `visit_lanes`.
 CREATE OR REPLACE FUNCTION {look_for_lanes}(
     p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_cursor text, p_most integer, p_known jsonb, p_from double precision,
-    p_read bigint, p_now timestamptz, OUT cursor text, OUT more boolean, OUT seen jsonb, OUT read bigint
+    p_top double precision, p_read bigint, p_now timestamptz, OUT cursor text, OUT more boolean, OUT seen jsonb, OUT read bigint
 ) LANGUAGE plpgsql AS $body$
 DECLARE
     v_first text COLLATE "C" := p_name || E'\x1e';
@@ -407,7 +432,7 @@ BEGIN
     more := false;
     IF cardinality(v_due) + cardinality(v_lanes) > 0 THEN
         SELECT v.more, v.seen INTO more, seen
-        FROM {visit_lanes}(p_name, p_rule, p_keyed, p_closed, v_due || v_lanes, p_known, p_from, p_now) AS v;
+        FROM {visit_lanes}(p_name, p_rule, p_keyed, p_closed, v_due || v_lanes, p_known, p_from, p_top, p_now) AS v;
     END IF;
     IF cardinality(v_lanes) >= p_most THEN
         cursor := v_lanes[cardinality(v_lanes)];

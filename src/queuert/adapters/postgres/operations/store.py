@@ -21,6 +21,7 @@ class Reached(msgspec.Struct):
     until: str
     types: msgspec.Raw
     tag: str
+    top: float | None = None
     read: int | None = None
     look_at: str | None = None
     lanes: dict[str, msgspec.Raw] = {}
