@@ -126,7 +126,7 @@ async def test_an_ordinary_claim_leaves_no_position(scene: Scene) -> None:
 
 
 async def test_positions_end_after_ten_seconds(scene: Scene) -> None:
-    await start(scene, 1200, 40)
+    await start(scene, 3000, 40)
     await keep(scene)
     while not scene.operations.reached:
         await take_and_complete(scene, 10)

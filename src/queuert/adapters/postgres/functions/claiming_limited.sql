@@ -148,8 +148,9 @@ DECLARE
     v_from double precision;
     v_top double precision;
     v_enough boolean;
-    v_read bigint := pg_stat_get_xact_tuples_returned({line_key}::regclass) + pg_stat_get_xact_tuples_returned({turn_key}::regclass)
-        + pg_stat_get_xact_tuples_returned({news_key}::regclass);
+    v_dead bigint := pg_stat_get_xact_tuples_returned({line_key}::regclass) - pg_stat_get_xact_tuples_fetched({line_key}::regclass)
+        + pg_stat_get_xact_tuples_returned({turn_key}::regclass) - pg_stat_get_xact_tuples_fetched({turn_key}::regclass)
+        + pg_stat_get_xact_tuples_returned({news_key}::regclass) - pg_stat_get_xact_tuples_fetched({news_key}::regclass);
     v_look_at timestamptz;
     v_look_read bigint;
     v_until timestamptz;
@@ -484,10 +485,11 @@ BEGIN
         v_next := v_now + interval '20 milliseconds';
     END IF;
     v_next := least(v_next, v_until);
-    v_read := pg_stat_get_xact_tuples_returned({line_key}::regclass) + pg_stat_get_xact_tuples_returned({turn_key}::regclass)
-        + pg_stat_get_xact_tuples_returned({news_key}::regclass) - v_read;
-    IF v_new <> '{}' OR v_read > 1000 + 20 * v_number AND cardinality(v_ids) > 0 THEN
-        -- Many entries were read for few rows, so most are dead.
+    -- Entries that were read, and had no row. Without an old snapshot they are read once or twice.
+    v_dead := pg_stat_get_xact_tuples_returned({line_key}::regclass) - pg_stat_get_xact_tuples_fetched({line_key}::regclass)
+        + pg_stat_get_xact_tuples_returned({turn_key}::regclass) - pg_stat_get_xact_tuples_fetched({turn_key}::regclass)
+        + pg_stat_get_xact_tuples_returned({news_key}::regclass) - pg_stat_get_xact_tuples_fetched({news_key}::regclass) - v_dead;
+    IF v_new <> '{}' OR v_dead > 2000 + 40 * v_number AND cardinality(v_ids) > 0 THEN
         v_new := (
             SELECT jsonb_object_agg(asked.name, CASE WHEN v_new ? asked.name THEN v_new -> asked.name || jsonb_build_object('tag', coalesce((
                 SELECT t.tag FROM {turn} AS t WHERE t.name = asked.name AND t.tag >= (v_new -> asked.name ->> 'tag')::double precision

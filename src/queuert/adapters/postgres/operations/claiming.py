@@ -22,7 +22,7 @@ _FIRST, _LAST = ((moment - _EPOCH).total_seconds() for moment in (EARLIEST, LATE
 _blockers = msgspec.json.Decoder(list[tuple[str, str, str, str | None, str | None]])
 _cursors = msgspec.json.Decoder(dict[str, str | None])
 _reached = msgspec.json.Decoder(dict[str, Reached])
-_LANES = 500
+_LANES = 200
 """Of so many lanes of a limit, positions are kept. They are sent with each claim."""
 _NOTHING = b"null"
 _positions = msgspec.json.Decoder(dict[str, msgspec.Raw])
