@@ -75,16 +75,25 @@ def cost(scene: Scene, connection: psycopg.Connection[Any]) -> int:
 
 
 def end(scene: Scene, delay: str = "1 hour") -> None:
-    """Positions are good for so long, and news is not looked for until then if there are enough turns."""
-    (moment,) = scene.watch("SELECT to_json(now() + %s::interval) #>> '{}'", delay)
+    """Positions are good for so long."""
     for found in scene.operations.reached.values():
-        found.until = moment
+        found.until = moment(scene, delay)
+
+
+def look(scene: Scene, delay: str) -> None:
+    """News is not looked for until then, if there are enough turns."""
+    for found in scene.operations.reached.values():
+        found.look_at = moment(scene, delay)
+
+
+def moment(scene: Scene, delay: str) -> str:
+    (found,) = scene.watch("SELECT to_json(now() + %s::interval) #>> '{}'", delay)
+    return str(found)
 
 
 def position(scene: Scene, operations: PostgresOperations | None = None) -> Reached:
     """Positions from now on, for as long as the test takes. No dead rows are needed."""
-    (moment,) = scene.watch("SELECT to_json(now() + interval '1 hour') #>> '{}'")
-    found = Reached(until=moment, types=msgspec.Raw(b"null"), tag="-Infinity")
+    found = Reached(until=moment(scene, "1 hour"), types=msgspec.Raw(b"null"), tag="-Infinity")
     (operations or scene.operations).reached[NAME] = found
     return found
 
@@ -112,10 +121,32 @@ async def test_claims_do_not_read_what_others_have_taken(
     for _ in range(number // 10):
         assert len(await take_and_complete(scene, 10)) == 10
         end(scene)
+    look(scene, "1 hour")
     after = cost(scene, connection)
+    look(scene, "-1 hour")
+    looking = cost(scene, connection)
     scene.operations.reached.clear()
     without = cost(scene, connection)
-    assert after < 2 * before < 4 * before < without, (before, after, without)
+    found = (before, after, looking, without)
+    assert after < 2 * before, found
+    assert looking < 4 * before, found
+    assert without > 4 * before, found
+
+
+async def test_a_new_lane_opens_while_there_are_enough_turns(scene: Scene) -> None:
+    """The look for news is left out for a while, and then it comes."""
+    position(scene)
+    await start(scene, 100, 5)
+    await take_and_complete(scene, 1)
+    await scene.start(job("new"))
+    look(scene, "1 hour")
+    await take_and_complete(scene, 1)
+    assert lane_of(NAME, "new") not in scene.watch("SELECT lane FROM queuert_turn")
+    look(scene, "-1 s")
+    await take_and_complete(scene, 1)
+    assert lane_of(NAME, "new") in scene.watch("SELECT lane FROM queuert_turn")
+    look_at = scene.operations.reached[NAME].look_at
+    assert scene.watch("SELECT %s::timestamptz <= now() + interval '1 s'", look_at) == [True]
 
 
 async def test_an_ordinary_claim_leaves_no_position(scene: Scene) -> None:

@@ -229,7 +229,7 @@ BEGIN
             v_enough := v_number <= (
                 SELECT count(*) FROM (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.tag >= v_from ORDER BY t.tag, t.lane LIMIT v_number) AS ahead
             );
-            v_may_look := v_may_look AND NOT (v_enough AND v_look_at > v_now);
+            v_may_look := v_may_look AND NOT (v_enough AND coalesce(v_look_at > v_now, false));
         END IF;
         v_top := v_position ->> 'top';
         v_seen := '{}';

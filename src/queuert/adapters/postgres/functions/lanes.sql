@@ -74,11 +74,12 @@ BEGIN
 END $body$;
 
 -- The common claim, made cheap: begin the first job of each of these lanes, in their order. All jobs have
--- one type. Returns their ids, their places in line, and which lanes have another job behind it; or nulls if
--- a lane has none that is free, and then nothing is written. `p_from…`: jobs after these places, or nulls.
--- Locks waiting jobs, and skips locked ones. Primary key of `line`.
+-- one type. Returns their ids, and which lanes have another job; or nulls if a lane has none that is free,
+-- and then nothing is written. `p_from…`: nulls, or the places in line after which to look (see
+-- `claim_limited`); then also the places of these jobs. Locks waiting jobs, and skips locked ones. Primary key of `line`.
 CREATE OR REPLACE FUNCTION {begin_each}(
-    p_lanes {turn}[], p_from_priorities integer[], p_from_times timestamptz[], p_from_ids uuid[], p_type text, p_queue text, p_worker text, p_lease double precision, p_token bigint, p_statistics boolean, p_now timestamptz,
+    p_lanes {turn}[], p_from_priorities integer[], p_from_times timestamptz[], p_from_ids uuid[], p_type text, p_queue text,
+    p_worker text, p_lease double precision, p_token bigint, p_statistics boolean, p_now timestamptz,
     OUT ids uuid[], OUT priorities integer[], OUT times timestamptz[], OUT waiting boolean[]
 ) LANGUAGE plpgsql AS $body$
 DECLARE
@@ -86,22 +87,35 @@ DECLARE
     v_names text[];
     v_places tid[];
 BEGIN
-    SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.scheduled_at)
-    INTO v_names, v_places, ids, priorities, times
-    FROM (
-        SELECT l.lane, w.*
-        FROM unnest(p_lanes, p_from_priorities, p_from_times, p_from_ids) WITH ORDINALITY
-            AS l (name, tag, lane, running, begun, begun_at, holder, from_priority, from_time, from_id, ordinality)
-        CROSS JOIN LATERAL (
-            SELECT e.ctid AS place, e.id, e.priority, e.scheduled_at FROM {line} AS e
-            WHERE e.lane = l.lane AND e.type_name IS NOT DISTINCT FROM p_type AND (e.priority, e.scheduled_at, e.id) > (
-                coalesce(l.from_priority, -2147483648), coalesce(l.from_time, '-infinity'),
-                coalesce(l.from_id, '00000000-0000-0000-0000-000000000000')
-            )
-            ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1
-        ) AS w
-        ORDER BY l.ordinality
-    ) AS c;
+    IF p_from_ids IS NULL THEN
+        SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.id), array_agg(c.scheduled_at) INTO v_names, v_places, ids, times
+        FROM (
+            SELECT l.lane, w.*
+            FROM unnest(p_lanes) WITH ORDINALITY AS l
+            CROSS JOIN LATERAL (
+                SELECT e.ctid AS place, e.id, e.scheduled_at FROM {line} AS e WHERE e.lane = l.lane AND e.type_name IS NOT DISTINCT FROM p_type
+                ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1
+            ) AS w
+            ORDER BY l.ordinality
+        ) AS c;
+    ELSE
+        SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.scheduled_at)
+        INTO v_names, v_places, ids, priorities, times
+        FROM (
+            SELECT l.lane, w.*
+            FROM unnest(p_lanes, p_from_priorities, p_from_times, p_from_ids) WITH ORDINALITY
+                AS l (name, tag, lane, running, begun, begun_at, holder, from_priority, from_time, from_id, ordinality)
+            CROSS JOIN LATERAL (
+                SELECT e.ctid AS place, e.id, e.priority, e.scheduled_at FROM {line} AS e
+                WHERE e.lane = l.lane AND e.type_name IS NOT DISTINCT FROM p_type AND (e.priority, e.scheduled_at, e.id) > (
+                    coalesce(l.from_priority, -2147483648), coalesce(l.from_time, '-infinity'),
+                    coalesce(l.from_id, '00000000-0000-0000-0000-000000000000')
+                )
+                ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1
+            ) AS w
+            ORDER BY l.ordinality
+        ) AS c;
+    END IF;
     IF cardinality(ids) IS DISTINCT FROM v_number OR (
         SELECT count(*) FROM (SELECT FROM {line} AS w WHERE w.ctid = ANY (v_places) FOR UPDATE SKIP LOCKED) AS locked
     ) < v_number THEN
@@ -115,14 +129,22 @@ BEGIN
     IF p_statistics THEN
         INSERT INTO {tally} (at, type_name, what, number, since) VALUES (p_now, p_type, 'begun', v_number, times);
     END IF;
-    -- OFFSET: otherwise, a plan may hash all of `line`. If there is none, `place_lanes` looks before it, too.
-    waiting := ARRAY(
-        SELECT EXISTS (
-            SELECT FROM {line} AS e WHERE e.lane = l.lane AND (e.priority, e.scheduled_at, e.id) > (l.priority, l.scheduled_at, l.id)
-            ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0
-        )
-        FROM unnest(v_names, priorities, times, ids) WITH ORDINALITY AS l (lane, priority, scheduled_at, id, ordinality) ORDER BY l.ordinality
-    );
+    -- OFFSET: otherwise, a plan may hash all of `line`.
+    IF p_from_ids IS NULL THEN
+        waiting := ARRAY(
+            SELECT EXISTS (SELECT FROM {line} AS e WHERE e.lane = l.lane ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0)
+            FROM unnest(p_lanes) WITH ORDINALITY AS l ORDER BY l.ordinality
+        );
+    ELSE
+        -- If there is none, `place_lanes` looks before it, too.
+        waiting := ARRAY(
+            SELECT EXISTS (
+                SELECT FROM {line} AS e WHERE e.lane = l.lane AND (e.priority, e.scheduled_at, e.id) > (l.priority, l.scheduled_at, l.id)
+                ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0
+            )
+            FROM unnest(v_names, priorities, times, ids) WITH ORDINALITY AS l (lane, priority, scheduled_at, id, ordinality) ORDER BY l.ordinality
+        );
+    END IF;
 END $body$;
 
 -- The first jobs of lanes, in the order of their turns: `p_rooms` of each, or only `p_only`, of the types
