@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ OTHER_TURNS = [
     ("kind", ("sqlite", "postgres")),
     ("state", ("sqlite", "postgres")),
     ("scheme", ("postgresql", "postgresql+asyncpg")),
+    ("scene", ("psycopg", "asyncpg")),
 ]
 """The same for tests that do not use `setting`: parameters that choose a database, and who takes turns."""
 BROKERS = [("memory", "redis"), ("memory", "nats")]
@@ -96,6 +98,7 @@ class Setting:
     """A database and a channel, and clients on them."""
 
     def __init__(self, state: str, notify: str | None, directory: Path) -> None:
+        self._made_of = (state, notify, directory)
         self.state = "postgres" if state == "asyncpg" else state
         self.notify = notify
         self._channel = _channel(state, notify)
@@ -109,6 +112,11 @@ class Setting:
             if notify == "in-process":
                 # Clients with the same URL share a hub; hints that another test has left there are none of ours.
                 self.url += f"{'&' if '?' in self.url else '?'}application_name={uuid4()}"
+
+    def anew(self) -> Setting:
+        """The same, without what has been stored."""
+        state, notify, directory = self._made_of
+        return Setting(state, notify, Path(tempfile.mkdtemp(dir=directory)))
 
     def connect(self, jobs: Iterable[Any], **options: Any) -> Client[Any]:
         """A client, to be entered. Several of them share the database and the channel."""
