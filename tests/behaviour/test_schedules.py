@@ -38,6 +38,8 @@ from queuert import (
 )
 from queuert.schedules import planning
 
+pytestmark = pytest.mark.in_turn
+
 HOUR = timedelta(hours=1)
 FAR = timedelta(days=365)
 
