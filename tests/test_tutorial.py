@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from tests.support.postgres import server
 
+import queuert
+
 ROOT = Path(__file__).resolve().parent.parent
 STEPS = ROOT / "examples" / "tutorial"
 PAGES = ROOT / "docs" / "tutorial"
@@ -63,13 +65,13 @@ def test_a_step_on_postgresql_with_two_processes(step: int, tmp_path: Path) -> N
         shown = ""
         try:
             # The first call of each process to the bank fails, so a charge is tried again a little later.
-            for _ in range(100):
-                shown = run(step, tmp_path, "-m", "queuert", "show", day, "--url", url)
-                if re.search(r"^status +completed$", shown, re.MULTILINE):
-                    break
+            with queuert.connect_sync(url, jobs=[]) as client:
+                client.wait(day, timeout=100)
+            shown = run(step, tmp_path, "-m", "queuert", "show", day, "--url", url)
         finally:
             worker.terminate()
             ended(worker)
+    assert re.search(r"^status +completed$", shown, re.MULTILINE), shown
     assert re.search(r"^output +2850$", shown, re.MULTILINE), shown
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.adapters.sqlite_support import AsyncSqlite, Sqlite, job
+from tests.support.code import Code
 
 from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
 from queuert.adapters.sqlite.connections import database
@@ -304,19 +303,12 @@ run(state.provider, None, state.operations.migrate())
 
 
 def test_processes_that_start_together_migrate_once(path: Path, opened: Callable[..., Sqlite]) -> None:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", MIGRATE, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(4)
-    ]
+    processes = [Code(MIGRATE, str(path)) for _ in range(4)]
     for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    outputs = [process.communicate(timeout=60)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4
-    applied = [version for output in outputs for version in json.loads(output)]
+        process.write("")
+    ends = [process.end() for process in processes]
+    assert [code for code, _ in ends] == [0] * 4
+    applied = [version for _, output in ends for version in json.loads(output)]
     assert sorted(applied) == ALL
     sqlite = opened()
     assert sqlite.do(sqlite.ops.migrate()) == []
@@ -326,8 +318,7 @@ def test_processes_that_start_together_migrate_once(path: Path, opened: Callable
 def test_a_process_that_is_killed_leaves_whole_versions(
     path: Path, opened: Callable[..., Sqlite], statements: int
 ) -> None:
-    killed = subprocess.run([sys.executable, "-c", KILL, str(path), str(statements)], timeout=60, check=False)
-    assert killed.returncode == -9
+    assert Code(KILL, str(path), str(statements)).end()[0] == -9
     sqlite = opened()
     has_table = bool(sqlite.query("SELECT 1 FROM sqlite_schema WHERE name = 'queuert_version'"))
     versions = [row[0] for row in sqlite.query("SELECT version FROM queuert_version")] if has_table else []

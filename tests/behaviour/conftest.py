@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable
+from itertools import compress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 from tests.conformance.postgres_harness import database, empty
-from tests.support.matrix import parametrize, spread
+from tests.support.matrix import parametrize, spread, take_turns
 from tests.support.nats import nats_url
 from tests.support.postgres import own_server
 from tests.support.redis import redis_url
@@ -41,6 +43,7 @@ OTHER_TURNS = [
     ("kind", ("sqlite", "postgres")),
     ("state", ("sqlite", "postgres")),
     ("scheme", ("postgresql", "postgresql+asyncpg")),
+    ("scene", ("psycopg", "asyncpg")),
 ]
 """The same for tests that do not use `setting`: parameters that choose a database, and who takes turns."""
 BROKERS = [("memory", "redis"), ("memory", "nats")]
@@ -65,12 +68,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         called: Any = getattr(item, "callspec", None)
         if called.params["setting"][0] == "asyncpg" and _is_plain(item):
             item.add_marker(pytest.mark.skip(reason="with asyncpg, plain handlers cannot open transactions"))
+    takes_turns = [item.get_closest_marker("in_turn") is not None and not _is_about_more(item) for item in ours]
+    take_turns(compress(ours, takes_turns), "setting", TURNS[0], _name)
+    ours = [item for item, is_alone in zip(ours, takes_turns, strict=True) if not is_alone]
     for is_marked in (False, True):
         chosen = [item for item in ours if is_marked is (item.get_closest_marker("drivers") is not None)]
         turns = TURNS_OF_DRIVERS if is_marked else TURNS
         spread([item for item in chosen if not _is_plain(item)], "setting", turns, _name)
     for parameter, turn in OTHER_TURNS:
         spread(here, parameter, [turn], str)
+
+
+def _is_about_more(item: pytest.Item) -> bool:
+    """Whether a driver or a channel matters, too. Handlers that run in threads open transactions there."""
+    return _is_plain(item) or any(item.get_closest_marker(name) for name in ("drivers", "channels"))
 
 
 def _is_plain(item: pytest.Item) -> bool:
@@ -96,6 +107,7 @@ class Setting:
     """A database and a channel, and clients on them."""
 
     def __init__(self, state: str, notify: str | None, directory: Path) -> None:
+        self._made_of = (state, notify, directory)
         self.state = "postgres" if state == "asyncpg" else state
         self.notify = notify
         self._channel = _channel(state, notify)
@@ -109,6 +121,11 @@ class Setting:
             if notify == "in-process":
                 # Clients with the same URL share a hub; hints that another test has left there are none of ours.
                 self.url += f"{'&' if '?' in self.url else '?'}application_name={uuid4()}"
+
+    def anew(self) -> Setting:
+        """The same, without what has been stored."""
+        state, notify, directory = self._made_of
+        return Setting(state, notify, Path(tempfile.mkdtemp(dir=directory)))
 
     def connect(self, jobs: Iterable[Any], **options: Any) -> Client[Any]:
         """A client, to be entered. Several of them share the database and the channel."""

@@ -14,6 +14,8 @@ from tests.support.worlds import World
 
 from queuert import Attempt, Chain, ChainExpired, EntryJob, Handlers, Reschedule, Worker
 
+pytestmark = pytest.mark.in_turn
+
 
 class Perishable(EntryJob[str, "Perishable"], name="perishable"):
     number: int = 0

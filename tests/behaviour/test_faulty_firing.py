@@ -17,6 +17,8 @@ from tests.behaviour.watching import Points, watched
 
 from queuert import StorageUnavailable
 
+pytestmark = pytest.mark.in_turn
+
 
 def fail() -> None:
     raise StorageUnavailable("no database, on purpose")

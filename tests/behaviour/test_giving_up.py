@@ -15,6 +15,8 @@ from tests.support.worlds import run
 from queuert import Attempt, EntryJob, Handlers, InvalidArgument, JobError, Reschedule, SyncAttempt, Worker
 from queuert.model import ClaimRequest, QueueLimit, TypeLimit
 
+pytestmark = pytest.mark.in_turn
+
 
 class Try(EntryJob[str], name="try"):
     number: int = 0

@@ -155,7 +155,7 @@ async def test_a_handler_in_its_transaction(scene: Scene, where: str) -> None:
 
 @pytest.mark.parametrize("where", ["idle", "handler", "transaction", "unsettled"])
 async def test_stop_is_bounded(scene: Scene, where: str) -> None:
-    """By its own arithmetic: twice a second for the handlers, one for the results, five to close. Not for ever."""
+    """By its own arithmetic: a second for the handlers, one for the results, five to close. Not for ever."""
     handlers = Handlers[Any](backoff=SOON)
     reached, gate = asyncio.Event(), Gate()
 
@@ -174,7 +174,7 @@ async def test_stop_is_bounded(scene: Scene, where: str) -> None:
 
     if where != "idle":
         await scene.beside.submit(Step(number=1))
-    worker = scene.worker(handlers, lease=60.0)
+    worker = scene.worker(handlers, lease=60.0, shutdown_timeout=0.1)
     await worker.start()
     if where == "idle":
         # Its last statement until the next poll. The claim before it is replaced at once.

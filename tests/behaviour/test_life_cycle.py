@@ -12,6 +12,8 @@ from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Handlers, Queue, SchemaTooNew, StorageError, Worker
 
+pytestmark = pytest.mark.in_turn
+
 
 def counting() -> tuple[Handlers[Any], list[int]]:
     handlers, ran = Handlers[Any](), list[int]()

@@ -60,7 +60,7 @@ async def test_a_job_that_is_retried_with_another_key(setting: Setting) -> None:
             ("x", 1, None),
             ("y", 1, None),
         ]
-        async with Worker(client, posts.handlers, concurrency=10):
+        async with Worker(client, posts.handlers, concurrency=10, poll_interval=min(setting.poll_interval, 5.0)):
             await client.wait(first)
             await client.wait(second)
     assert sorted(posts.done) == [("X", 1), ("Y", 2)]
@@ -71,7 +71,7 @@ async def test_a_failed_chain_that_stops_its_key_is_cancelled(setting: Setting) 
     posts = Posts()
     async with setting.connect([Post]) as client:
         first, second = await stopped(client, posts)
-        async with Worker(client, posts.handlers, concurrency=10):
+        async with Worker(client, posts.handlers, concurrency=10, poll_interval=min(setting.poll_interval, 5.0)):
             async with client.transaction() as tx:
                 (cancelled,) = await client.cancel(tx, first, by="ann", reason="INC-42")
             assert (cancelled.id, cancelled.status) == (first.id, "cancelled")

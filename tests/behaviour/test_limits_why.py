@@ -49,7 +49,7 @@ async def test_a_job_knows_its_place_in_a_full_key(setting: Setting) -> None:
             first, second, last = [await client.start(tx, Sync(tenant="x")) for _ in range(3)]
             patient = await client.start(tx, Sync(tenant="x").set(priority=200))
             await client.start(tx, Sync(tenant="another"))
-        async with Worker(client, handlers, concurrency=10):
+        async with Worker(client, handlers, concurrency=10, poll_interval=min(setting.poll_interval, 5.0)):
             await eventually(lambda: len(begun) == 2)
             full = await reason(client, last)
             assert isinstance(full, LimitFull)
@@ -87,7 +87,7 @@ async def test_a_rate_says_when_it_opens(setting: Setting) -> None:
         async with client.transaction() as tx:
             first, second, third = [await client.start(tx, Call(partner="a")) for _ in range(3)]
             refused = await client.start(tx, Call(partner="refuses"))
-        async with Worker(client, handlers, concurrency=10):
+        async with Worker(client, handlers, concurrency=10, poll_interval=min(setting.poll_interval, 5.0)):
             await client.wait(first)
             await eventually(lambda: _is_closed(client, refused))
             closed = await reason(client, third)
@@ -119,7 +119,7 @@ async def test_a_stopped_key_names_the_job(setting: Setting) -> None:
     async with setting.connect(JOBS) as client:
         async with client.transaction() as tx:
             chains = [await client.start(tx, Post(account="x", number=number)) for number in range(3)]
-        async with Worker(client, handlers, concurrency=10):
+        async with Worker(client, handlers, concurrency=10, poll_interval=min(setting.poll_interval, 5.0)):
             await eventually(lambda: _has_status(client, chains[0], "failed"))
             stopped = await reason(client, chains[2])
             assert stopped == OrderHeld("post", "x", chains[0].id, "failed", 1)
@@ -144,7 +144,7 @@ async def test_a_paused_key_that_stops_what_runs(setting: Setting) -> None:
     async with setting.connect(JOBS) as client:
         async with client.transaction() as tx:
             stopped, other = [await client.start(tx, Sync(tenant=name)) for name in "xy"]
-        async with Worker(client, handlers, concurrency=10):
+        async with Worker(client, handlers, concurrency=10, poll_interval=min(setting.poll_interval, 5.0)):
             await eventually(lambda: len(numbers) == 2)
             async with client.transaction() as tx:
                 await client.pause(tx, LimitKey(Sync, "x"), cancel_running=True, reason="too loud", by="ann")

@@ -27,11 +27,17 @@ from queuert.adapters.postgres.installation import WORKER_SPACE
 from queuert.adapters.postgres.notify.asyncpg import AsyncpgChannels
 from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
 from queuert.worker import presence
-from queuert.worker.presence import GRACE, LOOK_INTERVAL
 from queuert.worker_records import WorkerRow
 
-LOOKS = int(6 * GRACE / LOOK_INTERVAL)
+LOOKS = int(6 * presence.GRACE / presence.LOOK_INTERVAL)
 """How often a worker asks for dead ones in three times the grace, at most: twice with each look."""
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are a quarter. For tests in which no worker has to be quicker than the grace."""
+    monkeypatch.setattr(presence, "GRACE", presence.GRACE / 4)
+    monkeypatch.setattr(presence, "LOOK_INTERVAL", presence.LOOK_INTERVAL / 4)
 
 
 def numbering() -> Handlers[Any]:
@@ -139,6 +145,7 @@ async def _holds(client: Client[Any], number: int) -> bool:
     return len(await running(client)) >= number
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_a_stopped_process_keeps_its_job(known: Setting) -> None:
     points = Points()
     async with watched(known.connect([Step]), points) as client:
@@ -197,6 +204,7 @@ async def test_the_lock_is_held_before_the_first_claim_until_the_worker_stops(sc
     watch.close()
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_a_worker_that_stops_with_a_job_keeps_it_until_the_lease_ends(known: Setting) -> None:
     """Its handler may still be at work: the process is there."""
     gate, points = Gate(), Points()

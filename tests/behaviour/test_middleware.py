@@ -15,6 +15,8 @@ from tests.behaviour.working import begin, failed, outcome, output, working
 
 from queuert import Attempt, EntryJob, Handlers, Key, Middleware, SyncAttempt, Transaction
 
+pytestmark = pytest.mark.in_turn
+
 Call = Callable[[], Awaitable[Any]]
 
 

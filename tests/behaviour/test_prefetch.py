@@ -12,6 +12,8 @@ from tests.behaviour.steps import Gate, Step, done, eventually, job, patiently, 
 from queuert import Attempt, Handlers, InvalidArgument, Queue, Worker
 from queuert.worker import filling, prefetch
 
+pytestmark = pytest.mark.in_turn
+
 
 @pytest.fixture
 def ahead(monkeypatch: pytest.MonkeyPatch) -> int:

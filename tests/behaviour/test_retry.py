@@ -14,6 +14,8 @@ from tests.behaviour.working import begin, failed, failure, outcome, output, wor
 
 from queuert import Attempt, Backoff, ChainFailed, EntryJob, Handlers, JobError, Reschedule, SyncAttempt, Worker
 
+pytestmark = pytest.mark.in_turn
+
 
 class Try(EntryJob[str], name="try"):
     number: int = 0

@@ -14,6 +14,8 @@ from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Handlers, Worker
 
+pytestmark = pytest.mark.in_turn
+
 
 def waiting() -> tuple[Handlers[Any], Gate]:
     handlers, gate = Handlers[Any](), Gate()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from typing import Any
 
 import pytest
@@ -36,6 +38,8 @@ from queuert import (
 )
 from queuert.schedules import planning
 
+pytestmark = pytest.mark.in_turn
+
 HOUR = timedelta(hours=1)
 FAR = timedelta(days=365)
 
@@ -48,14 +52,40 @@ class Limited(EntryJob[None], name="limited", limit=Limit(by="tenant", concurren
     tenant: int
 
 
-def soon(seconds: float = 2.5) -> datetime:
-    """Late enough for a busy machine to have stored the schedule by then."""
-    return datetime.now(UTC) + timedelta(seconds=seconds)
+class TooSlow(Exception):
+    """The time was over before the schedule was stored."""
 
 
-def once_soon(seconds: float = 2.5) -> Every:
+Test = Callable[..., Coroutine[Any, Any, None]]
+DELAYS = (0.7, 2.5, 10.0)
+_delay = ContextVar("delay", default=DELAYS[0])
+
+
+def soon(seconds: float | None = None) -> datetime:
+    """In a moment. Tests with one tick only are `in_time`: the machine may be too slow to store it by then."""
+    return datetime.now(UTC) + timedelta(seconds=_delay.get() if seconds is None else seconds)
+
+
+def in_time(test: Test) -> Test:
+    """Try it again, with more time, where a busy machine has not stored the schedule before its tick."""
+
+    @wraps(test)
+    async def tried(setting: Setting, **others: Any) -> None:
+        for number, delay in enumerate(DELAYS):
+            _delay.set(delay)
+            try:
+                await test(setting=setting.anew() if number else setting, **others)
+            except TooSlow:
+                continue
+            return
+        pytest.skip("the machine is too slow: the time was over before the schedule was stored")
+
+    return tried
+
+
+def once_soon() -> Every:
     """One tick in a moment, and no other in the time of a test."""
-    return Every(HOUR, start=soon(seconds))
+    return Every(HOUR, start=soon())
 
 
 def handlers(ran: list[int] | None = None) -> Handlers[Any]:
@@ -102,7 +132,7 @@ def is_fired(client: Client[Any], name: str) -> Callable[[], Any]:
         start: datetime | None = getattr(found.times, "start", None)
         in_time = in_time or start is None or datetime.now(UTC) < start
         if not in_time and start is not None and found.next_at is not None and found.next_at > start:
-            pytest.skip("the machine is too slow: the time was over before the schedule was stored")
+            raise TooSlow
         return False
 
     return check
@@ -118,6 +148,7 @@ async def working(
 
 
 @pytest.mark.channels
+@in_time
 async def test_an_idle_worker_wakes_for_a_schedule_that_a_client_puts(setting: Setting) -> None:
     """It would look for itself only much later: it is told, and then it knows the time."""
     async with setting.connect([Step, Light]) as client, working(setting, client):
@@ -139,6 +170,7 @@ async def test_an_idle_worker_wakes_for_a_schedule_that_a_client_puts(setting: S
 
 
 @pytest.mark.drivers
+@in_time
 async def test_functions_make_the_jobs(setting: Setting) -> None:
     schedules, ticks, threads = Schedules(), list[Tick](), list[bool]()
 
@@ -174,6 +206,7 @@ async def test_functions_make_the_jobs(setting: Setting) -> None:
         assert (schedule.declared, schedule.job_type, schedule.input) == (True, None, None)
 
 
+@in_time
 async def test_declared_jobs(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     if setting.notify is None:
         monkeypatch.setattr(planning, "LOOK_AGAIN", (timedelta(milliseconds=20), timedelta(seconds=1)))
@@ -299,6 +332,7 @@ async def test_a_worker_of_an_older_release_has_a_job_where_others_have_a_functi
         assert (await get(client, "s")).error is None
 
 
+@in_time
 async def test_two_workers_call_a_function_and_one_of_them_fires(setting: Setting) -> None:
     """Both have called it before either has stored anything: the second one drops its result."""
     both, calls = asyncio.Barrier(2), 0
@@ -457,7 +491,7 @@ async def test_queued_ticks_fire_when_the_chain_ends(setting: Setting) -> None:
         return 1
 
     async with setting.connect([Step]) as client, working(setting, client, handlers=slow):
-        times = Every(timedelta(milliseconds=300), start=soon())
+        times = Every(timedelta(milliseconds=300), start=soon(0.3))
         await put(client, "s", times, overlap="queue")
         await gate.arrival()
 
@@ -471,7 +505,7 @@ async def test_queued_ticks_fire_when_the_chain_ends(setting: Setting) -> None:
         await put(client, "s", Every(FAR, start=soon(FAR.total_seconds() / 2)), overlap="queue")
         queued = await get(client, "s")
         assert queued.queued is None, "other times count from now"
-        await put(client, "t", Every(timedelta(milliseconds=300), start=soon()), Step(number=2), overlap="queue")
+        await put(client, "t", Every(timedelta(milliseconds=300), start=soon(0.3)), Step(number=2), overlap="queue")
         gate.open()
         await eventually(lambda: ran.count(2) >= 3)
 
@@ -492,7 +526,7 @@ async def test_a_later_tick_cancels_the_chain_of_an_earlier_one(setting: Setting
     # The end of the lease tells it where no message can.
     options: dict[str, Any] = {"lease": 1.0, "shutdown_timeout": 0.1}
     async with setting.connect([Step]) as client, working(setting, client, handlers=slow, **options):
-        await put(client, "s", Every(timedelta(seconds=1), start=soon()), overlap="cancel")
+        await put(client, "s", Every(timedelta(seconds=1), start=soon(0.3)), overlap="cancel")
         await patiently(cancelled.wait())
         chains = (await client.list_chains(Step)).items
         assert chains[0].status == "cancelled"
@@ -507,7 +541,7 @@ async def test_a_cancellation_that_was_recorded_is_carried_out_by_another(settin
         failing = watched(client, points)
         if lost == "between":
             points.fail_times("cancel_chains", 1)
-        await put(client, "s", Every(timedelta(seconds=1), start=soon()), Light(), overlap="cancel")
+        await put(client, "s", Every(timedelta(seconds=1), start=soon(0.3)), Light(), overlap="cancel")
         idle = Handlers[Any]()
 
         @idle.handles(Step)
@@ -523,6 +557,7 @@ async def test_a_cancellation_that_was_recorded_is_carried_out_by_another(settin
         assert points.counts["cancel_chains"] >= (2 if lost == "between" else 1)
 
 
+@in_time
 async def test_observers_are_told(setting: Setting) -> None:
     recorder, schedules = Recorder(), Schedules()
 

@@ -19,6 +19,8 @@ from queuert.model import Settled, Settlement
 from queuert.ports.program import Program
 from queuert.worker import settling
 
+pytestmark = pytest.mark.in_turn
+
 
 class Long(EntryJob[str], name="long"):
     """Its output has so many characters."""

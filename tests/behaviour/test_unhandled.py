@@ -14,6 +14,8 @@ from tests.behaviour.working import begin
 from queuert import Attempt, Client, EntryJob, Handlers, Job, StorageError, Worker
 from queuert.worker import unhandled
 
+pytestmark = pytest.mark.in_turn
+
 
 class Last(Job[int], name="last"):
     pass

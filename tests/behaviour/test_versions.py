@@ -22,6 +22,8 @@ from queuert import (
     Worker,
 )
 
+pytestmark = pytest.mark.in_turn
+
 
 class Version1:
     """The code before."""

@@ -14,8 +14,11 @@
 5. Parameters of a test's own are spread: the first values run with all that these rules choose, the
    others in turn with memory or SQLite, and in turn with one driver of PostgreSQL or the other. In the
    same way tests of a client take turns with its kinds, and tests of PostgreSQL with its drivers.
-6. `make soak` runs every test with every combination.
-7. Coverage is measured once: it makes a test half as slow again, and the same lines run with each
+6. Tests about the worker alone take turns with the databases: about handlers, middleware, retries,
+   when to stop, when schedules fire. They are marked `in_turn`. All of them run with memory, and each
+   with either SQLite or PostgreSQL. What they ask of a database, the conformance suite asks of both.
+7. `make soak` runs every test with every combination.
+8. Coverage is measured once: it makes a test half as slow again, and the same lines run with each
    adapter. See `REPEATED`.
 """
 
@@ -88,6 +91,20 @@ def spread(items: Iterable[pytest.Item], fixture: str, groups: Sequence[Sequence
                 item.add_marker(pytest.mark.soak)
 
 
+def take_turns(items: Iterable[pytest.Item], fixture: str, group: Sequence[T], ids: Callable[[T], str]) -> None:
+    """Mark what rule 6 leaves to soak: of the group, each test runs with one."""
+    numbers: dict[tuple[Path, str, str], int] = {}
+    for item in items:
+        called: Any = getattr(item, "callspec", None)
+        if called is None or called.params.get(fixture) not in group or item.get_closest_marker("soak"):
+            continue
+        value = called.params[fixture]
+        own = called.id.replace(ids(value), "", 1)
+        number = numbers.setdefault((item.path, getattr(item, "originalname", item.name), own), len(numbers))
+        if value != group[number.bit_count() % len(group)]:
+            item.add_marker(pytest.mark.soak)
+
+
 REPEATED = {
     "behaviour": ("memory+", "sqlite+", "asyncpg+", "asyncpg", "psycopg"),
     "conformance/test_postgres.py": ("",),
@@ -108,5 +125,8 @@ def leave_out_of_coverage(items: Iterable[pytest.Item]) -> None:
         called: Any = getattr(item, "callspec", None)
         parts = [""] if called is None else called.id.split("-")
         for directory, beginnings in REPEATED.items():
-            if place.startswith(directory) and any(part.startswith(beginnings) for part in parts):
+            repeated = [part for part in parts if part.startswith(beginnings)]
+            if item.get_closest_marker("in_turn"):  # PostgreSQL runs with others
+                repeated = [part for part in repeated if not part.startswith("sqlite+")]
+            if place.startswith(directory) and repeated:
                 item.add_marker(pytest.mark.no_cover)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import textwrap
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +21,7 @@ from tests.adapters.postgres.libraries import (
     work,
 )
 from tests.adapters.postgres.scenes import violations
+from tests.support.code import Code
 
 import queuert
 from queuert import EntryJob, SchemaMissing
@@ -199,24 +198,11 @@ PROCESS = textwrap.dedent("""
 """)
 
 
-def start(url: str, clock: str, statements: int = 0) -> subprocess.Popen[str]:
+def start(url: str, clock: str, statements: int = 0) -> Code:
     """A process that installs its set, and kills itself before its n-th statement."""
-    command = [sys.executable, "-c", PROCESS, url, clock, str(statements)]
-    process = subprocess.Popen(command, stdin=-1, stdout=-1, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
+    process = Code(PROCESS, url, clock, str(statements))
+    assert process.readline() == "ready\n"
     return process
-
-
-def go(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("go\n")
-    process.stdin.flush()
-
-
-def ended(process: subprocess.Popen[str]) -> int:
-    process.communicate(timeout=60)
-    return process.returncode
 
 
 @pytest.mark.parametrize(
@@ -235,8 +221,8 @@ def test_kill_9_in_the_middle_of_installing(
     worker.start()
     try:
         process = start(database_url, OTHER_CLOCK, statements)
-        go(process)
-        assert ended(process) == -9
+        process.write("go")
+        assert process.end()[0] == -9
         assert sets(watch) == before
         assert new.migrate() == []
         assert sets(watch) == {**before, new.functions.digest: before["all"], "all": 2 * before["all"]}
@@ -257,10 +243,10 @@ def test_many_processes_with_different_sets_at_once(database_url: str, watch: Wa
     """Both sets end up complete, and the tables are made once."""
     processes = [start(database_url, clock) for _ in range(3) for clock in (DATABASE_CLOCK, OTHER_CLOCK)]
     for process in processes:
-        go(process)
-    answers = [process.communicate(timeout=60)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0] * 6
-    applied = [int(each) for answer in answers for each in answer.strip("[]\n").split(",") if each.strip()]
+        process.write("go")
+    ends = [process.end() for process in processes]
+    assert [code for code, _ in ends] == [0] * 6
+    applied = [int(each) for _, answer in ends for each in answer.strip("[]\n").split(",") if each.strip()]
     assert sorted(applied) == [1, *SINCE_6]
     number = len(functions_for(HERE).names)
     other = functions_for(Installation("public", "queuert_", OTHER_CLOCK)).digest
@@ -274,13 +260,13 @@ def test_the_lock_of_another_process_is_polled(
     words = HERE.words()
     watch(f"SELECT pg_advisory_lock({words['lock_space']}, hashtext('{words['lock_name']}migrate'))")
     process = start(database_url, OTHER_CLOCK)
-    go(process)
+    process.write("go")
     seen = 0
     while seen < 5:
         seen += len(watch.others("query LIKE '%pg_try_advisory_xact_lock%'"))
         assert watch("SELECT 1 FROM pg_locks WHERE NOT granted") == []
     watch("SELECT pg_advisory_unlock_all()")
-    assert ended(process) == 0
+    assert process.end()[0] == 0
     assert len(sets(watch)) == 3
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +12,7 @@ from typing import Any, cast
 import psycopg
 import pytest
 from tests.adapters.postgres.drivers import Watcher
+from tests.support.code import Code
 from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
@@ -79,21 +78,15 @@ def test_a_table_that_is_in_use_holds_up_only_the_migration(
 
 
 def test_several_processes_at_once(database_url: str, watch: Watcher) -> None:
-    processes = [
-        subprocess.Popen([sys.executable, "-c", PROCESS, database_url], stdin=-1, stdout=-1, text=True)
-        for _ in range(4)
-    ]
+    processes = [Code(PROCESS, database_url) for _ in range(4)]
     for process in processes:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+        assert process.readline() == "ready\n"
     answers = []
     for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("go\n")
-        process.stdin.flush()
+        process.write("go")
     for process in processes:
-        answer, _ = process.communicate(timeout=60)
-        assert process.returncode == 0
+        code, answer = process.end()
+        assert code == 0
         answers.append(answer.strip())
     applied = sorted(int(each) for answer in answers for each in answer.strip("[]").split(",") if each.strip())
     assert applied == VERSIONS, "each by one of them"
@@ -168,18 +161,15 @@ def test_a_lock_that_another_process_holds_is_waited_for(database_url: str, watc
     name = Installation("public", "queuert_").words()["lock_name"]
     space = Installation("public", "queuert_").words()["lock_space"]
     watch(f"SELECT pg_advisory_lock({space}, hashtext('{name}migrate'))")
-    with subprocess.Popen([sys.executable, "-c", PROCESS, database_url], stdin=-1, stdout=-1, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        process.stdin.write("go\n")
-        process.stdin.flush()
+    with Code(PROCESS, database_url) as process:
+        assert process.readline() == "ready\n"
+        process.write("go")
         seen = 0
         while seen < 5:  # it asks, and asks again
             seen += len(watch.others("query LIKE '%pg_try_advisory_xact_lock%'"))
             assert watch("SELECT 1 FROM pg_locks WHERE NOT granted") == []
         watch(f"SELECT pg_advisory_unlock({space}, hashtext('{name}migrate'))")
-        assert process.stdout.readline().strip() == str(VERSIONS)
+        assert process.readline().strip() == str(VERSIONS)
 
 
 def test_a_newer_schema_is_refused_only_if_it_says_so(database_url: str, watch: Watcher) -> None:
