@@ -58,6 +58,8 @@ OTHER_PYTHONS = {f"{OURS}, Python {version}": version for version in ("3.13", "3
 PRUNED = f"{OURS}, beside pruning"
 WITHOUT_A_SNAPSHOT = f"{OURS}, without a snapshot"
 LIMITED = f"{OURS}, 1,000 keys with a limit"
+MANY_SLOTS = f"{OURS}, concurrency 1,000"
+LIMITED_MANY_SLOTS = f"{LIMITED}, concurrency 1,000"
 """Entries of ours."""
 BEFORE = "before"
 PLAIN = "plain SQL"

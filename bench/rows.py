@@ -7,7 +7,19 @@ from dataclasses import dataclass, replace
 
 from bench.growth import at_rest, beside, beside_pruning, churn, under_a_snapshot
 from bench.measure import Entry, by_itself, drain, embedded, memory, pick_up
-from bench.roster import BARE, BEFORE, LIMITED, OTHER_PYTHONS, OURS, PLAIN, PLAIN_SQLITE, PRUNED, WITHOUT_A_SNAPSHOT
+from bench.roster import (
+    BARE,
+    BEFORE,
+    LIMITED,
+    LIMITED_MANY_SLOTS,
+    MANY_SLOTS,
+    OTHER_PYTHONS,
+    OURS,
+    PLAIN,
+    PLAIN_SQLITE,
+    PRUNED,
+    WITHOUT_A_SNAPSHOT,
+)
 
 QUICK = ("pgqueuer",)
 PSYCOPG = {"driver": "psycopg"}
@@ -205,13 +217,21 @@ class Plan:
         return Row("fan-in", "fan-in: one job over many blockers", entries, unit="blockers/s")
 
     def limits(self) -> list[Row]:
-        """A limit by key that is never reached, over 1,000 keys."""
+        """A limit by key that is never reached, over 1,000 keys. Jobs with a limit are never claimed ahead of
+        slots, so the number of slots is the size of a claim.
+        """
         many, some = self.jobs(100_000, 20_000), self.jobs(20_000, 5_000)
+        slots = {"concurrency": 1000}
         return [
             Row(
                 key,
                 f"drain {where}, with a limit by key",
-                [Entry(OURS, how, jobs), Entry(OURS, how, jobs, "limited", label=LIMITED)],
+                [
+                    Entry(OURS, how, jobs),
+                    Entry(OURS, how, jobs, "limited", label=LIMITED),
+                    Entry(OURS, how, jobs, options=slots, label=MANY_SLOTS),
+                    Entry(OURS, how, jobs, "limited", options=slots, label=LIMITED_MANY_SLOTS),
+                ],
             )
             for key, where, how, jobs in (
                 ("limits", "no-op jobs, one process", drain, many),

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from bench.results import Run
-from bench.roster import BARE, LIMITED, OURS, PLAIN, PLAIN_SQLITE, PRUNED
+from bench.roster import BARE, LIMITED, LIMITED_MANY_SLOTS, MANY_SLOTS, OURS, PLAIN, PLAIN_SQLITE, PRUNED
 from bench.rows import BY_SUBMIT
 
 Value = Callable[[Run], float | None]
@@ -92,6 +92,13 @@ TARGETS = [
         "fan-in", "100 blockers", of("fan-in", f"{OURS}, 1000 blockers"), of("fan-in", f"{OURS}, 100 blockers"), 0.8
     ),
     Target("limits", "without a limit", of("limits", LIMITED), of("limits", OURS), 0.5),
+    Target(
+        "limits",
+        "without a limit, concurrency 1,000",
+        of("limits", LIMITED_MANY_SLOTS),
+        of("limits", MANY_SLOTS),
+        0.5,
+    ),
     Target("pruning", "without pruning", of("pruning", PRUNED), of("pruning", OURS), 0.85),
     Target("start-one", "pgqueuer", of("start-one", OURS), of("start-one", "pgqueuer"), 1),
     Target("start-one", "the three bare messages", of("start-one", OURS), of("start-one", BARE), 0.9),
