@@ -222,6 +222,8 @@ async def test_old_marks_are_renewed_by_reading_the_table(scene: Scene, wanted: 
 async def test_a_table_of_mostly_live_rows_is_not_read(scene: Scene) -> None:
     """Then the index is read, as far as it has to be."""
     await marked(scene)
+    # An ANALYZE of its own that began before the DELETE would set the counts of rows back.
+    scene.watch("ALTER TABLE queuert_ready SET (autovacuum_enabled = off)")
     scene.watch(
         "INSERT INTO queuert_ready SELECT 'other', 100, now(), gen_random_uuid() FROM generate_series(1, 60000)"
     )
