@@ -194,10 +194,8 @@ class Pool(Source[C]):
         """The connections that are set aside are within `size`. A caller that is about to connect
         has a permit, but no connection yet: so count permits, not connections."""
         main = self._lanes.main
-        idle = [connection for connection, facts in self._idle.items() if facts.lane is main]
-        for connection in idle[: max(0, len(idle) - main.permits.free)]:
-            if self._idle.pop(connection, None) is not None:
-                await self._opener.close(connection)
+        idle = [connection for connection, facts in list(self._idle.items()) if facts.lane is main]
+        await self._close_these(idle[: max(0, len(idle) - main.permits.free)])
 
     def _is_over(self, facts: _Facts, now: float) -> bool:
         return self._closed or facts.lane.retired or now - facts.opened_at > LONGEST_LIFE
@@ -219,6 +217,10 @@ class Pool(Source[C]):
         return False
 
     async def _close_idle(self, which: Callable[[_Facts], bool]) -> None:
-        for connection, facts in list(self._idle.items()):
-            if which(facts) and self._idle.pop(connection, None) is not None:
+        await self._close_these([connection for connection, facts in list(self._idle.items()) if which(facts)])
+
+    async def _close_these(self, idle: list[C]) -> None:
+        """Those of them that are still idle when it is their turn."""
+        for connection in idle:
+            if self._idle.pop(connection, None) is not None:
                 await self._opener.close(connection)
