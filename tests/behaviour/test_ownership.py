@@ -157,7 +157,9 @@ async def test_taken_by_another_worker(setting: Setting) -> None:
             # Otherwise it might be the one to get the job again, once its handler is told to stop.
             claiming = points.hold("claim")
             await renewing.arrival()
-            other = Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=setting.poll_interval)
+            # It polls. The first worker may put the job back before it is taken away, then take the wake hint for
+            # it, and hang in its claim.
+            other = Worker(client, handlers, lease=30, renew_interval=0.05, poll_interval=0.05)
             async with other:
                 assert await client.wait(chain, timeout=45) == 2
             await eventually(lambda: told.reasons)
