@@ -164,7 +164,9 @@ class EntryJob(Job[Returns_co, Next_co], name=""):
 JobClass = type[Job[Any, Any]]
 
 _FOREIGN_FIELDS = {("msgspec", "Field"), ("pydantic", "FieldInfo"), ("attr", "_CountingAttr")}
-"""What other libraries describe a field with. A dataclass would take it for the default itself."""
+"""What other libraries describe a field with. A dataclass would use it as the default value
+itself.
+"""
 
 _RESERVED = ("set", "_resolves_to", "_continues_with")
 

@@ -19,7 +19,7 @@ from queuert.schedules.times import After, Cron, Every, Tick, Times, from_data
 from queuert.schedules.zones import zone
 
 ON_TIME = timedelta(minutes=1)
-"""A tick that is at most so late is not missed: `catch_up="none"` fires it."""
+"""A tick that is at most this late is not missed: `catch_up="none"` fires it."""
 FIRED_AT_ONCE = 50
 """Ticks of one schedule that fire in one transaction."""
 LOOK_AGAIN = (timedelta(seconds=5), timedelta(minutes=1))
