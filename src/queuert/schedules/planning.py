@@ -45,7 +45,7 @@ class ReadSchedule:
 
     @property
     def asks_for_chains(self) -> bool:
-        """Whether `plan` has to know what became of the last chains."""
+        """Whether `plan` has to know what happened to the last chains."""
         return bool(self.state.last_chains) and (isinstance(self.times, After) or self.definition.overlap != "allow")
 
 
@@ -245,7 +245,7 @@ def _due_ticks(read: ReadSchedule, times: Cron | Every, now: datetime, state: St
     if within is not None:
         oldest = until - timedelta(seconds=within)
         on_time = [tick for tick in found if tick.at >= oldest]
-        # Also those that do not fire are behind us.
+        # The horizon also passes those that do not fire.
         if not on_time:
             return [], found[-1].at
         found = on_time
