@@ -42,7 +42,7 @@ def aware(moment: datetime, what: str) -> datetime:
         raise InvalidArgument(f"{what} must be a datetime, got {type(moment).__name__}")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidArgument(
-            f"{what} must say its time zone, got the naive {moment!r}: use datetime.now(timezone.utc)"
+            f"{what} must have a time zone, got the naive {moment!r}: use datetime.now(timezone.utc)"
         )
     try:
         return moment.astimezone(UTC)
