@@ -50,7 +50,7 @@ class Job(Generic[Returns_co, Next_co]):
             class method `upgrade(data, version)` gets the plain JSON of an older input, and returns
             it in the form of this version. Workers leave jobs of newer versions alone.
         aliases: Earlier names of the type (default: none). Jobs that are stored with them are run.
-        limit: How many jobs with one key may run at once or begin in a period: see `Limit` (default:
+        limit: How many jobs of a key may run at once or begin in a period: see `Limit` (default:
             no limit).
     """
 
@@ -156,7 +156,7 @@ class EntryJob(Job[Returns_co, Next_co], name=""):
             client declares).
         version: The version of the input, raised when old inputs no longer fit (default: 1).
         aliases: Earlier names of the type (default: none).
-        limit: How many jobs with one key may run at once or begin in a period: see `Limit` (default:
+        limit: How many jobs of a key may run at once or begin in a period: see `Limit` (default:
             no limit).
     """
 
