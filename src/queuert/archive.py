@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from queuert.transaction import Transaction
 
 REMEMBERED = 12
-"""Months for which the database knows that a chain was archived, if it is somewhere else."""
+"""For how many months the database records that a chain was archived, if it is stored elsewhere."""
 
 
 class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -234,7 +234,7 @@ def _raw(data: bytes | None) -> msgspec.Raw:
 
 
 def check_archive(archive: object) -> None:
-    """Raises `InvalidArgument` for what cannot be called."""
+    """Raises `InvalidArgument` for an object that cannot be called."""
     if not callable(archive) or isinstance(archive, type):
         raise InvalidArgument(
             f"Keep: archive takes a function of (tx, chains), an ArchiveTable(…) or a JsonLines(…), got {archive!r}"
@@ -261,6 +261,6 @@ def is_async(archive: Archive) -> bool:
 
 
 def oldest_month(now: datetime, months: int) -> datetime:
-    """The first moment of the oldest month that is kept: so many whole months before this one."""
+    """The first moment of the oldest month that is kept: this many whole months before this one."""
     number = now.year * 12 + now.month - 1 - months
     return datetime(max(1, number // 12), number % 12 + 1, 1, tzinfo=UTC)

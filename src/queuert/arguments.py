@@ -14,7 +14,7 @@ MAX_KEY_LENGTH = 1000
 MAX_REASON_LENGTH = 1000
 PRIORITY_RANGE = (-(2**31), 2**31 - 1)
 LONGEST = timedelta(days=36500).total_seconds()
-"""100 years, in seconds. A moment so far from now can be stored with every database."""
+"""100 years, in seconds. A moment this far from now can be stored with every database."""
 
 Duration = timedelta | float
 """A `timedelta`, or seconds."""
@@ -42,7 +42,7 @@ def aware(moment: datetime, what: str) -> datetime:
         raise InvalidArgument(f"{what} must be a datetime, got {type(moment).__name__}")
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise InvalidArgument(
-            f"{what} must say its time zone, got the naive {moment!r}: use datetime.now(timezone.utc)"
+            f"{what} must have a time zone, got the naive {moment!r}: use datetime.now(timezone.utc)"
         )
     try:
         return moment.astimezone(UTC)
@@ -53,8 +53,9 @@ def aware(moment: datetime, what: str) -> datetime:
 EARLIEST = datetime(2, 1, 1, tzinfo=UTC)
 LATEST = datetime(9998, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
 """Moments between these two can be stored and read with every driver, in every time zone. Python's
-calendar ends a year later on both sides, and some drivers take its first and its last moment for
-minus and plus infinity."""
+calendar ends a year later on both sides, and some drivers treat its first and its last moment as
+minus and plus infinity.
+"""
 
 
 def storable(moment: datetime, what: str) -> datetime:

@@ -16,7 +16,7 @@ class PlanNote(msgspec.Struct, frozen=True):
     text: str
     """The note."""
     chains: tuple[str, ...] = ()
-    """The ids of chains that it is about, as far as they were looked at."""
+    """The ids of the chains that it is about, among those that were examined."""
 
     def __str__(self) -> str:
         return self.text
@@ -32,7 +32,7 @@ class BulkPlan(msgspec.Struct, frozen=True, kw_only=True):
     number: int
     """How many chains match."""
     more: bool
-    """There are more than these: counting has stopped."""
+    """Whether there are more than these: counting stops at a bound."""
     types: dict[str, int]
     """How many of them have a current job of each type, those with most chains first."""
     sample: tuple[Chain[Any], ...]

@@ -72,8 +72,9 @@ class Circumstances(msgspec.Struct, frozen=True, kw_only=True):
     """Chains that are not completed, those that ended badly first. At most `BLOCKERS_SHOWN`, of the
     first `BLOCKERS_READ`."""
     workers: list[WorkerRow]
-    """Those that have a handler for the type of the current job, that do not tell, or that run it.
-    `held` is not counted."""
+    """Those that have a handler for the type of the current job, that do not store their types, or
+    that run it. `held` is not counted.
+    """
     others_alive: int
     """How many other workers are alive."""
     running: list[RunningGroup]

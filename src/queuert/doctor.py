@@ -8,12 +8,14 @@ from typing import Literal
 __all__ = ["Diagnosis", "Finding", "Severity"]
 
 Severity = Literal["error", "warning"]
-"""An error loses, repeats or keeps back jobs. A warning may do so later, or makes them slow."""
+"""An error means that jobs are lost, repeated or held back. A warning means that this may happen
+later, or that jobs are slow.
+"""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong. `str(finding)` tells all of it."""
+    """One thing that is wrong. `str(finding)` is a text for people."""
 
     code: str
     """A short name that does not change: docs/operating.md lists them."""
@@ -46,14 +48,15 @@ class Diagnosis:
     rows: int
     """How many rows were compared."""
     complete: bool
-    """Whether all rows were compared that this call is about. False: there are more than one call
-    reads, or more findings than it lists."""
+    """Whether all rows that this call is about were compared. False: there are more rows than one
+    call reads, or more findings than it lists.
+    """
     full: bool
     """Whether all jobs were read."""
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is wrong, or nothing any more."""
+        """Whether nothing is wrong, or everything was repaired."""
         return all(finding.repaired for finding in self.findings)
 
     @property

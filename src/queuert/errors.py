@@ -81,7 +81,7 @@ class QueuertError(Exception):
 
 
 class InvalidArgument(QueuertError, ValueError):
-    """A value that you passed cannot be used. The message says which value, and why."""
+    """A value that you passed cannot be used. The message names the value and the reason."""
 
 
 class InvalidJobId(InvalidArgument):
@@ -169,7 +169,7 @@ class UnknownJobType(JobTypeError):
 
 
 class JobTypeMismatch(JobTypeError):
-    """The stored job has another type than the one you asked for.
+    """The stored job is not of the type that you asked for.
 
     Attributes:
         job_id: The id of the job.
@@ -424,8 +424,8 @@ class WaitTimeout(QueuertError, TimeoutError):
             `message`, `traceback`. None if there is none.
         failed_blockers: The chains that the current job waits for and that ended without an output:
             the id of each and its status. The job waits until they are retried.
-        why: Why the chain has not ended, as `client.why(chain)` tells. None if it could not be
-            read, with the async client within a second. A traceback shows it as a note.
+        why: Why the chain has not ended, as from `client.why(chain)`. None if it could not be read
+            (with the async client: within a second). A traceback shows it as a note.
     """
 
     why: Why | None = None
@@ -548,7 +548,7 @@ class RateLimited(Reschedule):
     """Raise it in a handler if a partner refuses more calls. No job with the same key of the same
     limit begins before the time is over, in any worker.
 
-    The job goes back to the head of its line. The run costs no attempt, also with a cause. A job
+    The job goes back to the head of its line. The run costs no attempt, even with a cause. A job
     without a limit just waits for that time.
 
     Args:
@@ -574,7 +574,8 @@ class ClientClosed(QueuertError):
 
 
 class ClientMisused(QueuertError):
-    """The client was used on another event loop than the one that entered it, or in a forked child.
+    """The client was used in a forked child, or on an event loop other than the one that entered
+    it.
 
     The call had no effect, and the client still works for its owner.
     """

@@ -1,5 +1,6 @@
-"""What `doctor` compares, and what the storage knows of its surroundings: records of the state
-port."""
+"""What `doctor` compares, and what the storage knows about its surroundings: records of the state
+port.
+"""
 
 from __future__ import annotations
 
@@ -21,16 +22,16 @@ DamageKind = Literal[
 - `misfiled`: listed there with values that are not those of the job.
 - `not_queued`: pending, but listed nowhere, so that no worker finds it.
 - `unleased`: running, with a claim that has no end or no owner.
-- `miscounted`: a blocked job counts another number of chains than it waits for.
-- `forgotten`: a chain's current job does not know of all the jobs that wait for the chain.
-- `unread`: a job does not know of all its blockers.
-- `mislabelled`: an index of statuses has the job with another status than its own.
+- `miscounted`: a blocked job has a wrong count of the chains that it waits for.
+- `forgotten`: a chain's current job does not count all the jobs that wait for the chain.
+- `unread`: a job does not count all its blockers.
+- `mislabelled`: an index of statuses has the job with a wrong status.
 - `blocker_missing`: a job needs a chain that does not exist.
 - `broken_chain`: the jobs of a chain do not follow each other.
 - `stray_edge`, `stray_key`: of a job or a chain that does not exist.
 - `wrong_key`: a key leads to a chain with another key.
-- `miscounted_lane`: a key of a limit counts another number of running jobs than there are.
-"""
+- `miscounted_lane`: a key of a limit has a wrong count of its running jobs.
+  """
 
 RepairOutcome = Literal["repaired", "gone", "busy"]
 """Repaired; or nothing was wrong any more; or other transactions use these rows."""
@@ -75,9 +76,9 @@ class TableState(msgspec.Struct, frozen=True):
     live: int
     dead: int
     normal: float
-    """So many dead rows make the server vacuum it."""
+    """The server vacuums the table when it has this many dead rows."""
     since_vacuum: float
-    """Seconds since the last one."""
+    """Seconds since the last vacuum."""
     unlogged: bool
     autovacuum: bool
     size: int = 0
@@ -105,7 +106,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     file_free: int | None = None
     """How many of them are free."""
     corrupt: tuple[str, ...] = ()
-    """What the database says of its own file."""
+    """What the database reports about its own file."""
     running: tuple[RunningGroup, ...] = ()
 
     @property

@@ -14,7 +14,7 @@ INTERVAL = 60.0
 class Repetitions:
     """Which failures are to be logged, and how often each has happened without a record.
 
-    Memory stays small if few kinds of failures are told apart.
+    It uses little memory if there are few kinds of failures.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class FailureLog:
         self._logger = logger
         self._failures: dict[str, Repetitions] = {}
         self._ends = Repetitions()
-        """What fails every other time also works again every other time."""
+        """Limits the records that something works again: it may fail every other time."""
 
     def failed(
         self, what: str, error: BaseException, message: str, *args: object, extra: Mapping[str, Any] | None = None

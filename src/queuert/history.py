@@ -1,8 +1,8 @@
 """What happened to jobs, minute by minute: what users read, and what is stored of it.
 
-Stored are tallies: so many jobs of a type, in one minute, hour or day, of which this happened.
-Those whose attempts were timed are told apart by the bucket of a histogram. Tallies only ever add
-up, so they can be merged in any order.
+Tallies are stored: to how many jobs of a type something happened in one minute, hour or day. If
+attempts were timed, there is a tally for each bucket of a histogram. Tallies are only added up, so
+they can be merged in any order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROLLED_UP = ((MINUTE, HOUR, MINUTES_KEPT), (HOUR, DAY, HOURS_KEPT))
 
 _STEPS = (60, 300, 900, 3600, 4 * 3600, 86400)
 _POINTS = 200
-"""The step that is chosen by itself gives at most so many points."""
+"""The default step gives at most this many points."""
 
 What = Literal["begun", "completed", "failed", "retried", "expired", "cancelled", "deleted"]
 """What happened to a job. "begun" is timed by how long the job had waited; the others, by how long
@@ -139,8 +139,9 @@ class History(msgspec.Struct, frozen=True):
     step: timedelta
     """How long each step is."""
     types: Mapping[str, list[HistoryPoint]]
-    """Job type → its steps without gaps, the oldest first. Only types of which something
-    happened."""
+    """Job type → its steps without gaps, the oldest first. Only types with jobs to which something
+    happened.
+    """
 
     def total(self) -> list[HistoryPoint]:
         """All types together, without gaps."""
@@ -151,10 +152,10 @@ class History(msgspec.Struct, frozen=True):
 
 
 class Tally(NamedTuple):
-    """So many jobs of which this happened in the time from `at` (seconds since 1970) on.
+    """To how many jobs this happened, in the step that begins at `at` (seconds since 1970).
 
-    `seconds`: how long the timed ones took together. A number below zero takes back what turned out
-    not to have begun.
+    `seconds`: how long the timed ones took together. A number below zero corrects the count for
+    jobs that had not begun after all.
     """
 
     type_name: str
@@ -189,8 +190,8 @@ def settled_as(status: Status) -> What:
 
 def tallied(happened: Iterable[Happened]) -> list[Tally]:
     """By minutes."""
-    # Most of what one command tells differs only in its seconds: those are sorted, and not looked
-    # at one by one.
+    # Most events of one command differ only in their seconds. These are sorted, not looked up one
+    # by one.
     alike: defaultdict[tuple[str, int, What, int], list[float | None]] = defaultdict(list)
     for type_name, at, what, seconds, number in happened:
         alike[type_name, at, what, number].append(seconds)
@@ -220,7 +221,7 @@ def _by_bucket(all_seconds: Sequence[float | None]) -> Iterator[tuple[int, int, 
 
 
 def step_for(age: float) -> int:
-    """The step for a history of so many seconds, if none was asked for."""
+    """The step for a history of this many seconds, if none was given."""
     return next((step for step in _STEPS if age <= step * _POINTS and _reaches(step, age)), DAY)
 
 
@@ -239,7 +240,7 @@ def check_step(step: float) -> int:
 
 
 def check_reach(step: int, age: float) -> None:
-    """Raise `InvalidArgument` if there are no such steps that long ago."""
+    """Raise `InvalidArgument` if steps of this length are not kept for that long."""
     if age > KEPT:
         raise InvalidArgument(f"since is {age / DAY:.1f} days ago: statistics are kept for {KEPT // DAY} days")
     if not _reaches(step, age):
@@ -255,7 +256,7 @@ def _reaches(step: int, age: float) -> bool:
 
 
 def floor(moment: float, step: int) -> int:
-    """When the step begins that has this moment in it."""
+    """When the step that contains this moment begins."""
     return int(moment // step) * step
 
 

@@ -46,7 +46,7 @@ class UuidV7:
             return f"{self._prefix}{self._low:012x}"
 
     def several(self, number: int) -> list[str]:
-        """So many ids in their order: cheaper than one by one."""
+        """This many ids, in their order: cheaper than one by one."""
         steps = memoryview(os.urandom(4 * number)).cast("I")
         with self._lock:
             self._step(steps[0])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PLAIN, COMPRESSED = ".jsonl", ".jsonl.zst"
 MARK = b"\x5e\x2a\x4d\x18\x08\x00\x00\x00queuert\n"
-"""Ends what was written at once: a frame of zstd that every reader skips."""
+"""Marks the end of each write: a frame of zstd that every reader skips."""
 _BLOCK = 1 << 16
 
 
@@ -112,7 +112,7 @@ def _append(path: Path, data: bytes, mark: bytes) -> None:
                 rest = rest[file.write(rest) or 0 :]
             os.fsync(file.fileno())
         except BaseException:
-            file.truncate(whole)  # a full disk: the next one begins where this one did
+            file.truncate(whole)  # a full disk: the next write begins where this one did
             raise
     if is_new:
         _sync_directory(path.parent)

@@ -1,4 +1,4 @@
-"""Limits by key: what is stored of them, and who may begin. No I/O, and no clock.
+"""Limits by key: what is stored of them, and which jobs may begin. No I/O, and no clock.
 
 A *lane* is one key of one limit. Its jobs wait in line, and the lanes of a limit take turns.
 docs/design/limits.md explains how.
@@ -15,46 +15,50 @@ import msgspec
 SEPARATOR = "\x1f"
 """Between the name of a limit and a key, in the text of a lane."""
 LANES_AT_ONCE = 1000
-"""Lanes of one limit that a claim looks at, where it looks at each lane that has jobs."""
+"""How many lanes of one limit a claim looks at, in adapters whose claims look at each lane that has
+jobs.
+"""
 NAMED = 10
 """Running jobs of a lane that are named, at most."""
 COUNTED = 1000
 """Waiting jobs of a lane that are counted, at most."""
 ALIVE_FOR = 300.0
-"""Seconds after which a declaration that no worker has repeated gives way to others. If it comes
-again, it is the newest one."""
+"""Seconds after which a declaration that no worker has repeated no longer counts. If it comes
+again, it is the newest one.
+"""
 
 Change = Mapping[str, Any]
 """The fields of a rule that `set_limit` has given: `concurrency`, `rate` and `weight`."""
 
 
 class RateRule(msgspec.Struct, frozen=True, array_like=True):
-    """At most so many jobs begin within a time."""
+    """At most this many jobs begin within a period."""
 
     number: int
     """How many may begin."""
     per: float
-    """Within any time of so many seconds."""
+    """Within any period of this many seconds."""
     smooth: bool = False
     """Evenly spaced."""
 
 
 class LimitRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What holds for each key of a limit. None: no limit."""
+    """What applies to each key of a limit. None: no limit."""
 
     concurrency: int | None = None
     """How many jobs of a key may run at once."""
     rate: RateRule | None = None
-    """How many may begin in a time."""
+    """How many may begin in a period."""
     weight: float | None = 1.0
-    """A key with the weight 3 gets three turns where one with the weight 1 gets one. None: each job
-    has the weight of its key, and that of the first job in line counts."""
+    """A key with the weight 3 gets three turns for each turn of a key with the weight 1. None: each
+    job stores a weight for its key, and the one of the first job in line counts.
+    """
     ordered: bool = False
     """The next job of a key begins when the one before is completed."""
 
 
 def weight_in(rule: LimitRule, first: float | None) -> float:
-    """The weight of a lane whose first job has this one, if any."""
+    """The weight of a lane. `first`: the weight that its first job has stored, if any."""
     return (1.0 if first is None else first) if rule.weight is None else rule.weight
 
 
@@ -87,14 +91,14 @@ class KnownLimit(msgspec.Struct, frozen=True):
 
 
 class LimitRow(msgspec.Struct, frozen=True):
-    """One key of a limit, or all keys that have nothing of their own (then `key` is None)."""
+    """One key of a limit, or all keys without settings of their own (then `key` is None)."""
 
     name: str
     """The name of the limit. A limit without a name has the name of its job type."""
     key: str | None
-    """The key. None: what holds for all keys."""
+    """The key. None: what applies to all keys."""
     rule: LimitRule
-    """What holds: as declared, and as changed by `set_limit`."""
+    """The rule that applies: as declared, and as changed by `set_limit`."""
     is_set: bool
     """Whether `set_limit` has changed it for exactly this key, or for all keys."""
     running: int = 0
@@ -146,8 +150,8 @@ class Begins(msgspec.Struct, frozen=True):
         return (left, None) if left > 0 else (0, recent[0] + per + 1)
 
     def after(self, number: int, rate: RateRule | None, now: int) -> Begins:
-        """So many have begun. Without a rate, nothing has to be known. A clock that is set back
-        does not move the begins.
+        """This many more have begun. Without a rate, nothing is recorded. If the clock is set back,
+        the times of begins do not go back.
         """
         if rate is None or not number:
             return Begins() if rate is None else self
@@ -186,7 +190,7 @@ def merge_turns(
     take: Callable[[Any], bool],
 ) -> tuple[list[tuple[str, Any]], bool]:
     """Which of the limited jobs are among the first `number`, if limits and types without a limit
-    compete: the head of each with the heads of the others. Also tells whether some were left.
+    compete: the head of each with the heads of the others. Also returns whether some were left.
 
     `take` returns False for a job that cannot be taken because of a cap.
     """

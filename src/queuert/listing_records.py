@@ -65,8 +65,8 @@ class ChainFilter(JobFilter, frozen=True, kw_only=True):
 
     @property
     def by_current(self) -> bool:
-        """Whether a listing of chains follows their current jobs, and is sorted by the ids of
-        those.
+        """Whether a listing of chains follows their current jobs, and is sorted by the ids of these
+        jobs.
         """
         return self.possible is not None or self.types is not None
 
@@ -78,7 +78,7 @@ EXAMINED_AT_ONCE = 2000
 class PageRequest(msgspec.Struct, frozen=True):
     """`limit` rows after the row whose sort key is `after` (None: from the start), in `order`.
 
-    `examine`: so many rows are read at most, if `limit` is not above it. Then the page ends, even
+    `examine`: at most this many rows are read, if `limit` is not above it. Then the page ends, even
     if it is not full.
     """
 

@@ -12,8 +12,8 @@ from queuert.model import JobRow
 
 
 def row_matches(where: JobFilter, first: JobRow, current: JobRow) -> bool:
-    """A job, or a chain by its first and its current job. Ids of jobs and keys are not tested: rows
-    alone do not tell them.
+    """A job, or a chain by its first and its current job. Ids of jobs and keys are not tested: the
+    rows do not contain them.
     """
     possible = where.possible
     if possible is not None and current.status not in possible:

@@ -70,7 +70,7 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     deadline: When | None = None
     dedup: Dedup | None = None
     collapse: Collapse | None = None
-    """What becomes of the chain that has the key.
+    """What happens to the chain that has the key.
 
     "postpone", "replace" and "hold" come with the scope "waiting" and a window, "trail" with "any",
     a window and no time of its own. Such a job has no blockers, and finds no chain that has, or
@@ -126,7 +126,7 @@ class JobRow(msgspec.Struct, gc=False, frozen=True):
 
 
 class ChainRow(msgspec.Struct, gc=False, frozen=True):
-    """A chain: its first job, and the one it has come to (the same, while it has one job)."""
+    """A chain: its first job, and its current job (the same, while it has one job)."""
 
     first: JobRow
     current: JobRow
@@ -138,7 +138,7 @@ class ChainRow(msgspec.Struct, gc=False, frozen=True):
 
 
 class Created(msgspec.Struct, gc=False, frozen=True):
-    """What became of a `NewJob`.
+    """What happened to a `NewJob`.
 
     `ready`: it can be claimed now. `existing`: the chain that held its key. `pruned`: the chain
     that holds its key was pruned; `status` is how it had ended. `replaced`: the existing chain has
@@ -180,7 +180,7 @@ class TypeLimit(msgspec.Struct, frozen=True):
 class QueueLimit(msgspec.Struct, frozen=True):
     """A named group of job types.
 
-    `max_concurrency` counts the running jobs that anybody has claimed through a queue of this name,
+    `max_concurrency` counts all running jobs that were claimed through a queue of this name,
     whatever their types. An older version stores no queue with what it claims: then the job counts
     if its type is one of the `members`.
     """
@@ -195,16 +195,15 @@ class QueueLimit(msgspec.Struct, frozen=True):
 class ClaimRequest(msgspec.Struct, frozen=True):
     """Up to `limit` jobs for `worker`. `cluster_cap` counts every running job in the database.
 
-    `at_once`: so many of the jobs, the first ones, may begin as soon as they are claimed. The
-    others get ordinals in their order, `first_ordinal` plus their position in the claim. They begin
-    when the worker's horizon has reached them (see `StateOperations.move_horizon`). None: all may
-    begin.
+    `at_once`: this many jobs, the first ones, may begin as soon as they are claimed. The others get
+    ordinals in their order, `first_ordinal` plus their position in the claim. They begin when the
+    worker's horizon has reached them (see `StateOperations.move_horizon`). None: all may begin.
 
     `first_token`: the token of the first job. The others have the numbers after it, in their order.
-    It is random, and made anew for each claim: a number that the database counts may come again
-    after a failover that has lost its last writes. Tokens say nothing about the order of claims.
+    It is random, and new for each claim: a number that the database counts may come again after a
+    failover that has lost its last writes. Tokens do not show the order of claims.
 
-    `slots`: at most so many jobs with a limit. They must be able to begin, also if others are
+    `slots`: at most this many jobs with a limit. They must be able to begin, even if others are
     claimed ahead. None: no bound but `limit`.
     """
 
@@ -246,10 +245,10 @@ class Claimed(msgspec.Struct, gc=False, frozen=True):
 class ClaimResult(msgspec.Struct, frozen=True):
     """The claimed jobs in their order. `more`: a further claim would find something now.
 
-    `next_in`: seconds until the next pending job of the requested types is due that is not due yet,
-    or until a pause of them ends; None if there is neither, or if there is more to claim now.
-    `paused`: the pauses that were in the way of the requested types, and those of keys whose
-    running jobs have to stop, sorted by scope and name.
+    `next_in`: seconds until the next pending job of the requested types becomes due, or until a
+    pause of them ends; None if there is neither, or if there is more to claim now. `paused`: the
+    pauses that were in the way of the requested types, and those of keys whose running jobs have to
+    stop, sorted by scope and name.
     """
 
     jobs: list[Claimed]
@@ -276,7 +275,7 @@ class Settlement(msgspec.Struct, gc=False, frozen=True, kw_only=True):
     attempt number is handed back, its schedule and `last_attempt_at` are those from before the
     claim). With a `token` it applies only to the claim that carries it; with None to any job that
     has not ended. `discard`: if it completes the chain, delete the chain. `closes`: with
-    `give_back`, the lane of the job is closed for so many seconds.
+    `give_back`, the lane of the job is closed for this many seconds.
     """
 
     job_id: str

@@ -100,7 +100,7 @@ class KeepPolicy(msgspec.Struct, frozen=True):
         return min((each for each in times if each is not None), default=None)
 
     def after(self, status: Status) -> float | None:
-        """How long a chain is kept that has ended like this."""
+        """How long a chain that has ended in this way is kept."""
         kept: dict[Status, float | None] = {
             "completed": self.completed,
             "failed": self.failed,
@@ -154,16 +154,17 @@ class Retention(msgspec.Struct, frozen=True):
 
 NOTED_COUNTED = 10_000
 ARCHIVE_AGAIN = 60.0
-"""Seconds, at least, until a chain is looked at again that could not be archived now, because it
-was retried, or is needed. It is longer than archiving may take."""
+"""The minimum of seconds until the next look at a chain that could not be archived now, because it
+was retried, or is needed. It is longer than archiving may take.
+"""
 
 
 class PruneRequest(msgspec.Struct, frozen=True):
     """One step of pruning: it looks at `limit` chains at most, and at as many of a lap.
 
     `exact`: chains are looked at as soon as they may be due, and not a while later. `lap_every`:
-    begin a lap if the one before ended so many seconds ago, and go on with one that is under way;
-    None: no lap. `restart`: begin a lap in any case.
+    begin a lap if the one before ended at least this many seconds ago, and go on with one that is
+    under way; None: no lap. `restart`: begin a lap in any case.
     """
 
     limit: int
@@ -184,7 +185,7 @@ class Pruned(msgspec.Struct, frozen=True):
     more: bool = False
     """There is more that is due."""
     busy: bool = False
-    """Nothing was done: another process is at it."""
+    """Nothing was done: another process is pruning."""
     waiting: Mapping[str, int] = {}
     """How many chains are due and have yet to be archived, by type, up to 10,000 of each: by a
     process that has the function for it."""
@@ -193,7 +194,7 @@ class Pruned(msgspec.Struct, frozen=True):
     took: float = 0.0
     """Seconds that the database was busy with it."""
     behind: float = 0.0
-    """If there is more: how many seconds ago what comes next could have been looked at."""
+    """If there is more: how late the next step is, in seconds."""
     kept: float = 0.0
     """If there is more: for how many seconds such chains are kept."""
 
@@ -218,7 +219,7 @@ class Vacuumed(msgspec.Struct, frozen=True):
 
 
 class Verdict(NamedTuple):
-    """What becomes of a chain. `at`: when it is, or was, due, or when to look again."""
+    """What happens to a chain. `at`: when it is, or was, due, or when to look again."""
 
     what: Literal["due", "archive", "later", "ever"]
     at: datetime
@@ -242,7 +243,7 @@ def verdict(
 
 
 def look_again(created_at: datetime, now: datetime, most: float, least: float = 0.0) -> datetime:
-    """When to look at a chain again that could not be deleted now."""
+    """When to look again at a chain that could not be deleted now."""
     quarter = (now - created_at).total_seconds() / 4
     return now + timedelta(seconds=max(LOOK_AGAIN, least, min(quarter, most)))
 

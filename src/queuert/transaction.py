@@ -118,7 +118,7 @@ class Hooks:
         return bool(self._undone)
 
     def discard(self) -> int:
-        """Drop everything: what became of the transaction is not known.
+        """Drop everything: it is not known what happened to the transaction.
 
         Returns how many callbacks of the user's own will never run.
         """

@@ -1,4 +1,4 @@
-"""What workers tell of themselves, and what clients are told of workers."""
+"""What workers store about themselves, and what clients read about workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KnownBy = Literal["lock", "process", "registration"]
 """See `WorkerInfo.known_by`."""
 
 SEEN_EVERY = 30.0
-"""Seconds between two registrations of a worker that does not tell."""
+"""Seconds between two registrations of a worker that does not store its interval."""
 OVERDUE = 2.5
 """Intervals without a registration after which a worker is no longer taken to be alive, if nothing
 else is known of it."""
@@ -45,7 +45,7 @@ class WorkerQueue(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class WorkerAbout(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a worker tells of itself when it registers. It is stored as JSON."""
+    """What a worker stores about itself when it registers, as JSON."""
 
     host: str | None = None
     pid: int | None = None
@@ -67,7 +67,7 @@ class WorkerAbout(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 UNTOLD = WorkerAbout()
-"""In place of what a worker of an older version does not tell."""
+"""In place of what a worker of an older version does not store."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(WorkerAbout).decode
@@ -100,14 +100,15 @@ class WorkerRow(msgspec.Struct, frozen=True):
     server_started: datetime | None = None
     """When the database server had started that the row was last written on. None without one."""
     lock_key: int | None = None
-    """The advisory lock that its listening connection holds. None: only leases tell that it is
-    gone."""
+    """The advisory lock that its listening connection holds. None: only leases show that it is
+    gone.
+    """
     silent_since: datetime | None = None
     """When that lock was first seen missing."""
     process: str | None = None
     """Which process it is, as JSON, where there is no server. None if unknown."""
     about: WorkerAbout | None = None
-    """What it tells of itself. None for a worker of an older version."""
+    """What it stores about itself. None for a worker of an older version."""
     state: WorkerState = "unknown"
     """Whether it is alive, when this row was read (see `StateOperations.list_workers`)."""
     held: int = 0
@@ -126,7 +127,7 @@ class LastHandled(msgspec.Struct, frozen=True):
 class WorkerInfo(msgspec.Struct, frozen=True, kw_only=True):
     """A worker that the database knows. Times are by the database's clock.
 
-    What a worker of an older version does not tell is None or empty.
+    What a worker of an older version does not store is None or empty.
     """
 
     id: str

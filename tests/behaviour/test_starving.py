@@ -82,7 +82,7 @@ async def test_nobody_loses_a_lease(made: str, caplog: pytest.LogCaptureFixture)
         assert aborted == []
         assert set(runs.values()) == {1}
     set_aside = 1 if "sqlalchemy" in made else 3
-    assert f"A pool of {SLOTS + set_aside} connections would do" in caplog.text
+    assert f"A pool of {SLOTS + set_aside} connections would be enough" in caplog.text
 
 
 async def test_a_pool_that_is_large_enough_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -39,7 +39,7 @@ NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001
 EAST, WEST = timezone(timedelta(hours=14)), timezone(timedelta(hours=-12))
 
 BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"at": NAIVE}, r"at must say its time zone.*datetime\.now\(timezone\.utc\)"),
+    ({"at": NAIVE}, r"at must have a time zone.*datetime\.now\(timezone\.utc\)"),
     ({"at": "tomorrow"}, "at must be a datetime, got str"),
     ({"at": datetime(2030, 1, 1, tzinfo=UTC).date()}, "at must be a datetime, got date"),
     ({"after": -1}, "after must be finite and not below 0"),
@@ -52,7 +52,7 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
     ({"after": 1e300}, "later than the year 9998"),
     ({"after": timedelta.max}, "later than the year 9998"),
     ({"at": datetime.max.replace(tzinfo=UTC), "after": 1}, "not both"),
-    ({"deadline": NAIVE}, "deadline must say its time zone"),
+    ({"deadline": NAIVE}, "deadline must have a time zone"),
     ({"deadline": -1}, "deadline must be finite and not below 0"),
     ({"deadline": 1e12}, "later than the year 9998"),
     ({"deadline": "soon"}, "deadline must be a datetime, a timedelta or seconds"),

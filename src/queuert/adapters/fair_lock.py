@@ -89,7 +89,9 @@ class FairLock:
                     return
 
     def disown(self) -> None:
-        """The holder goes on, and something else will release the lock: now it may wait for it."""
+        """Something other than the holder will release the lock. So the holder may now wait for it
+        again.
+        """
         with self._mutex:
             self._holder = _Caller(0, None)
 

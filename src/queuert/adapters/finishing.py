@@ -36,7 +36,7 @@ async def finish_here(call: Coroutine[Any, Any, T], give_up: Callable[[], object
     """`finish` without a task of its own, which would cost as much as a short message.
 
     Only for a call that does not use the running task itself. `asyncio.timeout`, for example,
-    cancels that task, and here nothing tells its cancellation from that of others.
+    cancels that task, and nothing here can distinguish its cancellation from others.
     """
     until = _Until(give_up)
     try:

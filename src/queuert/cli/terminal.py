@@ -75,7 +75,7 @@ class Output:
         self.line(json.dumps(value, default=plain, ensure_ascii=False))
 
     def cut(self, text: str, used: int = 0) -> str:
-        """What fits the rest of a line of which so many columns are used."""
+        """What fits the rest of a line of which this many columns are used."""
         room = None if self._width is None else max(1, self._width - used)
         return text if room is None or len(text) <= room else f"{text[: room - 1]}…"
 

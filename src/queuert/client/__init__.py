@@ -1,1 +1,1 @@
-"""The client: the door through which applications start, read, change and await chains."""
+"""The client: applications use it to start, read, change and await chains."""

@@ -1,14 +1,14 @@
-"""Notifications go out without the caller that has committed.
+"""Sends notifications in the background, after the commit of a caller.
 
-A commit hands over what is to be announced and returns. It goes out at once, in the background.
-While one batch is on its way, those of other commits gather, so that a type, chain or job is
-announced once for many commits. If more wait than `MOST`, commits wait until there is room.
+A commit hands over its notifications and returns. They go out at once, in the background. While one
+batch is on its way, the notifications of other commits are collected, so that a type, chain or job
+is announced once for many commits. If more wait than `MOST`, commits wait until there is room.
 
 An async client does this in a task. If its event loop ends before the client is closed, what was
 not sent is lost, and counted. A sync client does it on the event loop thread of the process. At the
 end of the process it waits for that, but not for long: many sync clients are never closed.
 
-Nothing is lost with a notification: workers and waiters poll.
+If a notification is lost, no job is lost: workers and waiters poll.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from queuert.transaction import NOTHING_LOST, Count
 Announce = Literal["background", "wait"]
 
 MOST = 10_000
-"""How many types, chains and jobs wait at most."""
+"""The most types, chains and jobs that wait to be announced."""
 EXIT_PATIENCE = 2.0
 """Seconds that the end of the process waits."""
 ROOM_PATIENCE = 20.0
@@ -202,5 +202,5 @@ def _at_exit() -> None:
 
 atexit.register(_at_exit)
 if hasattr(os, "register_at_fork"):
-    # What the parent has not sent is the parent's.
+    # The parent process sends what it has not sent yet.
     os.register_at_fork(after_in_child=_in_use.clear)

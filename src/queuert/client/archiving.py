@@ -48,8 +48,8 @@ class Archiver:
         """The stored error may have to be cleared."""
 
     async def step(self, limit: int) -> Archived:
-        """Archive so many chains at most, and delete them. If that fails, none of them is deleted,
-        and the error is stored.
+        """Archive at most this many chains, and delete them. If that fails, none of them is
+        deleted, and the error is stored.
         """
         try:
             chains = await self._step(limit)
@@ -99,7 +99,9 @@ class Archiver:
             await self._in_thread(tx, chains)
 
     async def _in_thread(self, tx: Transaction[Any], chains: Sequence[ArchivedChain]) -> None:
-        """Not in a thread of a pool: one that hangs must not keep the process from ending."""
+        """In a thread of its own, not of a pool: a thread that hangs must not keep the process from
+        ending.
+        """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
 

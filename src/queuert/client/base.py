@@ -537,8 +537,8 @@ def _are_few(jobs: Any) -> bool:
 
 
 class in_own_transaction(AbstractContextManager[None, None]):  # noqa: N801  # a block, as with @context
-    """Around the transaction of a call that opens one by itself: tells what to call inside an open
-    one.
+    """Wraps the transaction of a call that opens one by itself. Inside an open transaction, the
+    error names the call to use instead.
     """
 
     __slots__ = ("_operation",)
@@ -559,7 +559,7 @@ class in_own_transaction(AbstractContextManager[None, None]):  # noqa: N801  # a
 def transaction_first(method: M) -> M:
     """For a method with two parameters, the transaction and what to do in it.
 
-    Type checkers report a call without the transaction. At run time Python would say that the
+    Type checkers report a call without the transaction. At run time, Python would report that the
     second one is missing.
     """
 

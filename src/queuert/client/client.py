@@ -109,10 +109,10 @@ class Client(BaseClient[Conn]):
             (default: 1).
         migrate: Create or update the tables when the `with` block begins (default: True). If the
             database is unavailable then, this is done before its first use.
-        observers: Objects that are told about events: see `Observer` (default: none).
-        keep: How long ended chains are kept whose class does not say it: see `Keep`.
-        announce: "background" (the default) notifies workers without the caller that has committed.
-            "wait" lets it wait until that is done.
+        observers: Objects that receive events: see `Observer` (default: none).
+        keep: How long ended chains are kept if their class does not declare it: see `Keep`.
+        announce: "background" (the default): a commit does not wait until workers are notified.
+            "wait": it waits.
         statistics: Count what happens to jobs, for `history` (default: True). Set it to the same
             everywhere.
     """
@@ -182,7 +182,7 @@ class Client(BaseClient[Conn]):
     async def vacuum(self) -> Vacuumed:
         """Return free space to the file system, as far as possible while the database is in use.
 
-        Tells how much that was.
+        Returns how much that was.
         """
         return await self._run((self._engine.state.vacuum(), None))
 
@@ -195,8 +195,9 @@ class Client(BaseClient[Conn]):
         `Pruned.waiting` counts them. An error of such a function is raised at the end.
 
         Args:
-            full: Look at all chains that are kept (default: False). Without this, it looks where
-                something can be due: so it may miss chains whose ids do not increase with time.
+            full: Look at all chains that are kept (default: False). Without this, it looks only
+                where something can be due, so it may miss chains whose ids do not increase with
+                time.
             by: Who does it: 1 to 200 characters. With it, the change is recorded, together with the
                 first of the transactions: see `list_audit` (default: it is not recorded).
             reason: Why, for the record: 1 to 1,000 characters (default: none).
@@ -205,8 +206,8 @@ class Client(BaseClient[Conn]):
         return await self._sessions.archive(pruned)
 
     async def retention(self, *, tx: Tx[Conn] | None = None) -> Retention:
-        """How long ended chains are kept, by the policies that are stored, and how far deleting
-        them is.
+        """How long ended chains are kept, by the policies that are stored, and how far the deletion
+        has come.
 
         Args:
             tx: Read in this transaction, with what it has not committed yet.
@@ -275,7 +276,7 @@ class Client(BaseClient[Conn]):
     async def start_many(self, tx: Tx[Conn], jobs: Sequence[E]) -> list[Chain[E]]:
         """Start a chain for each job, of any types, in one round trip. All of them start, or none.
 
-        More than 2,000 jobs, or 8 MB of inputs, are encoded and stored in parts, inside of a
+        More than 2,000 jobs, or 8 MB of inputs, are encoded and stored in parts, inside a
         savepoint.
 
         Args:
@@ -431,8 +432,8 @@ class Client(BaseClient[Conn]):
     ) -> Page[Chain[Any]]:
         """One page of chains, in the order of their creation. `iter_chains` goes through all pages.
 
-        With filters that are about the current job, like `status`, the order is that in which the
-        current jobs of the chains were created. All filters must match.
+        With filters that are about the current job, like `status`, chains are in the order in which
+        their current jobs were created. All filters must match.
 
         Args:
             chain_type: Only chains that started with this type, a class or its name, or with one of
@@ -663,8 +664,8 @@ class Client(BaseClient[Conn]):
         Completed jobs are not counted, so it is cheap.
 
         Args:
-            limit: Count at most so many jobs of each type and status: a count that reaches the
-                limit means "so many, or more". It is quick then, however many jobs wait (default:
+            limit: Count at most this many jobs of each type and status: a count that reaches the
+                limit means "this many, or more". This is quick, however many jobs wait (default:
                 count all of them).
             tx: Read in this transaction, and see its uncommitted changes (default: on a connection
                 of the client's own).
@@ -858,7 +859,7 @@ class Client(BaseClient[Conn]):
 
             operation = await client.bulk_retry(tx, "status:failed type:charge-card", by="on-call")
 
-        `plan` tells before what it would do.
+        `plan` shows beforehand what it would do.
 
         Args:
             tx: The open transaction that starts the operation.
@@ -1066,20 +1067,20 @@ class Client(BaseClient[Conn]):
         by: str | None = None,
         reason: str | None = None,
     ) -> LimitRow:
-        """Change a limit at run time, for one key or for all keys that have nothing of their own.
+        """Change a limit at run time, for one key or for all keys without settings of their own.
 
-        What is not given stays as it is. Workers heed it from the commit on. Jobs that are running
-        go on, also if there are more of them than the new limit allows. The change outlives
-        restarts and releases, until `clear_limit`. Returns what holds now.
+        What is not given stays as it is. Workers obey the change from the commit on. Jobs that are
+        running go on, even if there are more of them than the new limit allows. The change survives
+        restarts and releases, until `clear_limit`. Returns what applies now.
 
         Args:
             tx: The open transaction that makes the change.
             limit: The limit: its name, a `Limit` that has one, or a job class with a limit.
             key: The key (default: all keys).
             concurrency: How many jobs may run at once. None: no limit (default: as it is).
-            rate: How many jobs may begin in a time. None: no limit (default: as it is).
-            weight: How many turns a key gets where one with the weight 1 gets one (default: as it
-                is).
+            rate: How many jobs may begin in a period. None: no limit (default: as it is).
+            weight: How many turns a key gets for each turn of a key with the weight 1 (default: as
+                it is).
             by: Who does it: 1 to 200 characters. With it, the change is recorded: see `list_audit`
                 (default: it is not recorded).
             reason: Why, for the record: 1 to 1,000 characters (default: none).
@@ -1095,7 +1096,7 @@ class Client(BaseClient[Conn]):
         by: str | None = None,
         reason: str | None = None,
     ) -> bool:
-        """Undo `set_limit` for exactly this key, or for all keys: what is declared holds again.
+        """Undo `set_limit` for exactly this key, or for all keys: what is declared applies again.
 
         Returns False if nothing was set.
 
@@ -1133,9 +1134,9 @@ class Client(BaseClient[Conn]):
             times = Cron("0 8 * * *", tz=user.tz)
             await client.put_schedule(tx, "digest-7", times, Digest(tenant=7))
 
-        If it is as you want it already, nothing is written. Other times count from now: nothing of
-        the past fires. A schedule that workers declare is changed in their code: this raises
-        `InvalidArgument`.
+        If it is already as you want it, nothing is written. If the times change, they count from
+        now: no past tick fires. A schedule that workers declare is changed in their code: this
+        raises `InvalidArgument`.
 
         Args:
             tx: The open transaction that makes the change.
@@ -1146,15 +1147,15 @@ class Client(BaseClient[Conn]):
             overlap: What happens at a tick while a chain of an earlier one has not ended: "allow"
                 starts another one (the default), "skip" leaves the tick out, "queue" lets one tick
                 wait for the end, "cancel" starts another one and cancels the earlier one.
-            catch_up: Which of the ticks fire that passed while no worker was there: "last" (the
+            catch_up: Which of the ticks that passed without a worker still fire: "last" (the
                 default), "none" (a tick may be a minute late), or "all".
             catch_up_max: With "all": how many of them at most, the latest ones (default: 100).
-            within: Only those that passed so long ago at most (default: no limit).
+            within: Only those that passed at most this long ago (default: no limit).
         """
         return await self._run(self._put_schedule(tx, name, times, job, options))
 
     async def get_schedule(self, name: str, *, tx: Tx[Conn] | None = None) -> Schedule | None:
-        """A schedule, put or declared. None if there is none of this name.
+        """A schedule, put or declared. None if no schedule has this name.
 
         Args:
             name: The name of the schedule.
@@ -1259,7 +1260,7 @@ class Client(BaseClient[Conn]):
             tx: The open transaction that makes the change.
             name: The name of the schedule.
             start: The moment of the first tick, or before it.
-            end: The moment before which they are. Ticks after now are left out.
+            end: The moment before which the ticks are. Ticks after now are left out.
             by: Who does it: 1 to 200 characters. With it, the change is recorded: see `list_audit`
                 (default: it is not recorded).
             reason: Why, for the record: 1 to 1,000 characters (default: none).

@@ -115,7 +115,7 @@ class Flushing(Owned):
         await self.flush(hooks)
 
     def flush_later(self, hooks: Hooks) -> None:
-        """`flush` without the caller, which cannot wait any more."""
+        """`flush` in the background, because the caller can no longer wait."""
         self._begin(self.flush(hooks))
 
     def _flush_enlisted(self, hooks: Hooks) -> Awaitable[None] | None:
@@ -125,7 +125,7 @@ class Flushing(Owned):
         return self._begin(self._flush_undone(hooks))
 
     def _begin(self, flush: Coroutine[Any, Any, None]) -> Awaitable[None]:
-        """The code that has ended the transaction does not wait for it; `close` does."""
+        """The code that ended the transaction does not wait for this; `close` does."""
         task = asyncio.create_task(flush)
         self._flushes.add(task)
         task.add_done_callback(self._flushes.discard)

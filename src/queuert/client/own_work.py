@@ -17,12 +17,13 @@ from queuert.statuses import TERMINAL
 LOOK_AGAIN = 0.2
 """Seconds until the next look, if another process has the job."""
 LONGEST_STEP = 5.0
-"""Seconds. A page may wait for locks, and others wait for those that it has: then a smaller one is
-tried."""
+"""Seconds that a page may take. It may wait for locks while others wait for the locks that it has.
+After this time, a smaller page is tried.
+"""
 TRIES = 10
 """Failures in a row after which a command gives up."""
 PAUSE, LONGEST_PAUSE = 0.25, 0.2
-"""After each job: a part of the time that it took, and seconds at most."""
+"""How long to pause after each job: a part of the time that it took, and the most seconds."""
 
 
 async def do_step(sessions: Sessions[Any], worker: str) -> Step:

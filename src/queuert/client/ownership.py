@@ -1,4 +1,4 @@
-"""Whom a client belongs to: the process, and for an async client the event loop, that entered it.
+"""The owner of a client: the process, and for an async client the event loop, that entered it.
 
 Connections, locks and threads belong there too. Used from elsewhere, some drivers raise strange
 errors, some wait for ever, and some break the connections of the owner. So every call checks this
@@ -32,8 +32,8 @@ class Owned:
         self._process: int | None = None
 
     def check_open(self) -> None:
-        """Raise if it is closed, or belongs to another loop or process. The first call decides whom
-        it belongs to.
+        """Raise if it is closed, or belongs to another loop or process. The first call decides its
+        owner.
         """
         # A thread runs one loop at a time. To ask asyncio for it would cost a system call.
         if self._thread != get_ident() or self._loop is None or not self._loop.is_running():

@@ -54,8 +54,9 @@ Conn = TypeVar("Conn", default=Any)
 T = TypeVar("T")
 
 Tx: TypeAlias = Transaction[Conn] | Conn
-"""A transaction; or the connection or session that it is open on, if the provider hears of its
-end."""
+"""A transaction; or the connection or session that it is open on, if the provider is notified of
+its end.
+"""
 
 
 class Sessions(Flushing, Generic[Conn]):
@@ -176,8 +177,8 @@ class Sessions(Flushing, Generic[Conn]):
     def reading(self, tx: Tx[Conn] | None) -> Conn | None:
         """The connection for a read. None: one of our own.
 
-        Inside of a phase, a read uses the phase's transaction: all connections may be held by
-        phases that do the same, and each would wait for the others.
+        Inside a phase, a read uses the phase's transaction: all connections may be held by phases
+        that do the same, and each would wait for the others.
         """
         self.check_open()
         if tx is None:

@@ -1,12 +1,13 @@
 """`submit`: chains that many callers start at once are stored together.
 
-The first caller stores its own jobs. Those that other tasks or threads submit meanwhile gather, and
-a task or thread of our own stores them with one statement and one commit. While it does, the next
-group gathers. No timer forms the groups, and no caller depends on another one:
+The first caller stores its own jobs. The jobs that other tasks or threads submit meanwhile are
+collected, and a task or thread of our own stores them with one statement and one commit. While it
+does, the next group is collected. No timer forms the groups, and no caller depends on another one:
 
 - A group with jobs that cannot be stored is split in halves until they are alone.
 - If the answer is lost, the ids are looked up. Nothing is sent again: it could be stored twice.
-- A caller that is cancelled while it waits takes its jobs back. Later, they are stored.
+- If a caller is cancelled while it waits, its jobs are withdrawn. If its group is already being
+  stored, they are stored.
 - A group that takes long, perhaps on a connection that hangs, does not hold up the next one.
 
 The worker's settler forms groups in the same way, but tries again until they are stored. A caller
@@ -97,7 +98,7 @@ class Submissions(ABC):
             # One that has to wait for a lock, because of its key, its blockers or its id, would
             # keep others waiting.
             gathers = self._gathers and not given_ids and not any(job.dedup or job.blockers for job in jobs)
-            # If nothing has to be told of each start, one announcement is enough for a group.
+            # If no observer needs each start, one announcement is enough for a group.
             if not gathers or engine.observers is not None or engine.on_start:
                 hooks = sessions.new_hooks()
                 if engine.observers is not None:
@@ -157,7 +158,7 @@ class Submissions(ABC):
             raise
 
     def _leave(self, item: Item) -> None:
-        """Its caller is gone. If the jobs are stored all the same, they are announced."""
+        """Its caller is gone. If the jobs are stored anyway, they are announced."""
         answer = item.answer
         if answer.cancel() or answer.cancelled() or not answer.done() or answer.exception() is not None:
             return
@@ -306,7 +307,7 @@ class Submissions(ABC):
 
     @abstractmethod
     async def _answer(self, item: Item) -> list[Created]:
-        """Wait for the answer, and see to it that `overtake` is called."""
+        """Wait for the answer, and make sure that `overtake` is called."""
 
     @abstractmethod
     async def _wait_within(self, seconds: float, idle: Any) -> None: ...

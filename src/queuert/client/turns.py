@@ -1,4 +1,4 @@
-"""Calls at once on one connection take turns.
+"""Concurrent calls on one connection take turns.
 
 Drivers differ in this: some queue such calls, others refuse them. And an operation may need several
 statements, which must not be mixed with those of another one.
@@ -15,7 +15,7 @@ from typing import Any
 from queuert.errors import TransactionMisused
 
 _inside: ContextVar[tuple[object, ...]] = ContextVar("queuert_savepoints", default=())
-"""The savepoints that the running code is inside of. Tasks that are started there inherit them."""
+"""The savepoints that surround the running code. Tasks that are started there inherit them."""
 
 
 class Turns:
@@ -61,7 +61,9 @@ class Turns:
 
 
 class _Savepoint(AbstractAsyncContextManager[None, None]):
-    """Savepoints must be nested. Two tasks that open one each would undo the work of each other."""
+    """Savepoints must be nested. If two tasks each opened one, they would undo each other's
+    work.
+    """
 
     def __init__(self, turns: Turns, connection: Any, block: AbstractAsyncContextManager[None, None]) -> None:
         self._turns = turns

@@ -214,7 +214,7 @@ class ChainWaiting:
                     self._waiters.wake(chain_id)
 
     async def close(self) -> None:
-        """Stop listening. Those who still wait read once more and find the client closed."""
+        """Stop listening. Callers that still wait read once more and find the client closed."""
         if self._subscribing is not None:
             self._subscribing.cancel()
             await asyncio.wait({self._subscribing})

@@ -21,7 +21,7 @@ CHANGEABLE: dict[BulkAction, frozenset[Status] | None] = {
     "trigger": frozenset(("pending",)),
     "set_priority": frozenset(("blocked", "pending")),
 }
-"""The statuses of the current jobs of chains that can be changed so. None: any."""
+"""The statuses of the current jobs of chains that this action can change. None: any."""
 
 
 class BulkResult(msgspec.Struct, frozen=True):
@@ -52,9 +52,9 @@ class BulkInput:
     started: datetime | None = None
     """By the database's clock. None on the first page: its job was created then."""
     cursor: str | None = None
-    """Where the page before has ended."""
+    """Where the page before ended."""
     size: int | None = None
-    """Of the next page, if the one before had to be smaller."""
+    """The size of the next page, if the one before had to be smaller."""
     changed: int = 0
     unchanged: int = 0
     cascaded: int = 0

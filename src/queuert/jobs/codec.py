@@ -51,7 +51,7 @@ class PydanticCodec:
     """Pydantic (v2) models. It supports nothing if pydantic is not installed."""
 
     def supports(self, type_: type[Any], /) -> bool:
-        # Code with models has imported pydantic. Other code shall not pay for the import.
+        # Code with models has imported pydantic. Other code should not pay for the import.
         if "pydantic" not in sys.modules:
             return False
         from pydantic import BaseModel

@@ -23,15 +23,16 @@ J = TypeVar("J", bound="Job[Any, Any]", default=Any)
 class Debounce(Generic[J]):
     """Collect starts: the chain begins once no start with the same key has come for a while.
 
-    The first start begins to wait. Each further one finds the chain that waits under its key,
-    replaces its input, and lets it wait anew. `start` returns that chain, marked `deduplicated` and
+    The first start begins to wait. Each later start finds the chain that waits under its key,
+    replaces its input, and restarts the wait. `start` returns that chain, marked `deduplicated` and
     `replaced`. A chain that has begun is not changed: the next start is the first of a new chain.
 
     Args:
         key: The key: 1 to 1,000 characters. Each chain type has its own keys.
-        wait: How long no start must come until the chain may begin, as a timedelta or in seconds.
+        wait: How long there must be no start before the chain may begin, as a timedelta or in
+            seconds.
         at_most: The longest time from the first start until the chain may begin. A chain that has
-            waited for so long is not changed any more.
+            waited this long is no longer changed.
         keep: "last" (the default) keeps the input, priority and deadline of the last start. "first"
             keeps those of the first: later starts only move the time.
         merge: Called with the waiting job and the new one. Returns the job to run. It is called in
@@ -98,7 +99,7 @@ def _length(duration: Duration, what: str) -> float:
 
 
 def rule_of(dedup: AnyDedup) -> tuple[Dedup, Collapse | None]:
-    """What the state port is given: which chain matches, and what becomes of it."""
+    """What the state port is given: which chain matches, and what happens to it."""
     match dedup:
         case Debounce():
             collapse: Collapse = "hold" if dedup.merge else "replace" if dedup.keep == "last" else "postpone"

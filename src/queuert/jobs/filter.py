@@ -20,7 +20,7 @@ T = TypeVar("T")
 OneOrSeveral: TypeAlias = T | Sequence[T]
 TypeOrName: TypeAlias = type[Job[Any, Any]] | str
 Range: TypeAlias = tuple[datetime | None, datetime | None]
-"""From the first moment up to, but without, the second. None: no limit on that side."""
+"""From the first moment (included) to the second (excluded). None: no limit on that side."""
 
 _MAX_VALUE = 1000
 
@@ -42,11 +42,11 @@ class Filter:
         type: The job's type, as a class or its name: all versions and earlier names of it. A name
             like "charge@2" is that version alone.
         chain_type: The type that the chain started with, in the same way.
-        queue: The job types that the client's job classes put into this queue now. What
-            `handles(queue=…)` says elsewhere is not known to the client.
+        queue: The job types that the client's job classes put into this queue now. The client does
+            not know about `handles(queue=…)`.
         error: The `code` or the `type` of the last error. A completed job has no error.
-        created: When it was created: from the first moment up to, but without, the second. None
-            means no limit.
+        created: When it was created: from the first moment (included) to the second (excluded).
+            None means no limit.
         ended: When it ended, with any status, in the same way.
         chain: `Chain` objects or ids of chains.
         job: `JobRecord` objects or ids of jobs. For chains: those that have one of these jobs.
@@ -54,7 +54,7 @@ class Filter:
     """
 
     status: tuple[Status, ...] | None
-    """The statuses, sorted. None: any. The same holds for all others."""
+    """The statuses, sorted. None: any. The same is true for all other fields."""
     type: tuple[str, ...] | None
     """The names of job types."""
     chain_type: tuple[str, ...] | None
@@ -109,8 +109,8 @@ class Filter:
 
         Args:
             text: Words with a space between them. Each is a name, a colon, and one value or several
-                with commas. `since:2h` is short for `ended:2h..` if the filter has only statuses
-                that are an end, and else for `created:2h..`.
+                with commas. `since:2h` is short for `ended:2h..` if the filter has only statuses of
+                ended chains, and otherwise for `created:2h..`.
             now: What durations are counted back from (default: the time of the call).
         """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -112,7 +112,7 @@ def _range_of(name: str, value: str, now: datetime) -> tuple[datetime | None, da
 
 
 def _moment_of(name: str, value: str, now: datetime) -> datetime:
-    """A moment with its time zone, or so long before now."""
+    """A moment with its time zone, or a duration before now."""
     try:
         duration = duration_of(value)
         if duration is not None:

@@ -44,13 +44,13 @@ class Job(Generic[Returns_co, Next_co]):
     Args:
         name: The name that is stored with each job. It stays the same when the class is renamed.
         queue: The queue that the type belongs to (default: "default").
-        keep: How long ended chains are kept that start with this type: see `Keep` (default: as the
-            client says). Only for an `EntryJob`.
+        keep: How long ended chains that start with this type are kept: see `Keep` (default: as the
+            client declares). Only for an `EntryJob`.
         version: The version of the input, raised when old inputs no longer fit (default: 1). A
             class method `upgrade(data, version)` gets the plain JSON of an older input, and returns
             it in the form of this version. Workers leave jobs of newer versions alone.
         aliases: Earlier names of the type (default: none). Jobs that are stored with them are run.
-        limit: How many jobs with one key may run at once, or begin in a time: see `Limit` (default:
+        limit: How many jobs of a key may run at once or begin in a period: see `Limit` (default:
             no limit).
     """
 
@@ -152,11 +152,11 @@ class EntryJob(Job[Returns_co, Next_co], name=""):
     Args:
         name: The name that is stored with each job. It stays the same when the class is renamed.
         queue: The queue that the type belongs to (default: "default").
-        keep: How long ended chains are kept that start with this type: see `Keep` (default: as the
-            client says).
+        keep: How long ended chains that start with this type are kept: see `Keep` (default: as the
+            client declares).
         version: The version of the input, raised when old inputs no longer fit (default: 1).
         aliases: Earlier names of the type (default: none).
-        limit: How many jobs with one key may run at once, or begin in a time: see `Limit` (default:
+        limit: How many jobs of a key may run at once or begin in a period: see `Limit` (default:
             no limit).
     """
 
@@ -164,7 +164,9 @@ class EntryJob(Job[Returns_co, Next_co], name=""):
 JobClass = type[Job[Any, Any]]
 
 _FOREIGN_FIELDS = {("msgspec", "Field"), ("pydantic", "FieldInfo"), ("attr", "_CountingAttr")}
-"""What other libraries describe a field with. A dataclass would take it for the default itself."""
+"""What other libraries describe a field with. A dataclass would use it as the default value
+itself.
+"""
 
 _RESERVED = ("set", "_resolves_to", "_continues_with")
 

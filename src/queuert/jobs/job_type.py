@@ -67,7 +67,7 @@ class JobType:
         self._chain_from_blocker = chain_from_blocker
         self.cls: JobClass = declaration.cls
         self.names: tuple[str, ...] = tuple(declaration.cls.__queuert_stored__)
-        """All names that jobs of the class are stored with, the one of new jobs first."""
+        """All names that jobs of the class are stored with. The name for new jobs comes first."""
         self.name: str = self.names[0]
         self._upgrade_from: int | None = None
         self._fields = frozenset(declaration.fields)
@@ -82,7 +82,7 @@ class JobType:
             for field, blocker in declaration.blockers.items()
         }
         self.is_plain: bool = self.is_entry and not self.blocker_fields and self.limit is None
-        """Whether a chain can start with it, and nothing is asked of its jobs but their input."""
+        """Whether a chain can start with it, and its jobs need nothing besides their input."""
         self._mixed = {
             field: blocker.many for field, blocker in declaration.blockers.items() if len(blocker.classes) > 1
         }

@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from queuert.jobs.job_type import JobType
 
 MOST = 1_000_000
-"""Of a concurrency, and of the number of a rate."""
+"""The maximum of a concurrency, and of the number of a rate."""
 WEIGHTS = (0.001, 1000.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """At most so many jobs of a key begin within any time of this length, by the database's clock.
+    """At most this many jobs of a key begin within any period of this length, by the database's
+    clock.
 
     Args:
         number: How many may begin: 1 to 1,000,000.
@@ -50,7 +51,8 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many jobs with the same key may run at once, or begin in a time, in all workers together.
+    """How many jobs with the same key may run at once, or begin in a period, in all workers
+    together.
 
         class Sync(EntryJob[None], name="sync", limit=Limit(by="tenant", concurrency=4)):
             tenant: int
@@ -64,10 +66,10 @@ class Limit:
             string, an integer, a UUID or a member of an Enum with such values (default: one key for
             all jobs).
         concurrency: How many jobs of a key may run at once (default: no limit).
-        rate: How many jobs of a key may begin in a time (default: no limit).
-        weight: How many turns a key gets where one with the weight 1 gets one: a number from 0.001
-            to 1,000, the name of a field with such numbers, or a function of the job. With a field
-            or a function, that of the first job in line counts (default: 1).
+        rate: How many jobs of a key may begin in a period (default: no limit).
+        weight: How many turns a key gets for each turn of a key with the weight 1: a number from
+            0.001 to 1,000, the name of a field with such numbers, or a function of the job. With a
+            field or a function, the weight of the first job in line counts (default: 1).
         ordered: The next job of a key begins only when the one before is completed. It needs
             `concurrency=1` (default: False).
     """
@@ -115,8 +117,8 @@ def lane_for(limit: Limit, job: Any, type_name: str) -> str:
 
 
 def weight_for(limit: Limit, job: Any, type_name: str) -> float | None:
-    """The weight that a job gives its lane, or None if the limit says it:
-    `JobTypeValidationError` ("invalid_limit_weight") if it is not a valid one.
+    """The weight that a job gives its lane, or None if the limit sets it: `JobTypeValidationError`
+    ("invalid_limit_weight") if it is not a valid one.
     """
     if not isinstance(limit.weight, str) and not callable(limit.weight):
         return None

@@ -58,7 +58,7 @@ class Registry:
     for use.
 
     `codecs` are asked before the built-in one, for types that msgspec does not know. `keep`: how
-    long chains are kept whose class does not say it.
+    long chains are kept if their class does not declare it.
     """
 
     def __init__(self, jobs: Iterable[JobsItem], *, codecs: Sequence[Codec] = (), keep: Keep | None = None) -> None:
@@ -248,7 +248,9 @@ def _reachable(classes: Iterable[JobClass]) -> dict[str, Declaration]:
 
 
 def _check_results(declared: dict[str, Declaration]) -> None:
-    """A chain resolves to what its first job says: each job it may come to must keep to that."""
+    """A chain resolves to what its first job declares. Each job that it may continue with must
+    declare the same.
+    """
     for declaration in declared.values():
         for cls in declaration.continuations:
             following = declared[name_of(cls)]

@@ -1,8 +1,8 @@
 """The names that jobs of a type are stored with: one for each version of the input, and earlier
 names.
 
-The version is part of the name. So a worker that does not know a version does not claim its jobs,
-and that costs nothing.
+The version is part of the name. So a worker does not claim jobs of a version that it does not know,
+at no cost.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def stored_names(name: str, version: int, aliases: Sequence[str]) -> dict[str, i
 
 
 def names_a_version(name: str) -> bool:
-    """Whether this is the stored name of one version, like `charge@2`, and not that of a type."""
+    """Whether this is the stored name of one version, like `charge@2`, and not the name of a
+    type.
+    """
     first, _, version = name.rpartition("@")
     return bool(first) and version.isdigit()
 

@@ -38,7 +38,7 @@ from queuert.statuses import Status
 from queuert.transaction import Hooks
 
 PAGE = 500
-"""Chains of a page: about so many rows are locked at a time."""
+"""Chains of a page: about this many rows are locked at a time."""
 ALL = 2**31 - 1
 """Rows that may be read where the ids are given."""
 KEEP = Keep(completed=KEPT, failed=KEPT, cancelled=KEPT, expired=KEPT)
@@ -46,7 +46,7 @@ KEEP = Keep(completed=KEPT, failed=KEPT, cancelled=KEPT, expired=KEPT)
 SLOWEST = 0.001
 """Chains per second, at least."""
 SCANS = 10
-"""So many pages of a listing are read for one page, while nothing matches."""
+"""How many pages of a listing are read for one page, while nothing matches."""
 
 
 class Done(NamedTuple):
@@ -64,8 +64,8 @@ def action_of(name: str) -> BulkAction:
 
 
 def filter_for(engine: Engine, action: BulkAction, given: Filter | str) -> tuple[Filter, ChainFilter]:
-    """A filter as a user gives it, checked, and what it means now: with the statuses that can be
-    changed so.
+    """A filter as a user gives it, checked, and what it means now: with the statuses that the
+    action can change.
     """
     if action not in CHANGEABLE:
         raise InvalidArgument(f"a bulk operation is one of {', '.join(CHANGEABLE)}, not {action!r}")
@@ -137,7 +137,7 @@ def page(engine: Engine, hooks: Hooks, row: JobRow) -> Program[BulkJob | BulkRes
     action = action_of(row.type_name)
     started: datetime = job.started or row.created_at
     if job.started is None:
-        # Here and not at the start: that is a transaction of the user's, which may be long.
+        # Done here and not at the start, which is in the user's transaction and may be long.
         yield from engine.state.store_policies([policy_of(KEEP, row.type_name)])
     size = _size(job, row.attempt)
     found, cursor = yield from _next_chains(engine, job, action, size)

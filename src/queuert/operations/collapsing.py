@@ -79,7 +79,7 @@ def _create(engine: Engine, jobs: Sequence[NewJob], merges: Mapping[int, Merge])
 
 
 def _merged(engine: Engine, new: NewJob, waiting: JobRow, merge: Merge) -> NewJob | None:
-    """The job that both make together. None if the stored one cannot be read."""
+    """The job into which both are merged. None if the stored one cannot be read."""
     job_type = engine.jobs.of(merge.job)
     try:
         before = job_type.decode_input(waiting.input)

@@ -21,9 +21,9 @@ ROWS = 10_000
 """Rows that are compared in each part, unless all of them are."""
 ROWS_AT_ONCE = 5_000
 SECONDS = 0.5
-"""How old a snapshot may get. One look at a row may take longer than what is left of it."""
+"""How old a snapshot may get, in seconds. The last look at a row may take longer."""
 DAMAGES = 1_000
-"""So many are enough to know: the rest is found by the next call."""
+"""The most findings of one call: the next call finds the rest."""
 
 
 def doctor(engine: Engine, *, full: bool, fix: bool, heard: bool | None) -> Program[Diagnosis]:

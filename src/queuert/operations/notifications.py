@@ -29,7 +29,7 @@ class Notifications:
     order = 1
 
     def __init__(self, publisher: Publisher, announce: Announce | None = None) -> None:
-        """`announce`: sends them without the caller."""
+        """`announce`: sends them in the background."""
         self._publisher = publisher
         self._announce = announce
         self._values: defaultdict[Topic, list[str]] = defaultdict(list)

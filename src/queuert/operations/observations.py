@@ -1,4 +1,4 @@
-"""What observers are told of the writes of a transaction, kept until its commit.
+"""The events about the writes of a transaction, kept until its commit.
 
 Used only by clients that have observers.
 """
@@ -312,8 +312,8 @@ def _is_gone(row: JobRow | None) -> bool:
 def _has_ended(settlement: Settlement, row: JobRow | None) -> bool:
     """Whether this settlement ended the job.
 
-    If it was rolled back, another process may have ended the job a moment later. One that may
-    delete the job leaves nothing else to be seen.
+    If it was rolled back, another process may have ended the job a moment later. A settlement that
+    may delete the job leaves nothing else to check.
     """
     if row is None:
         return settlement.discard

@@ -81,7 +81,8 @@ def _settle(engine: Engine, hooks: Hooks, row: JobRow, settlement: Settlement) -
     following = settlement.continuation
     if following is None:
         notifications.add("chain_ended", row.chain_id)
-    # A continuation is not announced: who has done this page goes on with the next one.
+    # A continuation is not announced: the process that has done this page goes on with the next
+    # one.
     for unblocked in settled.unblocked:
         notifications.add("job_scheduled", unblocked.type_name)
     next_in = None if following is None else following.schedule.after or 0.0

@@ -1,4 +1,4 @@
-"""What a bulk operation would do: bounded counts, a sample, and what stays in the way."""
+"""What a bulk operation would do: bounded counts, a sample, and notes on what would not run."""
 
 from __future__ import annotations
 

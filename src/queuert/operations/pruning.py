@@ -12,7 +12,7 @@ from queuert.retention import Pruned, PruneRequest
 AT_ONCE = 500
 """Chains that one transaction looks at."""
 TRIES, TRY_AGAIN = 200, 0.05
-"""How often to ask, and how many seconds later, while another process is at it."""
+"""How often to ask, and how many seconds apart, while another process is pruning."""
 TARGET = "ended chains"
 """In the audit."""
 
@@ -53,7 +53,9 @@ def prune(engine: Engine, who: tuple[str | None, str | None], *, full: bool) -> 
 
 
 def _recorded(engine: Engine, program: Program[Pruned], entry: NewAudit) -> Program[Pruned]:
-    """A step, and who asked for it. Nothing is recorded while another process is at it."""
+    """A step, and a record of who asked for it. Nothing is recorded while another process is
+    pruning.
+    """
     step = yield from program
     if not step.busy:
         yield from engine.state.record_audit([entry])

@@ -1,6 +1,6 @@
 """Publishing with a time limit, so that a broker that hangs does not delay callers for long.
 
-Publishing comes after the commit, but the caller that committed waits for it. So each call has a
+Publishing comes after the commit, and the caller that committed may wait for it. So each call has a
 limit. A call that exceeds it is repeated without its caller. Until that has ended, nothing else is
 published: workers and waiters poll, and the next commits do not wait. As soon as the channel
 answers, publishing goes on.

@@ -63,7 +63,7 @@ def settle(
 def last_command(engine: Engine, settlement: Settlement) -> Any | None:
     """The settlement as the last command of its transaction; None if it has to be settled before.
 
-    Observers are told what was read in the transaction, after the settlement.
+    Observers need what was read in the transaction, after the settlement.
     """
     if engine.observers is not None or not hasattr(engine.state, "settle_last"):
         return None

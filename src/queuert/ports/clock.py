@@ -18,7 +18,7 @@ class Clock:
         client = queuert.connect("sqlite:///test.db", table_prefix="test_", jobs=[…], clock=clock)
 
     Everything that the database decides follows it: when a job is due, retries, leases, deadlines,
-    pauses. The rest of the process has the real time.
+    pauses. The rest of the process uses the real time.
 
     Args:
         start: The first moment (default: the real time).

@@ -5,7 +5,7 @@ Losing a message is harmless: workers and waiters also poll. There are five topi
 - `job_scheduled`: a job of a type can be claimed; the value is the type's name.
 - `chain_ended`: a chain has ended or was deleted; the value is its id.
 - `ownership_lost`: a running job was taken from its worker; the value is the job's id.
-- `pause_changed`: something was paused or resumed; the value says what.
+- `pause_changed`: something was paused or resumed; the value names it.
 - `schedule_changed`: a schedule may be due earlier than it was; the value is its name.
 
 `NotifyAdapter` is what clients and workers use. Most adapters are built from a `NotifyProvider`,
@@ -32,12 +32,12 @@ MISSED = ""
 
 
 class Draw(NamedTuple):
-    """Lets every worker that hears of new jobs know, without asking, whether it should claim them
-    at once.
+    """Lets every worker that receives an announcement decide, without a query, whether it should
+    claim at once.
     """
 
     number: int
-    """Random, and the same for all that hear it."""
+    """Random, and the same for all that receive it."""
     jobs: int
     """About how many jobs were announced with it."""
 
@@ -58,8 +58,8 @@ class NotifyAdapter(Protocol):
     An adapter whose coroutines never suspend may set `immediate = True`. A sync client then runs
     them in the calling thread, and publishing needs no time limit.
 
-    Optional members, for a channel that belongs to the database of the jobs. By the lock, other
-    workers notice that a worker is gone (see `StateOperations.dead_workers`):
+    Optional members, for a channel that belongs to the database of the jobs. The lock shows other
+    workers that a worker is gone (see `StateOperations.dead_workers`):
 
     - `async def hold(self, key: int) -> int | None`: try to hold the lock with this key on the
       listening connection, and never wait for it. Returns the id of the session that holds it:
@@ -84,8 +84,8 @@ class NotifyAdapter(Protocol):
     async def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
         """Add to the budget of each type, before the jobs are announced.
 
-        Wake hints keep a crowd of idle workers from all asking the database for one job. Budgets
-        of concurrent publishers add up. An adapter without wake hints does nothing here.
+        Wake hints prevent many idle workers from all querying the database for one job. Budgets of
+        concurrent publishers add up. An adapter without wake hints does nothing here.
         """
         ...
 
@@ -105,7 +105,8 @@ class NotifyAdapter(Protocol):
 
 
 class NotifyProvider(Protocol):
-    """What you write to use a message broker: two methods, and those below that it can offer.
+    """What you write to use a message broker: two methods, and optional ones if the broker can
+    offer them.
 
     Everything else is done for you: topics and payloads, one subscription for any number of
     listeners, reconnecting, and telling listeners that they may have missed something.

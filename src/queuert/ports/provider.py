@@ -1,9 +1,9 @@
 """Providers: the few driver calls that everything else is built on, and the runners that drive
 programs over them.
 
-A provider is what a user implements to bring another driver. It knows connections and commands, and
-nothing of jobs. A connection given by the user is used as it is: never committed, rolled back or
-closed by us.
+A provider is what a user implements to bring another driver. It knows connections and commands, but
+no jobs. A connection given by the user is used as it is: never committed, rolled back or closed by
+us.
 """
 
 from __future__ import annotations
@@ -144,9 +144,9 @@ class Limit(NamedTuple):
 class Upkeep(Protocol):
     """Optional part of an async provider, for the statements of workers.
 
-    A database may hang without hanging up. Then everything that waits for it would wait for ever,
-    and with it the worker. Without this part, a worker stops waiting at the limit, and the
-    connection is left to the provider.
+    A database may hang without closing its connections. Then everything that waits for it would
+    wait for ever, and the worker too. Without this part, a worker stops waiting at the limit, and
+    the connection is left to the provider.
     """
 
     async def execute_within(self, limit: Limit, command: Any) -> Any:
@@ -240,7 +240,7 @@ class Threaded(Protocol):
 
 class Abandoning(Protocol[Conn_contra]):
     """Optional part of a provider, sync or async: a handler that does not end when its time is over
-    can be parted from its transaction. So can one that waits for a database that hangs.
+    can be separated from its transaction. So can one that waits for a database that hangs.
     """
 
     def abandon(self, connection: Conn_contra) -> bool:

@@ -139,8 +139,8 @@ class StateOperations(Protocol):
         **Jobs with a limit** are claimed only for types that name the limit (`TypeLimit.limits`),
         and never more of them than `slots`. They come first in the result. The number of running
         jobs of a lane, and the number of begins in its time, never exceed what its rule says,
-        whatever other claims and the ends of claims do at the same time. Being claimed is the
-        begin.
+        whatever other claims and the ends of claims do at the same time. A job begins when it is
+        claimed.
 
         The lanes of a limit take turns by weight. A lane that opens comes at the end of the round,
         or sooner if it has a higher weight than others. Within a lane: priority, scheduled time,
@@ -150,9 +150,9 @@ class StateOperations(Protocol):
         continuation in the same lane keeps it. What is in a lane of a limit that the request does
         not name is left alone.
 
-        Jobs that are paused are left out. The pauses are read after the claim's turn has come
-        under its caps: every claim that begins after a pause was committed heeds it. It is one look
-        at a table that is almost always empty.
+        Jobs that are paused are left out. The pauses are read after the claim's turn has come under
+        its caps: every claim that begins after a pause was committed obeys it. It is one look at a
+        table that is almost always empty.
         """
         ...
 
@@ -240,10 +240,11 @@ class StateOperations(Protocol):
         """The ids of other workers that are known to be dead and still have running jobs of these
         types, sorted.
 
-        A worker is known to be dead only if its row tells how to find out. If it holds a lock, the
-        lock must have been missing for `grace` seconds, counted from the first call that noticed,
-        on the same run of the database server. If it is a process of this machine, that process
-        must have ended. In all other cases, only the end of its leases tells that it is gone.
+        A worker is known to be dead only if its row has the information to find out. If it holds a
+        lock, the lock must have been missing for `grace` seconds, counted from the first call that
+        noticed, on the same run of the database server. If it is a process of this machine, that
+        process must have ended. In all other cases, only the end of its leases shows that it is
+        gone.
 
         A worker that finds its own lock missing is no longer listed by that lock. Rows of workers
         may be changed; locked ones are skipped.
@@ -259,8 +260,8 @@ class StateOperations(Protocol):
         `NotifyAdapter.hold`). It is stored only if this database sees that it is held. `horizon` is
         the one that the worker knows: a server that crashed may have lost it. A worker that is not
         known yet gets a new row. Otherwise `registered_at` is kept, and the horizon is never
-        lowered. `about` is what it tells of itself; None keeps what is known. It is written only if
-        it has changed. Nothing but that row is locked.
+        lowered. `about` is what the worker stores about itself; None keeps what is known. It is
+        written only if it has changed. Nothing but that row is locked.
         """
         ...
 
@@ -277,9 +278,9 @@ class StateOperations(Protocol):
     def forget_worker(self, worker_id: str) -> Program[bool]:
         """A worker ends. True if its row is gone.
 
-        While jobs are still running under its name, its row is kept, without the lock: only the
-        end of their leases tells that they can be taken back. Such a worker is listed as "dead"
-        until it registers again. What `last_handled` knows of its types outlives the row.
+        While jobs are still running under its name, its row is kept, without the lock: they can be
+        taken back only when their leases end. Such a worker is listed as "dead" until it registers
+        again. What `last_handled` knows of its types outlives the row.
         """
         ...
 
@@ -303,14 +304,14 @@ class StateOperations(Protocol):
     def handled_types(self, types: Sequence[str]) -> Program[list[str]]:
         """Those of the types that a worker which is alive has a handler for, in their order.
 
-        All of them, if a worker is alive that does not tell its types: it may have the handlers.
+        All of them, if a worker that does not store its types is alive: it may have the handlers.
         The cost depends only on the number of workers.
         """
         ...
 
     def last_handled(self, types: Sequence[str]) -> Program[list[LastHandled | None]]:
         """When and where a worker with a handler for each type was last seen, also if its row is
-        gone. None: no worker has ever told that it has one.
+        gone. None: no worker has ever registered one.
         """
         ...
 
@@ -356,17 +357,17 @@ class StateOperations(Protocol):
         one of these types, sorted by name: also those that newer or older code declares.
 
         Declarations of one limit that differ are kept beside each other. Of those that were seen in
-        the last `ALIVE_FOR` seconds, or of all if there are none, the one that was first seen last
-        holds. One that was last seen longer than `alive_for` seconds ago is seen anew. So
-        an older worker does not undo what a newer one has declared, and going back to older code
-        works. Rows are written in the order of their names.
+        the last `ALIVE_FOR` seconds, or of all if there are none, the one that was first seen most
+        recently applies. One that was last seen longer than `alive_for` seconds ago counts as new
+        when it is seen again. So an older worker does not undo what a newer one has declared, and
+        going back to older code works. Rows are written in the order of their names.
         """
         ...
 
     def set_limit(self, name: str, key: str | None, change: Change) -> Program[LimitRow]:
-        """Change what holds for a key of a limit, or (None) for all keys that have nothing of their
+        """Change what applies to a key of a limit, or (None) to all keys without settings of their
         own. Fields that are not given stay as they are. Running jobs go on. Locks no lane: claims
-        never wait for it, and those that begin after the commit heed it.
+        never wait for it, and those that begin after the commit obey it.
         """
         ...
 
@@ -375,7 +376,9 @@ class StateOperations(Protocol):
         ...
 
     def get_limit(self, name: str, key: str | None) -> Program[LimitRow]:
-        """How a key of a limit is, or the limit itself, whether anything is stored of it or not."""
+        """The state of a key of a limit, or of the limit itself, even if nothing is stored of
+        it.
+        """
         ...
 
     def jobs_before(self, job: JobRow) -> Program[int]:
@@ -383,7 +386,7 @@ class StateOperations(Protocol):
         ...
 
     def list_limits(self, limit: int, after: tuple[str, str | None] | None) -> Program[list[LimitRow]]:
-        """Limits and their keys, so many after this one, sorted by name and key. A limit itself,
+        """Limits and their keys, this many after this one, sorted by name and key. A limit itself,
         with the key None, comes before its keys. Listed are keys that have running or due jobs,
         that are closed, or that were changed by `set_limit`.
         """
@@ -402,12 +405,12 @@ class StateOperations(Protocol):
         ...
 
     def list_schedules(self, limit: int, after: str | None = None) -> Program[ScheduleLook]:
-        """So many schedules after this name, sorted by name."""
+        """This many schedules after this name, sorted by name."""
         ...
 
     def due_schedules(self, limit: int, functions: Sequence[str], *, lock: bool = False) -> Program[DueSchedules]:
-        """The schedules that are due, sorted by `due_at` and name, at most so many. Those that are
-        fired by a function count only if their names are among `functions`.
+        """The schedules that are due, sorted by `due_at` and name, at most this many. Those that
+        are fired by a function count only if their names are among `functions`.
 
         If none is due, it is one look at the index of `due_at`. With `lock`, they are locked for
         update until the transaction ends. Those that another transaction has locked are skipped.
@@ -436,15 +439,15 @@ class StateOperations(Protocol):
         """Store that workers of these releases declare these schedules (pairs of schedule and
         release). Returns all releases of these schedules, sorted.
 
-        A release that was last seen longer than `alive_for` seconds ago is seen anew: it gets a new
-        `first_seen_at`. Other releases of these schedules that were last seen longer than
+        A release that was last seen longer than `alive_for` seconds ago counts as new: it gets a
+        new `first_seen_at`. Other releases of these schedules that were last seen longer than
         `forget_after` seconds ago are deleted. Rows are written in the order of their names.
         """
         ...
 
     def undeclared_schedules(self, limit: int, *, alive_for: float, after: str | None = None) -> Program[ScheduleLook]:
-        """Declared schedules of which no release was seen for so many seconds, sorted by name: so
-        many after this name.
+        """Declared schedules of which no release was seen for `alive_for` seconds, sorted by name:
+        this many after this name.
         """
         ...
 
@@ -472,9 +475,9 @@ class StateOperations(Protocol):
 
         With `cascade`, also the chains that have a blocked job with one of these as a blocker, and
         so on upward, from ended chains too. The whole set is found first, and then locked at once,
-        in the order of all operations. If the set is another one by then, all locks are released,
-        and the operation begins again. So it never deadlocks with cancellations of other chains of
-        the set, deletions, claims and completions.
+        in the order of all operations. If the set has changed by then, all locks are released, and
+        the operation begins again. So it never deadlocks with cancellations of other chains of the
+        set, deletions, claims and completions.
         """
         ...
 
@@ -496,15 +499,15 @@ class StateOperations(Protocol):
         With `cascade`, also delete the chains that their jobs wait (or waited) for, transitively.
         If a job outside the set is blocked, pending, running or failed and has one of them as a
         blocker, nothing is deleted, and `waiting` names these jobs: also a job that
-        `continue_unblocking` has not come to yet. The work items of deleted chains are deleted.
+        `continue_unblocking` has not reached yet. The work items of deleted chains are deleted.
         Rows are locked in id order, so that deletions, claims and completions never deadlock.
         """
         ...
 
     def store_policies(self, policies: Sequence[KeepPolicy]) -> Program[list[str]]:
         """Store how long ended chains of these types are kept. Returns the types whose policy is
-        new, or another one than before, in their order: only these are written. Pruning begins
-        anew with their first chains.
+        new or has changed, in their order: only these are written. Pruning begins again with their
+        first chains.
         """
         ...
 
@@ -520,9 +523,9 @@ class StateOperations(Protocol):
         Three ways lead to chains that are due. (1) The walk: for each type, along the ids of first
         jobs, from where the step before has ended, up to those that are too young by the time in
         their ids. (2) Notes: chains that were not due, not ended, or still needed when the walk
-        came to them, with the time at which to look again. (3) The lap: along all first jobs, in
+        reached them, with the time at which to look again. (3) The lap: along all first jobs, in
         the same way, whatever their age, for what appeared behind the walk and for ids that do not
-        tell their time.
+        contain their time.
 
         The progress is stored with the deletions. There is one step at a time in the database: any
         other one returns at once, with `busy`. Locked rows are skipped: the step waits for nothing,
@@ -539,7 +542,7 @@ class StateOperations(Protocol):
         ...
 
     def take_archive(self, type_name: str, limit: int) -> Program[list[ChainToArchive]]:
-        """Delete up to so many chains of a type that `prune` has noted to be archived, in the
+        """Delete up to `limit` chains of a type that `prune` has noted to be archived, in the
         transaction of the caller. Returns them as they were, with all their jobs.
 
         The rules are those of `prune`: chains that are no longer due, that are needed, or whose
@@ -618,9 +621,9 @@ class StateOperations(Protocol):
         """Compare rows of one part with the rest of the data, in one snapshot, and return what does
         not agree.
 
-        At most `limit` rows, in the order of an index, and for at most about so many seconds: a
-        snapshot must not get old. `after` is where the call before has ended; None: begin. Each
-        call reads one row at least. Locks nothing and writes nothing.
+        At most `limit` rows, in the order of an index, and for at most about this many seconds: a
+        snapshot must not get old. `after` is where the call before ended; None: begin. Each call
+        reads one row at least. Locks nothing and writes nothing.
 
         What other transactions have not committed is not seen, and what they commit is seen as a
         whole. So there is never anything in `damages` that the operations of this port have done.
@@ -655,25 +658,25 @@ class StateOperations(Protocol):
         ...
 
     def list_audit(self, limit: int, after: int | None, chain_id: str | None = None) -> Program[list[AuditRecord]]:
-        """What was recorded, the latest first: so many records, from the one before the record with
-        the id `after` on. With `chain_id`, only those about this chain.
+        """What was recorded, the latest first: this many records, beginning after the record with
+        the id `after`. With `chain_id`, only those about this chain.
         """
         ...
 
     def stats(self, *, limit: int | None = None) -> Program[list[TypeStats]]:
         """Open and failed jobs by type, sorted by type name.
 
-        The cost does not depend on completed jobs. With a limit, 1 or more, at most so many jobs of
-        each type and status are counted. The cost then depends only on the limit, and on the
+        The cost does not depend on completed jobs. With a limit, 1 or more, at most this many jobs
+        of each type and status are counted. The cost then depends only on the limit, and on the
         numbers of types and of running jobs. Of a type whose ready jobs have more different
         priorities than that, the oldest one may be missed.
         """
         ...
 
     def history(self, step: int, since: datetime | float, type_name: str | None = None) -> Program[HistoryLook]:
-        """What has happened to jobs since this moment, or in so many seconds until now: in steps of
-        so many seconds, which begin at multiples of it since 1970. The first step is the one with
-        the moment in it. In one snapshot.
+        """What has happened to jobs since this moment, or in the last `since` seconds, in steps of
+        `step` seconds. Steps begin at multiples of their length since 1970. The first step is the
+        one that contains the moment. In one snapshot.
 
         Each operation counts what it does, in its own transaction. A claim counts "begun", in the
         minute of the claim, timed by how long the job was due. A settlement counts what became of
@@ -690,10 +693,10 @@ class StateOperations(Protocol):
 
     def roll_up(self, limit: int) -> Program[bool]:
         """Merge what was counted into minutes, minutes that are old into hours, and these into
-        days, and delete the oldest days: see `queuert.history`. One bounded step, of about so many
-        rows. True: there is more to do.
+        days, and delete the oldest days: see `queuert.history`. One bounded step, of about this
+        many rows. True: there is more to do.
 
-        One process does it at a time; False if another one is at it. It locks nothing that other
+        One process does it at a time; False if another one is doing it. It locks nothing that other
         operations need. What `history` returns does not change, but for steps that are no longer
         kept.
         """

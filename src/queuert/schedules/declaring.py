@@ -108,15 +108,15 @@ class Schedules:
             name: The name of the schedule (default: that of the function, or of the job's type).
             jitter: At most how long after its moment each tick fires (default: none).
             start: The moment before which there are no ticks (default: none).
-            end: The moment from which on there are no ticks (default: none).
+            end: The moment from which there are no ticks (default: none).
             timeout: How long the function may take (default: 30 s).
             overlap: What happens at a tick while a chain of an earlier one has not ended: "allow"
                 starts another one (the default), "skip" leaves the tick out, "queue" lets one tick
                 wait for the end, "cancel" starts another one and cancels the earlier one.
-            catch_up: Which of the ticks fire that passed while no worker was there: "last" (the
+            catch_up: Which of the ticks that passed without a worker still fire: "last" (the
                 default), "none" (a tick may be a minute late), or "all".
             catch_up_max: With "all": how many of them at most, the latest ones (default: 100).
-            within: Only those that passed so long ago at most (default: no limit).
+            within: Only those that passed at most this long ago (default: no limit).
         """
         times = Cron(expression, tz=tz, jitter=jitter, start=start, end=end)
         return self._declare(times, job, name, timeout, options)
@@ -171,15 +171,15 @@ class Schedules:
             name: The name of the schedule (default: that of the function, or of the job's type).
             jitter: At most how long after its moment each tick fires (default: none).
             start: The first tick (default: ticks are counted from 1970).
-            end: The moment from which on there are no ticks (default: none).
+            end: The moment from which there are no ticks (default: none).
             timeout: How long the function may take (default: 30 s).
             overlap: What happens at a tick while a chain of an earlier one has not ended: "allow"
                 starts another one (the default), "skip" leaves the tick out, "queue" lets one tick
                 wait for the end, "cancel" starts another one and cancels the earlier one.
-            catch_up: Which of the ticks fire that passed while no worker was there: "last" (the
+            catch_up: Which of the ticks that passed without a worker still fire: "last" (the
                 default), "none" (a tick may be a minute late), or "all".
             catch_up_max: With "all": how many of them at most, the latest ones (default: 100).
-            within: Only those that passed so long ago at most (default: no limit).
+            within: Only those that passed at most this long ago (default: no limit).
         """
         times = Every(interval, tz=tz, jitter=jitter, start=start, end=end)
         return self._declare(times, job, name, timeout, options)
@@ -223,7 +223,7 @@ class Schedules:
                 the firing, by `job.set(…)`.
             name: The name of the schedule (default: that of the function, or of the job's type).
             start: The moment before which it does not run (default: none).
-            end: The moment from which on it does not run (default: none).
+            end: The moment from which it does not run (default: none).
             timeout: How long the function may take (default: 30 s).
         """
         return self._declare(After(delay, start=start, end=end), job, name, timeout, {})

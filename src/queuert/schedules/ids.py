@@ -1,4 +1,4 @@
-"""The ids of chains that a schedule starts: they say which schedule it was, and which tick.
+"""The ids of chains that a schedule starts: they identify the schedule and the tick.
 
 Such an id is a UUID of version 8. The tick comes first, so ids are sorted by time, as others are:
 
@@ -26,7 +26,7 @@ _TICKS, _PLACES = 1 << 48, 1 << 12
 
 
 class ScheduledId(NamedTuple):
-    """What the id of a chain says of its schedule."""
+    """What the id of a chain contains about its schedule."""
 
     incarnation: int
     at: datetime

@@ -19,7 +19,7 @@ from queuert.schedules.times import After, Cron, Every, Tick, Times, from_data
 from queuert.schedules.zones import zone
 
 ON_TIME = timedelta(minutes=1)
-"""A tick that is at most so late is not missed: `catch_up="none"` fires it."""
+"""A tick that is at most this late is not missed: `catch_up="none"` fires it."""
 FIRED_AT_ONCE = 50
 """Ticks of one schedule that fire in one transaction."""
 LOOK_AGAIN = (timedelta(seconds=5), timedelta(minutes=1))
@@ -45,7 +45,7 @@ class ReadSchedule:
 
     @property
     def asks_for_chains(self) -> bool:
-        """Whether `plan` has to know what became of the last chains."""
+        """Whether `plan` has to know what happened to the last chains."""
         return bool(self.state.last_chains) and (isinstance(self.times, After) or self.definition.overlap != "allow")
 
 
@@ -245,7 +245,7 @@ def _due_ticks(read: ReadSchedule, times: Cron | Every, now: datetime, state: St
     if within is not None:
         oldest = until - timedelta(seconds=within)
         on_time = [tick for tick in found if tick.at >= oldest]
-        # Also those that do not fire are behind us.
+        # The horizon also passes those that do not fire.
         if not on_time:
             return [], found[-1].at
         found = on_time

@@ -20,13 +20,13 @@ from queuert.schedules.times import Times, from_data
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """A schedule, as it was when it was read. `print(schedule)` tells how it is."""
+    """A schedule, as it was when it was read. `print(schedule)` shows its state."""
 
     name: str
     """Its name."""
     times: Times | None
     """When it fires: a `Cron`, an `Every` or an `After`. None if that cannot be read here, for
-    example because a newer version of queuert has stored it: `error` tells why."""
+    example because a newer version of queuert has stored it: `error` has the reason."""
     job_type: str | None
     """The name of the job type that it starts. None: a function of the program makes the jobs."""
     input: Mapping[str, Any] | None
@@ -34,16 +34,16 @@ class Schedule:
     priority: int | None
     """The priority of the job; None for the default."""
     deadline: timedelta | None
-    """The job expires if its handler has not begun so long after the firing; None for no limit."""
+    """The job expires if its handler has not begun this long after the firing; None: no limit."""
     overlap: Overlap
     """What happens at a tick while a chain of an earlier one has not ended: "allow", "skip",
     "queue" or "cancel"."""
     catch_up: CatchUp
-    """Which ticks fire that passed while no worker was there: "none", "last" or "all"."""
+    """Which of the ticks that passed without a worker still fire: "none", "last" or "all"."""
     catch_up_max: int
     """How many of them, with "all"."""
     within: timedelta | None
-    """Only those that passed so long ago at most; None for no limit."""
+    """Only those that passed at most this long ago; None for no limit."""
     declared: bool
     """Workers declare it. Otherwise a client has put it."""
     status: ScheduleStatus

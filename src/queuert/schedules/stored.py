@@ -13,7 +13,7 @@ from queuert.schedule_records import ScheduleRow
 Overlap = Literal["allow", "skip", "queue", "cancel"]
 """What happens at a tick while a chain of an earlier one has not ended."""
 CatchUp = Literal["none", "last", "all"]
-"""Which of the ticks fire that passed while no worker was there."""
+"""Which of the ticks that passed without a worker still fire."""
 
 OVERLAPS: tuple[Overlap, ...] = get_args(Overlap)
 CATCH_UPS: tuple[CatchUp, ...] = get_args(CatchUp)

@@ -200,7 +200,7 @@ class Cron(_Ticking):
         jitter: At most how long after its moment each tick fires. The schedule's name decides how
             long, so it is the same for all of its ticks (default: none).
         start: The moment before which there are no ticks (default: none).
-        end: The moment from which on there are no ticks (default: none).
+        end: The moment from which there are no ticks (default: none).
     """
 
     expression: str
@@ -238,7 +238,7 @@ class Every(_Ticking):
         jitter: At most how long after its moment each tick fires. The schedule's name decides how
             long, so it is the same for all of its ticks (default: none).
         start: The first tick (default: none).
-        end: The moment from which on there are no ticks (default: none).
+        end: The moment from which there are no ticks (default: none).
     """
 
     interval: timedelta
@@ -270,7 +270,7 @@ class After(_Bounded):
     Args:
         delay: The time from the end of a run to the start of the next, 1 millisecond or more.
         start: The moment before which it does not run (default: none).
-        end: The moment from which on it does not run (default: none).
+        end: The moment from which it does not run (default: none).
     """
 
     delay: timedelta

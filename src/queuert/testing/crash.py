@@ -75,12 +75,12 @@ def crash_everywhere(scenario: Callable[..., Any] | None = None, *, sigkill: boo
                     await run.output(await client.submit(ChargeCard(order_id=7)))
             return bank.charges
 
-    The scenario sets up everything anew, runs its chains with `crash.running`, and returns the
-    effects: what is in your tables, which calls other systems have got. It runs once undisturbed.
-    Then it runs again for each point, and is killed there: before each line of a handler, between
-    the calls of other systems that one line makes, before and after each commit. Another worker
-    takes over. If the effects are not the same in the end, or if the scenario fails, the test fails
-    and names these points.
+    The scenario sets up everything from the start, runs its chains with `crash.running`, and
+    returns the effects: what is in your tables, which calls other systems have got. It runs once
+    undisturbed. Then it runs again for each point, and is killed there: before each line of a
+    handler, between the calls of other systems that one line makes, before and after each commit.
+    Another worker takes over. If the effects are not the same in the end, or if the scenario fails,
+    the test fails and names these points.
 
     Its parameter `crash` is a `Crash`. Other parameters are those of the test, like pytest's
     fixtures. Mark fakes of other systems with `testing.outside`.
@@ -199,7 +199,7 @@ def _in_child(work: Callable[[], object]) -> int:
 
 
 def difference(expected: Any, got: Any, place: str = "") -> list[str]:
-    """What was doubled, what was lost, or both values if that cannot be told."""
+    """What was doubled, what was lost, or both values if that cannot be determined."""
     if isinstance(expected, Mapping) and isinstance(got, Mapping):
         before: Mapping[Any, Any] = expected  # pyright: ignore[reportUnknownVariableType]
         after: Mapping[Any, Any] = got  # pyright: ignore[reportUnknownVariableType]

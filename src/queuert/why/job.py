@@ -122,7 +122,7 @@ class Blocked(Reason):
                 "client.retry(tx, …) the chain that failed; or client.cancel(tx, …, cascade=True); or complete this "
                 "job with client.take_over"
             )
-        return "it goes on when all of them are completed; client.why(…) of the first one tells what that waits for"
+        return "it goes on when all of them are completed; client.why(…) of the first one shows what it waits for"
 
 
 @dataclass(frozen=True)

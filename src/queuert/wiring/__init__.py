@@ -59,8 +59,8 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
         clock: For tests: a `queuert.testing.Clock`, which the time of the database then follows
             (default: the real time). It needs tables of its own, by `table_prefix`, `schema`, or a
             new file. Tables that were made without a clock are refused.
-        observers: Objects that are told about events: see `Observer` (default: none).
-        keep: How long ended chains are kept whose class does not say it: see `Keep` (default:
+        observers: Objects that receive events: see `Observer` (default: none).
+        keep: How long ended chains are kept if their class sets no time: see `Keep` (default:
             completed ones 7 days, others 90 days).
         announce: "background" (the default) notifies workers without the caller that has committed.
             "wait" lets it wait until that is done.
@@ -115,8 +115,8 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
         clock: For tests: a `queuert.testing.Clock`, which the time of the database then follows
             (default: the real time). It needs tables of its own, by `table_prefix`, `schema`, or a
             new file. Tables that were made without a clock are refused.
-        observers: Objects that are told about events: see `Observer` (default: none).
-        keep: How long ended chains are kept whose class does not say it: see `Keep` (default:
+        observers: Objects that receive events: see `Observer` (default: none).
+        keep: How long ended chains are kept if their class sets no time: see `Keep` (default:
             completed ones 7 days, others 90 days).
         announce: "background" (the default) notifies workers without the caller that has committed.
             "wait" lets it wait until that is done.

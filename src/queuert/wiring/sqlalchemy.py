@@ -94,8 +94,8 @@ def connect(
             (default: 5).
         schema: PostgreSQL: the schema of the tables (default: "public").
         listen_url: PostgreSQL: a direct URL for LISTEN, if the engine leads to PgBouncer.
-        observers: Objects that are told about events: see `Observer` (default: none).
-        keep: How long ended chains are kept whose class does not say it: see `Keep` (default:
+        observers: Objects that receive events: see `Observer` (default: none).
+        keep: How long ended chains are kept if their class sets no time: see `Keep` (default:
             completed ones 7 days, others 90 days).
         announce: "background" (the default) notifies workers without the caller that has committed.
             "wait" lets it wait until that is done.
@@ -153,8 +153,8 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Eng
             (default: 5).
         schema: PostgreSQL: the schema of the tables (default: "public").
         listen_url: PostgreSQL: a direct URL for LISTEN, if the engine leads to PgBouncer.
-        observers: Objects that are told about events: see `Observer` (default: none).
-        keep: How long ended chains are kept whose class does not say it: see `Keep` (default:
+        observers: Objects that receive events: see `Observer` (default: none).
+        keep: How long ended chains are kept if their class sets no time: see `Keep` (default:
             completed ones 7 days, others 90 days).
         announce: "background" (the default) notifies workers without the caller that has committed.
             "wait" lets it wait until that is done.

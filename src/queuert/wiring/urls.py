@@ -1,4 +1,4 @@
-"""What a URL tells of its database. No adapter is imported for that."""
+"""What a URL shows about its database. No adapter is imported for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker tells of itself: its place, its version, its limits, and its handlers."""
+"""What a worker stores about itself: its host, its version, its limits, and its handlers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def about(options: WorkerOptions, seen_every: float) -> WorkerAbout:
 
 @cache
 def _version() -> str:
-    """Of the library."""
+    """The version of the library."""
     try:
         return version("queuert")
     except PackageNotFoundError:  # it runs from its source, and is not installed

@@ -19,9 +19,11 @@ logger = logging.getLogger("queuert.retention")
 STEP = (50, 500)
 """Chains that are archived in one transaction, at least and at most."""
 LONG = 0.25
-"""Seconds: a step that takes longer is followed by smaller ones. On SQLite, others wait for it."""
+"""Seconds. After a step that takes longer, the next steps are smaller. On SQLite, other writers
+wait for a step.
+"""
 REST = 1.0
-"""After a step, so many times as long as it took."""
+"""How long to rest after a step, as a multiple of the time that it took."""
 
 
 class TypeArchiver:
@@ -42,7 +44,7 @@ class TypeArchiver:
         return time.monotonic() >= self._begin_at
 
     async def run(self) -> None:
-        """As long as there is something to archive. If that fails, until then."""
+        """Archive until nothing is left, or until it fails."""
         number = 0
         try:
             while done := (await self._step()):

@@ -155,7 +155,7 @@ class TransactionInTask(AttemptTransaction[Conn]):
     _opener: asyncio.Task[Any] | None = None
     """The task that is opening it."""
     _opening_ended: asyncio.Future[None] | None = None
-    """For those who wait for that."""
+    """Set when the opening has ended, for code that waits for it."""
 
     async def open(self) -> Transaction[Conn]:
         if self._open is not None:

@@ -97,7 +97,7 @@ class Attempts:
 
     @property
     def occupying(self) -> Collection[Claim]:
-        """All that count against limits: also overdue ones whose jobs are settled."""
+        """All that count against limits, including overdue ones whose jobs are settled."""
         overdue = self._overdue.claims
         return {*self.claims.values(), *overdue} if overdue else self.claims.values()
 
@@ -220,8 +220,9 @@ class Attempts:
             self._settler.add(claim, self._verdicts.given_back(claim))
 
     def heed(self, pauses: Sequence[Pause]) -> None:
-        """Give back what was claimed ahead and is paused now. Stop what is running, where the pause
-        says so."""
+        """Give back what was claimed ahead and is paused now. Stop running handlers, if the pause
+        demands it.
+        """
         self._give_back(self._ahead.give_up(lambda claim: is_paused(pauses, claim.plan.name, claim.plan.queue)))
         self._ahead.look_ahead()
         stopping = [pause for pause in pauses if pause.cancel_running]

@@ -93,12 +93,13 @@ class Claim:
 
     @property
     def is_lost(self) -> bool:
-        """It is probably no longer ours."""
+        """Whether the job probably no longer belongs to this worker."""
         return self.aborted or time.monotonic() >= self.lease_end
 
     def handler_ended(self) -> None:
-        """Lets go of what the handler used. It may take a while until the result is settled, and
-        garbage collection looks at everything that is held until then."""
+        """Drop the references to what the handler used. It may take a while until the result is
+        settled, and until then garbage collection would visit all of it.
+        """
         self.running, self.job = False, None
         if self.plan.is_async:  # a thread that goes on may need the task to find the loop
             self.task = None

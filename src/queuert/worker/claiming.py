@@ -96,7 +96,7 @@ class ClaimPolicy:
         return ClaimRequest(self._worker_id, limit, queues, self.cluster_cap, slots=slots) if queues else None
 
     def described(self) -> tuple[WorkerQueue, ...]:
-        """The queues as other processes are told of them, and the library's own types."""
+        """The queues as other processes see them, and the library's own types."""
         described = [
             WorkerQueue(
                 queue.name,
@@ -110,8 +110,8 @@ class ClaimPolicy:
         return (*described, WorkerQueue(OWN_QUEUE, tuple(map(WorkerType, OWN_NAMES))))
 
     def _queue_limits(self, claimed: Mapping[str, int]) -> Iterable[QueueLimit]:
-        # One more than can be claimed: a type without its own limit must never seem to have reached
-        # one.
+        # One more than can be claimed, so that a type without its own limit never seems to have
+        # reached one.
         unlimited = self._most_at_once + 1
         for queue, plans, members in self._queues:
             types = tuple(
@@ -127,7 +127,7 @@ def _served(
     plans: Mapping[str, HandlerPlan], jobs: Registry, queues: Sequence[Queue | str] | None
 ) -> list[tuple[Queue, list[HandlerPlan], tuple[str, ...]]]:
     """Each queue that is served, its handlers here, and all its types that are known here (a cap
-    counts what older versions run by them).
+    uses them to count the jobs that older versions run).
     """
     members: dict[str, list[str]] = {}
     for job_type in jobs:

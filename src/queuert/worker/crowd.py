@@ -1,9 +1,9 @@
 """Which of many idle workers claim the jobs that were announced.
 
-Every worker hears an announcement. If all of them claimed, one start would cost as many claims as
-there are workers. So each worker knows its place among those for the type, and an announcement has
-a random number: the few whose places follow that number claim at once. They may be busy or gone, so
-the others claim a little later, each at its own moment within a second.
+Every worker receives every announcement. If all of them claimed, one start would cost as many
+claims as there are workers. So each worker knows its place among those for the type, and an
+announcement has a random number: the few whose places follow that number claim at once. They may be
+busy or gone, so the others claim a little later, each at its own moment within a second.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ Python), and wrong arguments."""
 class Ended:
     """`clean`: every job was settled. `failure`: why the worker ended by itself.
 
-    `out_of_tries`: `recovery_max_attempts` was reached. Otherwise trying again would not have
-    helped.
+    `out_of_tries`: `recovery_max_attempts` was reached. If it is False, `failure` is an error that
+    a retry cannot repair.
     """
 
     clean: bool
@@ -22,7 +22,7 @@ class Ended:
     out_of_tries: bool = False
 
     def exit_code(self) -> int:
-        """For the process. Raises a failure that needs a repair."""
+        """The exit code for the process. Raises a failure that a retry cannot repair."""
         if self.failure is None:
             return 0 if self.clean else 1
         if not self.out_of_tries:

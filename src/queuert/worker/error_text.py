@@ -1,7 +1,7 @@
 """The text of an error, of limited length.
 
 A message may have millions of lines, and Python's `traceback` goes through all of them. So all
-parts are cut before they are formatted. The end is kept: there the message is.
+parts are cut before they are formatted. The end is kept, because it contains the message.
 """
 
 from __future__ import annotations

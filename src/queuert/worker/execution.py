@@ -48,7 +48,7 @@ class Execution:
     async def run(self, claim: Claim) -> Outcome:
         """The body of the attempt's task.
 
-        Only what a handler's own task raises is caught: that is all it can be.
+        Everything that is raised is caught: it can only come from the handler's own task.
         """
         if claim.start_by is not None and time.monotonic() >= claim.start_by:
             return Late()
@@ -76,8 +76,8 @@ class Execution:
         return refuse_awaitable(await claim.plan.function(attempt))
 
     def _begins(self, claim: Claim) -> None:
-        """Handlers that begin in the same turn of the loop are marked by one callback, in the next
-        turn: those that still run have awaited something that was not there yet.
+        """One callback, in the next turn of the loop, marks all handlers that begin in this turn.
+        Those that still run then have awaited something that was not ready.
         """
         if not self._beginning:
             self._loop.call_soon(self._mark_suspended)
@@ -124,8 +124,8 @@ class Execution:
         return run_blocking(end_attempt(claim, outcome, transaction, sessions, thread, self._verdicts))
 
     async def _in_thread(self, body: Callable[[], Outcome]) -> Outcome:
-        """A daemon thread per call: one that never ends must keep neither a pool nor the process
-        from ending.
+        """A daemon thread per call: a thread that never ends must block neither a pool nor the end
+        of the process.
         """
         finished: asyncio.Future[Outcome] = self._loop.create_future()
         copied = contextvars.copy_context()
@@ -154,7 +154,7 @@ class Execution:
 
 def refuse_awaitable(value: Any) -> Any:
     """A handler that returns a coroutine has forgotten an await; storing it would hide that."""
-    # inspect takes its time, and None or a job is what most handlers return.
+    # `inspect` is slow, and most handlers return None or a job.
     if value is not None and not issubclass(type(value), Job) and inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()

@@ -19,8 +19,9 @@ from queuert.worker.orphans import Orphans
 from queuert.worker.prefetch import STALE
 
 MAX_UNSETTLED = 4000
-"""Results that wait to be settled: a few groups. With less, claims find room for a handful, and
-cost as if for many."""
+"""How many results may wait to be settled: a few groups. With a lower number, claims would have
+room for only a few jobs, and would cost as much as large ones.
+"""
 
 
 class Filling:
@@ -82,14 +83,15 @@ class Filling:
         request = self._request()
         if request is None:
             return
-        # What begins only later has an ordinal: it loses no attempt if this worker dies before.
+        # Jobs that begin later get an ordinal, so that they lose no attempt if this worker dies
+        # first.
         request = replace(
             request,
             at_once=self._attempts.at_once,
             first_ordinal=self._policy.ordinals.take(request.limit),
             first_token=self._policy.new_token(),
         )
-        # Before the claim: what is announced while it is under way must not be forgotten.
+        # Reset this before the claim, so that an announcement during the claim is not lost.
         self._next_turn.wants_claim = False
         try:
             async with self._orphans.claim():
@@ -100,8 +102,8 @@ class Filling:
         except BaseException:
             self._next_turn.wants_claim = True
             raise
-        # An empty claim that reports more has met only jobs that others hold: asking again at once
-        # would not help.
+        # An empty claim that reports more has found only jobs that are locked by others: asking
+        # again at once would not help.
         if result.more and result.jobs:
             self._next_turn.wants_claim = True
         if result.next_in is not None:
@@ -109,14 +111,14 @@ class Filling:
         if result.paused:
             self._attempts.heed(result.paused)
         if _have_lost_their_worker(result.jobs):
-            # One of them may be what killed that worker. What is held ahead when this one dies has
-            # to be reaped, and what the horizon covers loses an attempt without ever having run. So
-            # hold nothing.
+            # One of these jobs may have killed that worker, and may kill this one. Then all jobs
+            # that are claimed ahead must be reaped, and those within the horizon lose an attempt
+            # without having run. So claim nothing ahead.
             self._hold_nothing()
 
 
 def _have_lost_their_worker(jobs: Sequence[Claimed]) -> bool:
-    """Whether one of them has."""
+    """Whether one of these jobs was taken back from a lost worker."""
     for claimed in jobs:
         error = claimed.job.last_error
         if error is not None and failure.LEASE_EXPIRED.encode() in error:

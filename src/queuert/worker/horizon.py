@@ -29,14 +29,17 @@ LEAST = 8
 """Jobs that a move covers at least."""
 MOST = 38
 MOST_PER_SLOT = 10
-"""Jobs that a move covers at most: `MOST`, and so many more for each slot above ten. A worker that
-is killed costs no more bystanders an attempt."""
+"""The most jobs that a move covers: `MOST`, and this many more for each slot above ten. So no more
+jobs that never began can lose an attempt when a worker is killed.
+"""
 LOW = 2
 """A move is sent when only half of what it may cover is left."""
 MARGIN = 3
-"""A move covers at least so many times what began while the last one was being stored."""
+"""A move covers at least this many times as many jobs as began while the last move was being
+stored.
+"""
 RETRY_AFTER = 0.1
-"""Seconds, after a move that failed."""
+"""Seconds until the next try, after a move that failed."""
 
 
 class Ordinals:
@@ -50,9 +53,9 @@ class Ordinals:
         """Stored: handlers up to this ordinal may begin."""
 
     def take(self, number: int) -> int:
-        """The first of so many ordinals.
+        """Reserve this many ordinals, and return the first.
 
-        None is ever used again: a claim whose answer was lost may have stored them.
+        No ordinal is ever used twice: a claim whose answer was lost may have stored them.
         """
         first = self._next
         self._next += number

@@ -91,8 +91,8 @@ class LeaseKeeper:
             await self._look_into(lost)
 
     def _give_up_expired(self) -> float:
-        """Once the lease has ended unrenewed, another worker may have the job: the attempt must
-        stop. Not only after an error: a renewal may hang.
+        """If a lease has ended without a renewal, another worker may have the job, so the attempt
+        must stop. This is checked even without an error: a renewal may hang.
 
         A transaction that is still open then may hang too. Returns when to look again.
         """

@@ -14,7 +14,9 @@ from queuert.worker.claim import Claim
 
 class AttemptListener:
     listens = False
-    """Whether there is anything to call. What every job would call is left out then."""
+    """Whether a listener overrides anything. If not, the calls that every job would make are left
+    out.
+    """
 
     def started(self, claim: Claim) -> None:
         """Its handler is about to be called.
@@ -38,7 +40,7 @@ class AttemptListener:
         """It could not be put back, because of this error: the lease is left to end."""
 
     def released(self, claim: Claim) -> Coroutine[Any, Any, None] | None:
-        """The worker is done with it: it was settled, or was found to be over.
+        """The worker is done with the claim: it was settled, or had already ended.
 
         Returns what is left to do.
         """

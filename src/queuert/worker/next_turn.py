@@ -17,7 +17,7 @@ class NextTurn:
         self.wants_unblocking = False
         """There may be dependents of completed chains to be freed."""
         self.due_at: float | None = None
-        """When there will be, on the monotonic clock."""
+        """When there will be something to claim, on the monotonic clock."""
 
     def claim_soon(self) -> None:
         self.wants_claim = True

@@ -1,4 +1,4 @@
-"""Tells observers of a worker's attempts. A worker without observers has none of this."""
+"""Reports a worker's attempts to observers. A worker without observers uses none of this."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class OwnWork:
 
     @property
     def idle(self) -> bool:
-        """Nothing is known that could be done now."""
+        """Whether there is no known work to do now."""
         return not (self._busy or self._must_look or self._wants_step)
 
     def look(self) -> None:
@@ -62,7 +62,7 @@ class OwnWork:
         self._event.set()
 
     def stop(self) -> None:
-        """End after what is being done."""
+        """End after the current job."""
         self._stopping = True
         self._event.set()
 
@@ -98,7 +98,7 @@ class OwnWork:
             )
             self._wants_step = available.next_in == 0
             self._due_in(available.next_in)
-        # Before the steps: what is announced meanwhile must not be forgotten.
+        # Reset this before the steps, so that an announcement during them is not lost.
         self._must_look = False
         while self._wants_step and not self._stopping:
             self._wants_step = False

@@ -15,14 +15,18 @@ STEP = (10, 1000)
 LONG = 0.03
 """Seconds that a step should take in the database at most. On SQLite, others wait for it."""
 REST = (0.5, 2.0)
-"""After a step with more to come, so many times as long as it took: the second while it is in time,
-the first when it is late."""
+"""How long to rest after a step with more to come, as a multiple of the time that it took: the
+second number while pruning is on time, the first when it is late.
+"""
 LATE = (5.0, 0.1, 3600.0)
-"""How late it may be: at least so many seconds, a part of the time that chains are kept, and so
-many seconds at most. Then it rests less, and when it is twice as late, as little as it may."""
+"""How late pruning may be: a part (the second number) of the time that chains are kept, but at
+least and at most as many seconds as the first and the third number. Beyond that it rests less, and
+when it is twice as late, as little as `REST` allows.
+"""
 COUNTED = 8
-"""The quickest of so many steps tells what a chain costs. In the others, the database was busy with
-something else, and smaller steps would not have been quicker for each chain."""
+"""The quickest of this many steps shows what a chain costs. In the others, the database was busy
+with something else, and smaller steps would not have been quicker per chain.
+"""
 
 
 class Pace:
@@ -42,6 +46,6 @@ class Pace:
         return step.took * (REST[1] - late * (REST[1] - REST[0]))
 
     def failed(self) -> None:
-        """The step may have been too much."""
+        """Take smaller steps: this one may have been too large."""
         self._costs.clear()
         self.limit = max(STEP[0], self.limit // 2)

@@ -1,8 +1,8 @@
-"""The worker's row: that it is here, and by which lock others can see that it is gone.
+"""The worker's row: it shows that the worker is alive, and which lock shows others when it is gone.
 
 On PostgreSQL the listening connection holds a lock. When that connection is lost, so is the lock.
-Then the row is written without it, until the lock is held again: only the end of leases tells that
-this worker is gone. So a worker that merely has to reconnect keeps its jobs.
+Then the row is written without it, until the lock is held again: until then, only the end of leases
+shows that this worker is gone. So a worker that merely has to reconnect keeps its jobs.
 """
 
 from __future__ import annotations
@@ -56,11 +56,12 @@ class Presence:
         self._hold: Callable[[int], Awaitable[int | None]] | None = getattr(notify, "hold", None)
         self._release: Callable[[int], Awaitable[None]] | None = getattr(notify, "release", None)
         self._key = secrets.randbits(31)
-        """Of the lock. Another one for each run, so that a connection which the server still
-        believes in does not hold the lock of a later run."""
+        """The key of the lock. It is new for each run, so that a connection that the server has not
+        ended yet does not hold the lock of a later run.
+        """
         self.registered = False
         self._session: int | None = None
-        """Of the connection that holds the lock, as registered."""
+        """The session that holds the lock, as registered."""
         self._seen_at = 0.0
         self._look_at = 0.0
         self._clean_at = 0.0
@@ -116,7 +117,7 @@ class Presence:
         return self._look_at
 
     async def end(self) -> None:
-        """The row first: a lock that is missing must not be looked for."""
+        """Remove the row first, so that no worker looks for a lock that is missing."""
         if not self.registered:
             return
         try:
@@ -124,7 +125,7 @@ class Presence:
             if self._release is not None:
                 await self._release(self._key)
         except Exception:
-            logger.debug("worker %s could not be forgotten", self._worker_id, exc_info=True)
+            logger.debug("the row of worker %s could not be removed", self._worker_id, exc_info=True)
 
     async def _check(self) -> None:
         now, session = time.monotonic(), await self._held_by()
@@ -137,7 +138,8 @@ class Presence:
     async def _register(self, session: int | None) -> None:
         self._seen_at = time.monotonic()
         key = None if session is None else self._key
-        # The horizon and all that it tells: its row may have been cleaned while it was cut off.
+        # Send the horizon and all that the worker stores about itself: its row may have been
+        # deleted while it was cut off.
         horizon = self._ordinals.horizon
         await self._run(self._state.register_worker(self._worker_id, lock_key=key, horizon=horizon, about=self._about))
         self._session = session

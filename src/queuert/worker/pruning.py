@@ -3,7 +3,7 @@ merges what was counted for `history`. Chains that are to be archived are archiv
 type by itself: a function that fails or hangs stops neither pruning nor other types.
 
 Any worker may do it, whichever types it handles, by the policies that are stored in the database.
-One process does it at a time: the database sees to that. A worker stores the policies of the types
+One process does it at a time: the database ensures that. A worker stores the policies of the types
 that it handles before it takes its first step.
 """
 

@@ -46,8 +46,9 @@ logger = logging.getLogger("queuert.worker")
 Conn = TypeVar("Conn")
 
 LATE = 5.0
-"""Seconds, besides the time that one statement may take, without a turn of the main loop: then it
-is not turning."""
+"""The main loop counts as stuck if it has had no turn for this many seconds, plus the time that one
+statement may take.
+"""
 MISSED_PAUSES = 1.0
 """Seconds within which a worker whose slots are busy notices a pause, if messages were missed."""
 DECLARE_INTERVAL = 60.0
@@ -65,9 +66,11 @@ class WorkerRun(Generic[Conn]):
         self._on_give_up = on_give_up
         """Called when the main loop has ended by itself."""
         self.failure: Exception | None = None
-        """What it ended with."""
+        """The error that ended it."""
         self.out_of_tries = False
-        """It ended because of `recovery_max_attempts`, not because of an error that stays."""
+        """It ended because of `recovery_max_attempts`, not because of an error that a retry cannot
+        repair.
+        """
         self._policy: ClaimPolicy = options.policy
         self._next_turn = NextTurn()
         self._stopping = asyncio.Event()
@@ -83,7 +86,7 @@ class WorkerRun(Generic[Conn]):
         self._pauses_heard = 0
         """How often something was paused or resumed."""
         self._pauses_seen = 0
-        """How much of that the last poll can have seen."""
+        """How many of these changes the last poll can have seen."""
         self._recovery = Recovery(options.recovery_backoff, options.recovery_max_attempts)
         self._limit = options.limit
         self._failures = FailureLog(logger)
@@ -283,8 +286,8 @@ class WorkerRun(Generic[Conn]):
                 self._recovery.reset()
                 self._failures.worked("main loop")
             except Exception as error:
-                # What was announced meanwhile has not been read: one thing that fails must not keep
-                # jobs from running.
+                # Announcements that came meanwhile have not been read. And if another step keeps
+                # failing, jobs must still be claimed.
                 self._next_turn.wants_claim = True
                 self._trouble = error
                 delay = self._recovery.next_delay()
@@ -296,8 +299,8 @@ class WorkerRun(Generic[Conn]):
                     self._worker_id, delay, extra={"worker_id": self._worker_id},
                 )  # fmt: skip
                 self._tell_of(error, delay)
-                # Not on the wake-up event: one that came before the failure would make this a busy
-                # loop.
+                # Do not wait for the wake-up event here: if it was set before the failure, this
+                # would be a busy loop.
                 await _wait_for(self._stopping, delay)
 
     def _give_up(self, error: Exception) -> None:
@@ -335,7 +338,7 @@ class WorkerRun(Generic[Conn]):
         heard = self._pauses_heard
         if now >= self._poll_at or heard > self._pauses_seen:
             await self._poll()
-            # Afterwards: if it fails, the next turn asks again.
+            # Set this afterwards: if the poll fails, the next turn polls again.
             self._poll_at, self._polled_at, self._pauses_seen = now + self._options.poll_interval, now, heard
         self._turned_at, self._trouble = now, None
         if self._next_turn.wants_claim and self._filling.has_room():
@@ -353,15 +356,15 @@ class WorkerRun(Generic[Conn]):
         self._declare_at = time.monotonic() + (DECLARE_INTERVAL if policy.declared or policy.by_key else inf)
 
     async def _poll(self) -> None:
-        """What notifications would have told, asked of the database: it is right, whatever got
-        lost.
+        """Ask the database for what notifications would have reported: its answer is right even if
+        messages were lost.
         """
         await self._wake.listen()
         types, queues = self._policy.types, self._policy.queues
         program = self._engine.state.next_available_in((*types, *OWN_NAMES), (*queues, *QUEUES))
         available = await self._sessions.run_within(self._limit, program)
-        # Only ever added to: what happened here while the database was asked may be news to its
-        # answer.
+        # Only add reasons, never remove one: something may have happened here since the database
+        # read its answer.
         if available.next_in == 0:
             self._next_turn.wants_claim = True
             self._own_work.look()
@@ -380,8 +383,9 @@ class WorkerRun(Generic[Conn]):
             self._pauses_heard += 1
             self._next_turn.claim_soon()
         elif not self._filling.has_room():
-            # A claim would tell. This comes with every commit of another process that uses the same
-            # file, so it must not make this worker ask each time.
+            # With free slots, a claim would report the pause. On SQLite, `MISSED` comes with every
+            # commit of another process that uses the same file, so this worker must not ask the
+            # database each time.
             self._poll_at = min(self._poll_at, self._polled_at + MISSED_PAUSES)
             self._next_turn.event.set()
 

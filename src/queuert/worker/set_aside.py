@@ -22,8 +22,8 @@ T = TypeVar("T")
 
 
 class SetAside(Generic[T]):
-    """`settle` tells whether a group was settled. If not, `at_fault` tells whether the group is at
-    fault, and not the database.
+    """`settle` returns whether a group was settled. If not, `at_fault` returns whether the group is
+    at fault, and not the database.
     """
 
     def __init__(

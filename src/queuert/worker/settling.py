@@ -49,9 +49,9 @@ TRIES = 2
 Item = tuple[Claim, Settlement]
 
 TRIES_ALONE = 10
-"""How often an item that was set aside, and is alone, is tried after errors that we do not know.
-Only those tries count between which other items were settled. Then it is the item that cannot be
-stored."""
+"""How often an item that was set aside, and is alone, is tried after unknown errors. A try counts
+only if another item was settled since the one before. After that, the item is at fault.
+"""
 
 ITEM_AT_FAULT = (StorageRejected, InvalidArgument, JobTypeError, ChainError, JobIdExists, BlockerNotFound)
 """Errors that are caused by an item: it would fail again."""
@@ -63,7 +63,9 @@ class OnSettled(Protocol):
     def __call__(
         self, claim: Claim, settlement: Settlement, /, *, took_effect: bool, error: Exception | None = None
     ) -> None:
-        """`error`: why it could not be settled, which is not because another worker has the job."""
+        """`error`: why it could not be settled. None if the reason is that another worker has the
+        job.
+        """
 
 
 class Settler:

@@ -15,7 +15,7 @@ from queuert.worker.backoff import Recovery
 logger = logging.getLogger("queuert.worker")
 
 HOPELESS = (SchemaTooNew, StorageNotADatabase, StorageReadOnly)
-"""Errors before the work has begun that trying again does not repair."""
+"""Errors at the start that a retry cannot repair."""
 
 
 async def has_schema(
@@ -52,6 +52,6 @@ def check_room(worker_id: str, sessions: Sessions[Any], slots: int) -> None:
     if room is not None and slots > room[0]:
         logger.warning(
             "worker %s runs %d handlers at once, and its pool of %d connections has %d for them: handlers that "
-            "open transactions may have to wait. A pool of %d connections would do",
+            "open transactions may have to wait. A pool of %d connections would be enough",
             worker_id, slots, sum(room), room[0], slots + room[1], extra={"worker_id": worker_id},
         )  # fmt: skip

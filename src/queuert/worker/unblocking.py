@@ -48,7 +48,7 @@ class Unblocker:
         """
         if not self._next_turn.wants_unblocking or time.monotonic() < self._paused_until:
             return
-        # Before the step: what is left while it is under way must not be forgotten.
+        # Reset this before the step, so that dependents that are left during it are not forgotten.
         self._next_turn.wants_unblocking = False
         hooks = Hooks()
         try:

@@ -148,7 +148,7 @@ class Verdicts:
         return Settlement(job_id=row.id, token=claim.token, status="pending", give_back=True, closes=schedule.after)
 
     def _rescheduled(self, claim: Claim, request: Reschedule) -> Settlement:
-        """Without a cause it is a wish, not a failure: the run costs no attempt."""
+        """Without a cause it is a request, not a failure: the run costs no attempt."""
         schedule = _asked_for(request)
         cause = request.cause if request.cause is not None else request.__cause__
         if cause is not None:

@@ -96,7 +96,7 @@ class Wake:
         await _end(disposes)
 
     async def should_claim(self, able: bool) -> bool:
-        """Look at the messages that came: should this worker claim now?
+        """Read the messages that came. Returns whether this worker should claim now.
 
         A worker takes a hint only if it is able to claim now; otherwise it claims anyway once it is
         able. One hint is enough: the claim is for all types, and other workers need the hints that

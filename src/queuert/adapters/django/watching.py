@@ -1,7 +1,7 @@
 """What waits for the end of an atomic block.
 
-Django calls `on_commit` functions after the commit. It drops those of a block that is rolled back,
-without a word. So we wrap the three methods of a connection that drop them, and see which are gone.
+Django calls `on_commit` functions after the commit. It silently drops those of a block that is
+rolled back. So we wrap the three methods of a connection that drop them, and check which are gone.
 `set_autocommit` is the end of a whole transaction: Django itself calls `on_commit` functions there.
 """
 

@@ -1,4 +1,4 @@
-"""Lanes: which limited jobs may begin, and whose turn it is."""
+"""Lanes: which limited jobs may begin, and in which order lanes take turns."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def close(tables: Tables, lane: str, until: datetime) -> None:
 
 class Choice(NamedTuple):
     """The jobs that a claim takes of the limits. `more`: others could be taken, too. `opens_at`:
-    when a lane opens whose jobs have to wait.
+    when a lane with waiting jobs opens.
     """
 
     jobs: list[JobRow]

@@ -38,7 +38,7 @@ class Held(NamedTuple):
 
 
 class Window(NamedTuple):
-    """How long a key matches at least, whatever becomes of its chain."""
+    """How long a key matches at least, whatever happens to its chain."""
 
     chain_id: str
     started_at: datetime

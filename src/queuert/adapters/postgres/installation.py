@@ -39,9 +39,10 @@ WORKER_SPACE = 0x71756577
 none of the other locks may ever have the same key."""
 
 SERVER_RUN = "greatest(pg_postmaster_start_time(), pg_stat_get_bgwriter_stat_reset_time())"
-"""Since when the server runs without an interruption that ended all sessions. If one of its
-processes crashes, it ends all sessions, but the postmaster goes on; only the figures of its
-activity begin anew."""
+"""The time since which the server has run without an interruption that ended all sessions. If one
+of its processes crashes, it ends all sessions, but the postmaster goes on; only its activity
+statistics start again.
+"""
 
 STEADY = " ".join(
     f"SET {setting}"

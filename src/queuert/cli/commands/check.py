@@ -39,7 +39,7 @@ def add(parsers: Parsers) -> None:
     )
     parser.add_argument("--against", metavar="URL", dest="url", help="the database, the same as --url")
     parser.add_argument(
-        "--limit", metavar="N", type=positive, default=EXAMINED, help=f"examine so many jobs (default: {EXAMINED})"
+        "--limit", metavar="N", type=positive, default=EXAMINED, help=f"examine this many jobs (default: {EXAMINED})"
     )
     parser.add_argument("--all", action="store_true", help="examine all open jobs")
 

@@ -15,7 +15,7 @@ from queuert.doctor import Finding
 
 TEXT = """\
 Compares all that must agree in the database, and looks at the server, the clock, the notifications
-and the workers. Each finding tells what is wrong, how bad it is, and what to do. Workers may go on.
+and the workers. Each finding says what is wrong, how bad it is, and what to do. Workers may go on.
 
 It ends with 0 if nothing is wrong, or nothing any more, and with 1 otherwise.
 """

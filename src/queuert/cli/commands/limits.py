@@ -62,13 +62,13 @@ def add(parsers: Parsers) -> None:
             "rate",
             "NUMBER/SECONDS",
             read_rate,
-            "how many jobs may begin in so many seconds, like 100/10, or 100/10/smooth; none: no limit",
+            "how many jobs may begin in how many seconds, like 100/10, or 100/10/smooth; none: no limit",
         ),
         ("weight", "NUMBER", read_weight, "how many turns a key gets, beside 1 of others"),
     ):
         parser.add_argument(f"--{name}", metavar=shown, type=partial(given, read), default=argparse.SUPPRESS, help=text)
     other = parser.add_mutually_exclusive_group()
-    other.add_argument("--clear", action="store_true", help="undo what was set: what the code declares holds again")
+    other.add_argument("--clear", action="store_true", help="undo what was set: what the code declares applies again")
     other.add_argument("--pause", action="store_true", help="with --key: no job of the key begins any more")
     other.add_argument("--resume", action="store_true", help="with --key: jobs of the key begin again")
     parser.add_argument(

@@ -54,7 +54,7 @@ def add(parsers: Parsers) -> None:
         help="when it ends by itself: 30m, 2h, 1d, or a time like 2026-11-17T12:00, which is in your zone unless it "
         "has one (default: when it is resumed)",
     )
-    parser.add_argument("--reason", help="why, for those who look at it")
+    parser.add_argument("--reason", help="why, shown with the pause")
     parser.add_argument("--by", help="who pauses it")
     parser.add_argument(
         "--cancel-running", action="store_true", help="also stop jobs that are running, and put them back"

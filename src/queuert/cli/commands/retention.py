@@ -24,7 +24,7 @@ policy are not deleted, and not shown.
 """
 PRUNE = """\
 Deletes now what has been kept long enough, by the stored policies. Workers do this by themselves.
-The exit code is 1 if another process was at it all the time.
+The exit code is 1 if another process was deleting all the time.
 """
 
 COLUMNS = (

@@ -41,14 +41,14 @@ def add(parsers: Parsers) -> None:
         "--until-empty", action="store_true", help="end when no job can run (jobs that wait for their time stay)"
     )
     parser.add_argument(
-        "--max-jobs", metavar="N", type=positive, help="replace a process when it has run so many jobs, or a few more"
+        "--max-jobs", metavar="N", type=positive, help="replace a process when it has run this many jobs, or a few more"
     )
     parser.add_argument(
         "--kill-after",
         metavar="SECONDS",
         type=seconds,
         default=60.0,
-        help="kill a process whose event loop has not answered for so long; 0: never (default: 60)",
+        help="kill a process whose event loop has not answered for this long; 0: never (default: 60)",
     )
     parser.add_argument(
         "--start-timeout",

@@ -49,7 +49,7 @@ class ServiceManager:
                 datagrams.settimeout(0)
                 datagrams.sendto(message.encode(), self._address)
         except OSError as error:
-            logger.warning("systemd could not be told %s: %s", message.partition("\n")[0], error)
+            logger.warning("could not send %s to systemd: %s", message.partition("\n")[0], error)
 
 
 def _watchdog_interval(environment: Mapping[str, str]) -> float | None:

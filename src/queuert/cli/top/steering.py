@@ -22,7 +22,7 @@ PREVIEWED = 5
 KEY = Field("key", "only for this key", "empty: for all keys that have nothing of their own")
 LIMIT = (
     Field("concurrency", "how many run at once", "4; none: no limit; empty: as it is"),
-    Field("rate", "how many begin in so many seconds", "100/10; 100/10/smooth; none; empty: as it is"),
+    Field("rate", "how many begin in how many seconds", "100/10; 100/10/smooth; none; empty: as it is"),
     Field("weight", "how many turns it gets beside others", "1 is usual; empty: as it is"),
 )
 
@@ -87,7 +87,7 @@ async def fire(app: Top, name: str) -> None:
 async def set_limit(app: Top, chosen: str) -> None:
     name, key = _limit(chosen)
     fields = LIMIT if key is not None else (KEY, *LIMIT)
-    explanation = text("Workers heed it at once. Jobs that are running go on.")
+    explanation = text("Workers obey it at once. Jobs that are running go on.")
 
     async def change(answer: Answer) -> None:
         given = dict(answer.fields)
@@ -101,7 +101,7 @@ async def set_limit(app: Top, chosen: str) -> None:
 
 async def clear_limit(app: Top, chosen: str) -> None:
     name, key = _limit(chosen)
-    explanation = text("What was set by hand is undone: what the code declares holds again.")
+    explanation = text("What was set by hand is undone: what the code declares applies again.")
     answer = await app.ask(f"undo the change of {_about(name, key)}?", explanation, "undo")
 
     async def change(tx: Transaction[Any], who: dict[str, Any]) -> None:

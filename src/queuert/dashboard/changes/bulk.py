@@ -75,7 +75,7 @@ def _options(visit: Visit, action: str, cascade: str | None) -> Sequence[Option]
     found.append(
         Option(
             name="per_second",
-            label="At most so many in a second",
+            label="At most this many per second",
             placeholder="as many as possible",
             value=one("per_second"),
         )

@@ -12,9 +12,9 @@ from queuert.limit_records import SEPARATOR, split_lane
 from queuert.operating.limits import limit_change
 
 EFFECTS = {
-    "set": "Workers heed it at once. Jobs that are running go on, also if there are more of them than it allows. "
-    "It holds until it is undone, also after restarts and releases. What you leave empty stays as it is.",
-    "clear": "What was set by hand is undone: what the code declares holds again.",
+    "set": "Workers obey it at once. Jobs that are running go on, even if there are more of them than it allows. "
+    "It stays until it is undone, even after restarts and releases. What you leave empty stays as it is.",
+    "clear": "What was set by hand is undone: what the code declares applies again.",
 }
 
 
@@ -54,7 +54,7 @@ def _options(visit: Visit, *, for_all: bool) -> tuple[Option, ...]:
     fields = (
         ("key", "Only for this key", "empty: for all keys that have nothing of their own"),
         ("concurrency", "How many run at once", "4; none: no limit"),
-        ("rate", "How many begin in so many seconds", "100/10; 100/10/smooth: evenly; none: no limit"),
+        ("rate", "How many begin in how many seconds", "100/10; 100/10/smooth: evenly; none: no limit"),
         ("weight", "How many turns it gets beside others", "1 is usual"),
     )
     return tuple(

@@ -1,6 +1,6 @@
 """Schedules: what clients change (`changing`), what workers declare (`declaring`) and fire
 (`firing`).
 
-A schedule is written only if it is as it was when it was read. Who comes second reads it again, and
-decides anew.
+A schedule is written only if it has not changed since it was read. The second writer reads it
+again, and decides again.
 """

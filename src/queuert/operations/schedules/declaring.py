@@ -1,8 +1,8 @@
 """Bringing declared schedules up to date.
 
-Each worker tells from time to time which schedules it declares, and of which release it is.
-Releases are texts without an order: the newest is the one that was first seen last. A schedule is
-that of its newest release, as long as one of its workers is alive.
+Each worker stores from time to time which schedules it declares, and its release. Releases are
+texts without an order: the newest is the one that was first seen most recently. A schedule follows
+the declaration of its newest release, as long as a worker of that release is alive.
 """
 
 from __future__ import annotations
@@ -45,10 +45,11 @@ def release_of(release: str | None, definition: Definition) -> str:
 def declare(
     engine: Engine, hooks: Hooks, definitions: Mapping[str, Definition], release: str | None, *, begins: bool
 ) -> Program[dict[str, str]]:
-    """Tell that a worker declares these schedules, and store those that are new or newer.
+    """Store that a worker declares these schedules, and store those that are new or newer.
 
-    Returns the names of those that cannot be declared, and why. They stop no other. `begins`: the
-    worker has just started. Only then does it replace a declaration of the same release.
+    Returns the names of those that cannot be declared, and why. They do not affect the others.
+    `begins`: the worker has just started. Only then does it replace a declaration of the same
+    release.
     """
     names = sorted(definitions)
     keys = {name: release_of(release, definitions[name]) for name in names}

@@ -5,10 +5,11 @@ Locks. A transaction that fires never waits while it has a schedule locked:
 
 - Schedules with a stored job: rows that are locked are skipped, and the jobs have neither keys nor
   blockers, so nothing that follows can wait.
-- Schedules with a function: whatever its jobs have to wait for comes first. Then the schedule is
-  locked, if no other transaction has it. If one has, or if it has changed, all is rolled back.
-- Chains are cancelled in a transaction of its own, that has locked no schedule.
-"""
+- Schedules with a function: everything that its jobs have to wait for comes first. Then the
+  schedule is locked, if no other transaction has it. If one has, or if it has changed, all is
+  rolled back.
+- Chains are cancelled in a separate transaction, which has locked no schedule.
+  """
 
 from __future__ import annotations
 
@@ -269,7 +270,7 @@ def check_jobs(engine: Engine, name: str, made: object) -> list[Job[Any, Any]]:
 
 
 def chains_of(engine: Engine, reads: Sequence[ReadSchedule]) -> Program[Chains]:
-    """What became of the last chains, where that matters."""
+    """What happened to the last chains, if that matters."""
     ids = [each for read in reads if read.asks_for_chains for each in read.state.last_chains]
     if not ids:
         return {}

@@ -1,8 +1,8 @@
 """Fires schedules that are due.
 
 Any worker fires any schedule, so there is no leader. A worker that has nothing to fire sleeps until
-the next schedule is due, or until a message says that one has changed. It looks at the table
-now and then, because messages may be lost; claims never do.
+the next schedule is due, or until a message reports that one has changed. It looks at the table now
+and then, because messages may be lost; claims never do.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ class Firing:
                 failed_for = await self._try_step()
                 if self._stopping:
                     break
-                # Not on the wake-up event, after a failure: that would make this a busy loop.
+                # After a failure, do not wait for the wake-up event: that would make this a busy
+                # loop.
                 await (self._sleep() if failed_for is None else asyncio.sleep(failed_for))
         finally:
             for task in self._calls.values():
@@ -166,7 +167,7 @@ class Firing:
                 await self._fire(names[start : start + PAGE])
             self._wants_look = True  # they may be due soon
         if self._wants_look or time.monotonic() >= self._look_at:
-            # Before the look: what is announced while it is under way must not be forgotten.
+            # Reset this before the look, so that an announcement during it is not lost.
             self._wants_look = False
             await self._fire_all()
         if self._used and time.monotonic() >= self._count_at:
@@ -352,8 +353,8 @@ class Firing:
             return  # the loop is closed, and the worker with it
 
     def _look(self, name: str) -> None:
-        # Messages that were missed come with every commit of another process that uses the same
-        # file: they must not make a worker look each time that has never seen a schedule.
+        # On SQLite, `MISSED` comes with every commit of another process that uses the same file. A
+        # worker that has never seen a schedule must not look each time.
         if name != MISSED or self._used:
             self._wants_look = True
             self._wake.set()

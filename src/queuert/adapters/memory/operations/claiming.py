@@ -1,4 +1,4 @@
-"""Claims: which jobs a worker gets, for how long, and how a claim ends that is not renewed."""
+"""Claims: which jobs a worker gets, for how long, and how a claim that is not renewed ends."""
 
 from __future__ import annotations
 

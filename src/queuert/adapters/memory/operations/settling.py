@@ -182,8 +182,8 @@ def _end(tables: Tables, row: JobRow, settlement: Settlement) -> JobRow:
 def _edges_to_free(tables: Tables, completed: Mapping[str, int | None], limit: int) -> list[str]:
     """The jobs to count down now, once for each chain that they wait for.
 
-    By hand (without a token), a chain frees all jobs that wait for it. The others free so many
-    together, and remember those that are left.
+    By hand (without a token), a chain frees all jobs that wait for it. The others free a limited
+    number together, and remember those that are left.
     """
     dependents: dict[str, list[str]] = {chain_id: [] for chain_id in completed}
     for job_id, blockers in sorted(tables.blockers.items()):

@@ -36,7 +36,9 @@ class Workers:
 
     @read
     def move_horizon(self, tables: Tables, worker_id: str, horizon: int) -> bool:
-        """Not by a new version of the data: it is called often, and they are copied for that."""
+        """Changes the data in place: this is called often, and a new version would copy the
+        data.
+        """
         known = tables.workers.get(worker_id)
         if known is not None:
             tables.horizons[worker_id] = max(tables.horizon(known), horizon)

@@ -77,8 +77,10 @@ _NOT_UNAVAILABLE = re.compile(
     r"no password supplied|permission denied for database|not currently accepting connections|"
     r"(?:unrecognized|invalid) .*\bparameter\b|invalid [\w ]*\bvalue\b|invalid port number"
 )
-"""What a server that can be reached answers, and what libpq says of settings. It tells no SQLSTATE
-when a connection fails, only the text. In another language this is not recognised."""
+"""The answers of a server that can be reached, and what libpq reports about settings. When a
+connection fails, libpq reports no SQLSTATE, only the text. In another language this is not
+recognised.
+"""
 
 
 def sqlstate(error: BaseException | None) -> str | None:

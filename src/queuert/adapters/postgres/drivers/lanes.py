@@ -23,7 +23,7 @@ OF_GIVEN_POOL = 1
 
 
 class Lane:
-    """A share of the connections: so many at a time."""
+    """A share of the connections: at most `size` at a time."""
 
     def __init__(self, size: int, *, upkeep: bool) -> None:
         self.size = size
@@ -35,7 +35,7 @@ class Lane:
 
 class Lanes:
     def __init__(self, waiting: Waiting, size: int, most: int) -> None:
-        """`most`: how many are set aside for workers, if there are so many."""
+        """`most`: how many are set aside for workers, if the pool is large enough."""
         self.size = size
         self.main = Lane(size, upkeep=False)
         self.set_aside = max(0, min(most, size - 1))
@@ -113,7 +113,7 @@ class Lanes:
         return sum(lane.permits.take_free() for lane in retired)
 
     def restore(self, number: int) -> None:
-        """So many connections of the main lane that were set aside can be used again."""
+        """This many connections of the main lane that were set aside can be used again."""
         for _ in range(number):
             self.main.permits.give_back()
 

@@ -120,7 +120,7 @@ def status_of(connection: AnyConnection) -> Status:
 
 
 def abandon(connection: AnyConnection) -> bool:
-    """Shut the socket down, without a word to the server. A statement that waits for an answer
+    """Shut the socket down, without a message to the server. A statement that waits for an answer
     fails at once, in its task or thread, which then closes the connection.
 
     psycopg's own way would be to cancel the statement first: that takes ten seconds if the server

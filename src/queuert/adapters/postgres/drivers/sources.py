@@ -30,14 +30,14 @@ class Source(ABC, Generic[C]):
         """With a limit: for a statement of the worker's own."""
 
     def take_now(self, limit: Limit | None) -> C | None:  # noqa: ARG002
-        """`take`, if nothing has to be awaited for that. None: it has."""
+        """`take`, if nothing has to be awaited. None: something has to be."""
         return None
 
     @abstractmethod
     async def give_back(self, connection: C) -> None: ...
 
     def give_back_now(self, connection: C) -> bool:  # noqa: ARG002
-        """`give_back`, if nothing has to be sent or awaited for that. False: it has."""
+        """`give_back`, if nothing has to be sent or awaited. False: something has to be."""
         return False
 
     @abstractmethod

@@ -17,7 +17,7 @@ class SessionLocks:
     """What one connection holds.
 
     A pooler gives a session to another client after a transaction, and the lock with it. It is
-    recognised by the id of the session: the driver was told another one than the server has.
+    recognised by the id of the session: the driver has a different one from the server.
     """
 
     def __init__(self, session: int, ask: Ask) -> None:

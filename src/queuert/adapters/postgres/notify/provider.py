@@ -26,7 +26,9 @@ APPLICATION = "queuert listener"
 """The connection's name in pg_stat_activity, unless the URL sets another."""
 
 LIMIT = Limit(5.0)
-"""Callers have less patience. So this is for what they have stopped to wait for."""
+"""Callers give up earlier than this. So the limit is for statements whose callers no longer
+wait.
+"""
 
 Storage = AsyncProvider[Any] | SyncProvider[Any]
 

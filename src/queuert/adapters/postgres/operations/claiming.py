@@ -23,7 +23,7 @@ _blockers = msgspec.json.Decoder(list[tuple[str, str, str, str | None, str | Non
 _cursors = msgspec.json.Decoder(dict[str, str | None])
 _reached = msgspec.json.Decoder(dict[str, Reached])
 _LANES = 200
-"""Of so many lanes of a limit, positions are kept. They are sent with each claim."""
+"""For how many lanes of a limit positions are kept. They are sent with each claim."""
 _NOTHING = b"null"
 _positions = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _PAUSED = _REACHED = 12
@@ -34,7 +34,7 @@ class Claiming(Store):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         """Jobs with a limit have a statement of their own, which comes first.
 
-        It also tells whether the other one is needed.
+        It also returns whether the other one is needed.
         """
         by_key = any(limit.limits for queue in request.queues for limit in queue.types)
         if not by_key or request.slots == 0:
@@ -142,7 +142,7 @@ class Claiming(Store):
                 self.positions.pop(name, None)
 
     def _reach(self, names: set[str], positions: str | None) -> None:
-        """The server tells of the lanes that it has looked at.
+        """The server returns the positions of the lanes that it has looked at.
 
         The others keep their positions until all of the limit end.
         """

@@ -13,7 +13,7 @@ from queuert.sql.circumstances import blocking_rows, due_jobs, handled, moment, 
 from queuert.worker_records import OVERDUE, SEEN_EVERY, WorkerRow, WorkerState, decode_about
 
 _Worker = tuple[str, int, int, int | None, str | None, str | None, WorkerState]
-"""Id, when it registered and was seen, lock, process, what it tells, and state."""
+"""Id, when it registered and was seen, lock, process, what it stores about itself, and state."""
 _workers = msgspec.json.Decoder(list[_Worker])
 
 

@@ -1,4 +1,4 @@
-"""Limits by key: which jobs may begin, and whose turn it is."""
+"""Limits by key: which jobs may begin, and in which order keys take turns."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Limiting(Pausing):
     def _line(
         self, lanes: Sequence[Lane], types: Sequence[str], number: int, caps: Choosing
     ) -> Program[list[tuple[tuple[Any, ...], str, LimitedJob]]]:
-        """The jobs of a limit in the order of their turns: at least so many, if there are."""
+        """The jobs of a limit in the order of their turns: at least this many, if they exist."""
         floor = min((each.tag for each in lanes if each.tag is not None), default=0.0)
         for each in lanes:
             if not each.room:
@@ -134,7 +134,7 @@ class Limiting(Pausing):
         return take_turns(turns)
 
     def _heads(self, lanes: Sequence[Lane], types: Sequence[str], number: int, caps: Choosing) -> Program[list[Turn]]:
-        """The first jobs of lanes: so many together, or all that may begin."""
+        """The first jobs of lanes: this many together, or all that may begin."""
         asked, kinds = array([(each.lane, each.only) for each in lanes]), array(list(types))
         most = number if number * len(lanes) <= AT_ONCE else 1 + 2 * number // len(lanes)
         while True:
