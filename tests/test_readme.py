@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.forking import fork
-from tests.support.postgres import server
+from tests.support.postgres import server, template
 from tests.support.redis import redis_url
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,7 +72,7 @@ def test_example_runs(example: Example, tmp_path: Path) -> None:
 
     # The programs of the README are what a reader tries first, and perhaps twice.
     times = 2 if example.place.startswith("README.md:") else 1
-    with server().fresh() if POSTGRES in example.code else nullcontext("") as url:
+    with server().fresh(template=template()) if POSTGRES in example.code else nullcontext("") as url:
         for time in range(times):
             with (tmp_path / "output").open("w+") as output:
                 process = fork(

@@ -17,7 +17,7 @@ from tests.support.channels import adapter_of
 from tests.support.facade import awaited
 from tests.support.jobs import Greet
 from tests.support.naming import short
-from tests.support.postgres import Databases, database_url, postgres
+from tests.support.postgres import Databases, database_url, migrated_url, postgres
 from tests.support.worlds import start
 
 import queuert
@@ -27,7 +27,7 @@ from queuert.adapters.in_process import InProcessNotify, NoNotify
 from queuert.adapters.postgres.drivers.psycopg import PsycopgProvider
 from queuert.client.client import Client
 
-__all__ = ["database_url", "postgres"]
+__all__ = ["database_url", "migrated_url", "postgres"]
 
 Connect = Callable[..., Client[Any]]
 
@@ -52,23 +52,23 @@ def with_scheme(url: str, scheme: str) -> str:
         ("postgresql+asyncpg", asyncpg.pool.PoolConnectionProxy),
     ],
 )
-async def test_the_url_chooses_the_driver(scheme: str, connection: type, database_url: str) -> None:
-    async with queuert.connect(with_scheme(database_url, scheme), jobs=[Greet]) as client:
+async def test_the_url_chooses_the_driver(scheme: str, connection: type, migrated_url: str) -> None:
+    async with queuert.connect(with_scheme(migrated_url, scheme), jobs=[Greet]) as client:
         async with client.transaction() as tx:
             assert isinstance(tx.connection, connection)
             chain = await client.start(tx, Greet())
         assert await client.get_chain(chain) is not None
 
 
-def test_a_sync_client_has_sync_connections(database_url: str) -> None:
+def test_a_sync_client_has_sync_connections(migrated_url: str) -> None:
     for scheme in ("postgresql", "postgres", "postgresql+psycopg"):
         with (
-            queuert.connect_sync(with_scheme(database_url, scheme), jobs=[Greet]) as client,
+            queuert.connect_sync(with_scheme(migrated_url, scheme), jobs=[Greet]) as client,
             client.transaction() as tx,
         ):
             assert isinstance(tx.connection, psycopg.Connection)
     with pytest.raises(InvalidArgument, match="asyncpg has no sync connections"):
-        queuert.connect_sync(with_scheme(database_url, "postgresql+asyncpg"), jobs=[Greet])
+        queuert.connect_sync(with_scheme(migrated_url, "postgresql+asyncpg"), jobs=[Greet])
 
 
 def test_ids_that_postgresql_cannot_store_are_refused_at_once(connect: Connect) -> None:
@@ -77,8 +77,8 @@ def test_ids_that_postgresql_cannot_store_are_refused_at_once(connect: Connect) 
         connect("postgresql://nowhere/x", jobs=[Greet], generate_id=lambda: "order:1", validate_id=lambda _: True)
 
 
-async def test_an_id_of_the_callers_that_it_cannot_store(connect: Connect, database_url: str) -> None:
-    async with connect(database_url, jobs=[Greet], validate_id=lambda _: None) as client, client.transaction() as tx:
+async def test_an_id_of_the_callers_that_it_cannot_store(connect: Connect, migrated_url: str) -> None:
+    async with connect(migrated_url, jobs=[Greet], validate_id=lambda _: None) as client, client.transaction() as tx:
         with pytest.raises(queuert.InvalidJobId, match="stores only UUIDs"):
             await client.start(tx, Greet(), id="order:1")
         chain = await client.start(tx, Greet())
@@ -112,8 +112,8 @@ async def test_notify_can_be_chosen(database_url: str) -> None:
         assert adapter_of(one).hub is not adapter_of(other).hub
 
 
-async def test_without_prepared_statements(connect: Connect, database_url: str) -> None:
-    async with connect(database_url, jobs=[Greet], prepare=False, listen_url=database_url) as client:
+async def test_without_prepared_statements(connect: Connect, migrated_url: str) -> None:
+    async with connect(migrated_url, jobs=[Greet], prepare=False, listen_url=migrated_url) as client:
         chain = await start(client, Greet())
         assert await client.get_chain(chain) is not None
 
@@ -144,9 +144,9 @@ def test_options_are_checked(connect: Connect, options: Any, message: str) -> No
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
-async def test_a_pool_opens_no_more_than_it_may(driver: str, database_url: str) -> None:
+async def test_a_pool_opens_no_more_than_it_may(driver: str, migrated_url: str) -> None:
     """Two transactions are open; the third waits until they have ended."""
-    url = database_url.replace("postgresql:", f"postgresql+{driver}:")
+    url = migrated_url.replace("postgresql:", f"postgresql+{driver}:")
     begun, end = asyncio.Semaphore(0), asyncio.Event()
 
     async def hold(client: Client[Any]) -> None:

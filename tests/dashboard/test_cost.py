@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tests.cli.test_cost import ID, SIZES, Postgres, Sqlite
 from tests.dashboard import shop
-from tests.support.postgres import server
+from tests.support.postgres import server, template
 
 import queuert
 from queuert import Client, testing
@@ -44,7 +44,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/jobs.db"
         return
-    with server().fresh() as fresh:
+    with server().fresh(template=template()) as fresh:
         yield fresh
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.dashboard import shop
-from tests.support.postgres import server
+from tests.support.postgres import server, template
 
 import queuert
 from queuert import Client
@@ -90,7 +90,7 @@ async def test_a_stream_ends_when_access_is_taken_away(client: Client[Any], monk
 async def test_streams_hold_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "LONGEST", 3600.0)
     async with AsyncExitStack() as stack:
-        url = stack.enter_context(server().fresh())
+        url = stack.enter_context(server().fresh(template=template()))
         client = await stack.enter_async_context(queuert.connect(url, jobs=shop.JOBS, pool_size=2))
         door = shop.make(client).asgi
         streams = [await stack.enter_async_context(listening(door)) for _ in range(5)]  # more than connections

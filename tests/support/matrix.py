@@ -25,6 +25,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -120,13 +121,16 @@ REPEATED = {
 
 
 def leave_out_of_coverage(items: Iterable[pytest.Item]) -> None:
-    for item in items:
-        place = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
-        called: Any = getattr(item, "callspec", None)
-        parts = [""] if called is None else called.id.split("-")
-        for directory, beginnings in REPEATED.items():
+    for path, those in groupby(items, key=lambda item: item.path):
+        place = path.relative_to(TESTS).as_posix() if path.is_relative_to(TESTS) else ""
+        beginnings = next((found for directory, found in REPEATED.items() if place.startswith(directory)), None)
+        if beginnings is None:
+            continue
+        for item in those:
+            called: Any = getattr(item, "callspec", None)
+            parts = [""] if called is None else called.id.split("-")
             repeated = [part for part in parts if part.startswith(beginnings)]
             if item.get_closest_marker("in_turn"):  # PostgreSQL runs with others
                 repeated = [part for part in repeated if not part.startswith("sqlite+")]
-            if place.startswith(directory) and repeated:
+            if repeated:
                 item.add_marker(pytest.mark.no_cover)

@@ -55,6 +55,11 @@ def echoing() -> Handlers[Any]:
     return handlers
 
 
+@pytest.fixture
+def database_url(migrated_url: str) -> str:
+    return migrated_url
+
+
 async def test_a_lost_listener_comes_back(make: Make, database_url: str, watch: Watcher) -> None:
     adapter = make(database_url)
     ears = [Ear() for _ in TOPICS]

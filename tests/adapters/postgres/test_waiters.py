@@ -60,6 +60,11 @@ async def counting(watch: Watcher) -> AsyncGenerator[Counter]:
 
 
 @pytest.fixture
+def database_url(migrated_url: str) -> str:
+    return migrated_url
+
+
+@pytest.fixture
 def watcher(database_url: str) -> Any:
     found = Watcher(database_url)
     yield found

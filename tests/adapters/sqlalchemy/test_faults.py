@@ -45,9 +45,9 @@ async def test_a_server_that_is_away_from_an_async_client(driver: str) -> None:
                     pass
 
 
-def test_a_pool_that_is_empty(database_url: str) -> None:
+def test_a_pool_that_is_empty(migrated_url: str) -> None:
     with (
-        engine_for(database_url, pool_size=1, max_overflow=0, pool_timeout=0.05) as engine,
+        engine_for(migrated_url, pool_size=1, max_overflow=0, pool_timeout=0.05) as engine,
         client_for(engine) as (client, _),
         engine.connect(),
         pytest.raises(StorageUnavailable, match="no connection of the engine's pool became free"),
@@ -56,9 +56,9 @@ def test_a_pool_that_is_empty(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
-async def test_a_connection_that_is_lost(database_url: str, driver: str) -> None:
-    watcher = Watcher(database_url)
-    async with async_engine_for(database_url, driver) as engine, async_client_for(engine) as (client, announced):
+async def test_a_connection_that_is_lost(migrated_url: str, driver: str) -> None:
+    watcher = Watcher(migrated_url)
+    async with async_engine_for(migrated_url, driver) as engine, async_client_for(engine) as (client, announced):
         with pytest.raises(StorageUnavailable):
             async with client.transaction() as tx:
                 await client.start(tx, Greet())
@@ -76,8 +76,8 @@ async def test_a_connection_that_is_lost(database_url: str, driver: str) -> None
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
-async def test_an_error_that_was_swallowed(database_url: str, driver: str) -> None:
-    async with async_engine_for(database_url, driver) as engine, async_client_for(engine) as (client, announced):
+async def test_an_error_that_was_swallowed(migrated_url: str, driver: str) -> None:
+    async with async_engine_for(migrated_url, driver) as engine, async_client_for(engine) as (client, announced):
         with pytest.raises(TransactionMisused, match="swallowed"):
             async with client.transaction() as tx:
                 await client.start(tx, Greet())
@@ -98,8 +98,8 @@ async def test_an_error_that_was_swallowed(database_url: str, driver: str) -> No
             await nested.rollback()
 
 
-def test_a_flush_whose_error_was_swallowed(database_url: str) -> None:
-    with engine_for(database_url) as engine, client_for(sessionmaker(engine)) as (client, announced):
+def test_a_flush_whose_error_was_swallowed(migrated_url: str) -> None:
+    with engine_for(migrated_url) as engine, client_for(sessionmaker(engine)) as (client, announced):
         Base.metadata.create_all(engine)
         with pytest.raises(TransactionMisused, match="a flush failed"), client.transaction() as tx:
             client.start(tx, Greet())
@@ -120,12 +120,12 @@ def test_a_flush_whose_error_was_swallowed(database_url: str) -> None:
         assert announced == ["greet"]
 
 
-async def test_a_database_that_is_not_read_committed_by_default(database_url: str) -> None:
-    with psycopg.connect(database_url, autocommit=True) as connection:
+async def test_a_database_that_is_not_read_committed_by_default(migrated_url: str) -> None:
+    with psycopg.connect(migrated_url, autocommit=True) as connection:
         connection.execute(
             f"ALTER DATABASE {connection.info.dbname} SET default_transaction_isolation TO serializable".encode()
         )
-    async with async_engine_for(database_url, "asyncpg") as engine, async_client_for(engine) as (client, _):
+    async with async_engine_for(migrated_url, "asyncpg") as engine, async_client_for(engine) as (client, _):
         async with client.transaction() as tx:
             level = await tx.connection.execute(text("SHOW transaction_isolation"))
             assert level.scalar() == "read committed"

@@ -60,8 +60,8 @@ def test_a_session_in_autocommit(world: World, url: tuple[str, str]) -> None:
     assert client.list_chains().items == []
 
 
-async def test_an_async_session_in_autocommit(database_url: str) -> None:
-    async with async_engine_for(database_url, "asyncpg") as engine, async_client_for(engine) as (client, _):
+async def test_an_async_session_in_autocommit(migrated_url: str) -> None:
+    async with async_engine_for(migrated_url, "asyncpg") as engine, async_client_for(engine) as (client, _):
         careless = engine.execution_options(isolation_level="AUTOCOMMIT")
         async with careless.begin() as connection:
             with pytest.raises(TransactionMisused, match="no transaction is open"):
@@ -141,9 +141,9 @@ def test_a_block_that_has_failed_takes_nothing_more(world: World) -> None:
             client.start(session, Greet())
 
 
-def test_use_from_another_thread_at_the_same_time(database_url: str) -> None:
-    with engine_for(database_url) as engine, client_for(engine) as (client, _):
-        watcher = Watcher(database_url)
+def test_use_from_another_thread_at_the_same_time(migrated_url: str) -> None:
+    with engine_for(migrated_url) as engine, client_for(engine) as (client, _):
+        watcher = Watcher(migrated_url)
         with engine.begin() as first, engine.begin() as second:
             client.start(first, Greet(), dedup="k")
             waiting = threading.Thread(target=lambda: client.start(second, Greet(), dedup="k"))
@@ -252,9 +252,9 @@ def test_a_scoped_session(world: World) -> None:
     assert len(client.list_chains().items) == 1
 
 
-def test_two_phases_are_refused(database_url: str) -> None:
+def test_two_phases_are_refused(migrated_url: str) -> None:
     with (
-        engine_for(database_url) as engine,
+        engine_for(migrated_url) as engine,
         client_for(sessionmaker(engine)) as (client, _),
         Session(engine, twophase=True) as session,
     ):
@@ -263,9 +263,9 @@ def test_two_phases_are_refused(database_url: str) -> None:
             client.start(session, Greet())
 
 
-def test_a_conflict_is_for_the_owner_of_the_transaction(database_url: str) -> None:
+def test_a_conflict_is_for_the_owner_of_the_transaction(migrated_url: str) -> None:
     with (
-        engine_for(database_url, isolation_level="REPEATABLE READ") as engine,
+        engine_for(migrated_url, isolation_level="REPEATABLE READ") as engine,
         client_for(engine) as (client, _),
         engine.connect() as connection,
     ):

@@ -21,8 +21,8 @@ DEFERRED = (
 )
 
 
-def test_a_commit_that_fails_announces_nothing(database_url: str) -> None:
-    with engine_for(database_url) as engine, client_for(engine) as (client, announced):
+def test_a_commit_that_fails_announces_nothing(migrated_url: str) -> None:
+    with engine_for(migrated_url) as engine, client_for(engine) as (client, announced):
         with engine.begin() as connection:
             connection.execute(text(DEFERRED))
         with engine.connect() as connection:
@@ -42,9 +42,9 @@ def test_a_commit_that_fails_announces_nothing(database_url: str) -> None:
         assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
 
-def test_a_session_in_the_transaction_of_an_outer_connection(database_url: str) -> None:
+def test_a_session_in_the_transaction_of_an_outer_connection(migrated_url: str) -> None:
     """The way in which test suites undo all that was done: the session commits, the connection does not."""
-    with engine_for(database_url) as engine, client_for(sessionmaker(engine)) as (client, announced):
+    with engine_for(migrated_url) as engine, client_for(sessionmaker(engine)) as (client, announced):
         with engine.connect() as connection:
             outer = connection.begin()
             for job in (Greet(), Nothing()):
@@ -58,8 +58,8 @@ def test_a_session_in_the_transaction_of_an_outer_connection(database_url: str) 
         assert announced == ["greet"]
 
 
-def test_two_clients_share_a_session(database_url: str) -> None:
-    with engine_for(database_url) as engine:
+def test_two_clients_share_a_session(migrated_url: str) -> None:
+    with engine_for(migrated_url) as engine:
         sessions = sessionmaker(engine)
         with client_for(sessions) as (one, first), client_for(sessions) as (other, second):
             with sessions.begin() as session:
@@ -68,8 +68,8 @@ def test_two_clients_share_a_session(database_url: str) -> None:
             assert (first, second) == (["greet"], ["rate"])
 
 
-def test_our_transaction_is_left_alone(database_url: str) -> None:
-    with engine_for(database_url) as engine, client_for(sessionmaker(engine)) as (client, announced):
+def test_our_transaction_is_left_alone(migrated_url: str) -> None:
+    with engine_for(migrated_url) as engine, client_for(sessionmaker(engine)) as (client, announced):
         for end in (Session.commit, Session.rollback, Session.close):
             with pytest.raises(TransactionMisused, match="ended by code inside its block"), client.transaction() as tx:
                 client.start(tx, Greet())
@@ -121,8 +121,8 @@ async def test_handlers_have_sessions(tmp_path: Path) -> None:
     assert seen == ["AsyncSession", "Session"]
 
 
-def test_a_pool_of_one_is_enough(database_url: str) -> None:
-    with engine_for(database_url, pool_size=1, max_overflow=0, pool_timeout=30) as engine:
+def test_a_pool_of_one_is_enough(migrated_url: str) -> None:
+    with engine_for(migrated_url, pool_size=1, max_overflow=0, pool_timeout=30) as engine:
         sessions = sessionmaker(engine)
         with connect_sync(sessions, jobs=JOBS) as client:
             with sessions.begin() as session:
@@ -133,8 +133,8 @@ def test_a_pool_of_one_is_enough(database_url: str) -> None:
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
-async def test_a_pool_of_one_is_enough_for_an_async_client(database_url: str, driver: str) -> None:
-    async with async_engine_for(database_url, driver, pool_size=1, max_overflow=0, pool_timeout=30) as engine:
+async def test_a_pool_of_one_is_enough_for_an_async_client(migrated_url: str, driver: str) -> None:
+    async with async_engine_for(migrated_url, driver, pool_size=1, max_overflow=0, pool_timeout=30) as engine:
         sessions = async_sessionmaker(engine)
         async with connect(sessions, jobs=JOBS) as client:
             async with sessions.begin() as session:
@@ -147,8 +147,8 @@ async def test_a_pool_of_one_is_enough_for_an_async_client(database_url: str, dr
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg", "aiosqlite"])
-async def test_a_cancelled_transaction_returns_its_connection(database_url: str, tmp_path: Path, driver: str) -> None:
-    url = f"sqlite:///{tmp_path / 'app.db'}" if driver == "aiosqlite" else database_url
+async def test_a_cancelled_transaction_returns_its_connection(migrated_url: str, tmp_path: Path, driver: str) -> None:
+    url = f"sqlite:///{tmp_path / 'app.db'}" if driver == "aiosqlite" else migrated_url
     async with async_engine_for(url, driver) as engine, async_client_for(engine) as (client, announced):
         inside = asyncio.Event()
 
@@ -170,8 +170,8 @@ async def test_a_cancelled_transaction_returns_its_connection(database_url: str,
         assert announced == ["rate"]
 
 
-async def test_after_commit_around_a_session(database_url: str) -> None:
-    async with async_engine_for(database_url) as engine:
+async def test_after_commit_around_a_session(migrated_url: str) -> None:
+    async with async_engine_for(migrated_url) as engine:
         sessions = async_sessionmaker(engine)
         async with async_client_for(sessions) as (client, announced), sessions() as session:
             async with client.after_commit(session) as tx, session.begin():
