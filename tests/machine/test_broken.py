@@ -12,7 +12,7 @@ from tests.machine.world import Difference
 ENOUGH = settings(SETTINGS, max_examples=200, stateful_step_count=50, phases=[Phase.generate])
 
 
-RARE = ("IgnoresExcludedChains", "FreesJobsThatCameLater")
+RARE = ("IgnoresExcludedChains", "FreesJobsThatCameLater", "NeverCascades")
 """It takes hundreds of programs to come across them. The conformance suite finds them at once."""
 
 
