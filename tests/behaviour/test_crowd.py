@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.adapters.postgres.drivers import Watcher
 from tests.behaviour.steps import PATIENCE, Step, eventually, start
 from tests.behaviour.watching import Points, watched
 from tests.conformance.postgres_harness import database, empty
+from tests.support.ears import Ear
 
 import queuert
 from queuert import Attempt, Handlers, Worker
+from queuert.ports.notify import Announced
 from queuert.worker import crowd
 from queuert.worker.crowd import AT_ONCE
+from queuert.worker.wake import Wake
 
 SCHEMES = ["postgresql", "postgresql+asyncpg"]
 
@@ -45,7 +49,16 @@ async def test_one_start_causes_few_claims(watch: Watcher, scheme: str, monkeypa
     monkeypatch.setattr(crowd, "EARLIEST", 600.0)
     monkeypatch.setattr(crowd, "LATEST", 900.0)
     url = database().replace("postgresql://", f"{scheme}://")
-    points, workers = Points(), list[Worker]()
+    points, workers, woken = Points(), list[Worker](), set[Wake]()
+    should_claim = Wake.should_claim
+
+    async def noted(self: Wake, able: bool) -> bool:
+        wanted = await should_claim(self, able)
+        if wanted:
+            woken.add(self)
+        return wanted
+
+    monkeypatch.setattr(Wake, "should_claim", noted)
     async with AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(watched(queuert.connect(url, jobs=[Step]), points)) for _ in range(2)
@@ -66,9 +79,46 @@ async def test_one_start_causes_few_claims(watch: Watcher, scheme: str, monkeypa
         # a job claims again.
         assert 5 <= points.counts["claim"] - before <= 5 * (AT_ONCE + 2)
         # Enough jobs for all: all of them are woken.
+        woken.clear()
         chains = await start(client, 40)
+        await eventually(lambda: len(woken) == 12)
         for chain in chains:
             await client.wait(chain, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("announce", ["background", "wait"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+async def test_an_announcement_tells_how_many_jobs_there_are(
+    watch: Watcher, scheme: str, announce: Literal["background", "wait"]
+) -> None:
+    """Those of one announcement do not count for the next."""
+    ear, url = Ear(), database().replace("postgresql://", f"{scheme}://")
+    async with queuert.connect(url, jobs=[Step], announce=announce) as client:
+        await client._notify.listen("job_scheduled", ear)
+        for times, number in enumerate((1000, 1, 7), 1):
+            await start(client, number)
+            await ear.until("step", times)
+    assert _announced(ear) == [1000, 1, 7]
+
+
+@pytest.mark.parametrize("announce", ["background", "wait"])
+async def test_an_announcement_of_a_sync_client_tells_it_too(
+    watch: Watcher, announce: Literal["background", "wait"]
+) -> None:
+    def start_all() -> None:
+        with queuert.connect_sync(database(), jobs=[Step], announce=announce) as client, client.transaction() as tx:
+            client.start_many(tx, [Step()] * 1000)
+
+    ear = Ear()
+    async with queuert.connect(database(), jobs=[Step]) as listening:
+        await listening._notify.listen("job_scheduled", ear)
+        await asyncio.to_thread(start_all)
+        await ear.until("step")
+    assert _announced(ear) == [1000]
+
+
+def _announced(ear: Ear) -> list[int]:
+    return [value.draw.jobs for value in ear.heard if isinstance(value, Announced)]
 
 
 def _knows(worker: Worker, number: int) -> bool:

@@ -11,7 +11,7 @@ from tests.support.ears import Ear
 
 from queuert import ClientClosed, NotifyUnavailable
 from queuert.adapters.broadcast import BroadcastNotify, listener
-from queuert.ports.notify import MISSED, OnMessage
+from queuert.ports.notify import MISSED, Announced, OnMessage
 
 
 class Provider:
@@ -277,6 +277,49 @@ async def test_a_provider_that_only_publishes_and_subscribes() -> None:
     await adapter.publish("job_scheduled", ["x" * 5000, "y" * 5000])
     assert [len(value) for value in ear.heard] == [5000, 5000]
     await adapter.close()
+    await adapter.close()
+
+
+async def test_jobs_are_counted_until_their_type_is_announced() -> None:
+    """So a number never goes with the announcement of another type. Nothing is sent before that."""
+    provider, ear = Provider(), Ear()
+    adapter = BroadcastNotify(provider)
+    await adapter.listen("job_scheduled", ear)
+    sent = len(provider.published)
+    assert adapter.provide_wake_hints_now({"a": 5, "b": 2})
+    await adapter.provide_wake_hints({"a": 10})
+    assert len(provider.published) == sent
+    for values in (["a"], ["b"], ["a"]):
+        await adapter.publish("job_scheduled", values)
+    assert adapter.provide_wake_hints_now({"a": 3, "b": 4})
+    await adapter.publish("job_scheduled", ["a", "b"])
+    draws = [value.draw for value in ear.heard if isinstance(value, Announced)]
+    assert [draw.jobs for draw in draws] == [15, 2, 1, 7, 7]
+    assert draws[-2] == draws[-1]
+    await adapter.close()
+
+
+async def test_a_provider_with_wake_hints_gets_them_and_announces_without_a_draw() -> None:
+    class Keeping(Provider):
+        def __init__(self) -> None:
+            super().__init__()
+            self.provided: list[Any] = []
+
+        async def provide_wake_hints(self, counts: Any) -> None:
+            self.provided.append(counts)
+
+        async def consume_wake_hint(self, type_name: str) -> bool:
+            return True
+
+    provider, ear = Keeping(), Ear()
+    adapter = BroadcastNotify(provider)
+    await adapter.listen("job_scheduled", ear)
+    assert not adapter.provide_wake_hints_now({"a": 5})
+    assert provider.provided == []
+    await adapter.provide_wake_hints({"a": 5})
+    assert provider.provided == [{"a": 5}]
+    await adapter.publish("job_scheduled", ["a"])
+    assert [type(value) for value in ear.heard] == [str]
     await adapter.close()
 
 

@@ -16,6 +16,7 @@ from tests.support.worlds import World, start
 from queuert import ClientClosed, NotifyUnavailable, loop_thread
 from queuert.adapters.in_process import InProcessNotify
 from queuert.operations import publishing
+from queuert.patience import PatientTimeout
 from queuert.ports.sync_notify import SyncNotify
 
 
@@ -154,6 +155,39 @@ async def test_a_client_is_closed_while_its_channel_hangs(world: World, hanging:
     async with world.client([Greet], notify=hanging, announce="wait") as client:
         await start(client, Greet())
     assert world.count() == 1
+
+
+async def test_what_needs_no_io_needs_no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Noting(InProcessNotify):
+        immediate = False
+
+        def __init__(self, can: bool) -> None:
+            super().__init__()
+            self.noted: list[Any] = []
+            self.can = can
+
+        def provide_wake_hints_now(self, counts: Any) -> bool:
+            self.noted.append(counts)
+            return self.can
+
+    async def number(channel: Noting) -> int:
+        """Of the time limits that it takes."""
+        limits.clear()
+        await publishing.BoundedNotify(channel).provide_wake_hints({"a": 1})
+        assert channel.noted == [{"a": 1}]
+        return len(limits)
+
+    limits = list[float]()
+
+    class Counted(PatientTimeout):
+        def __init__(self, seconds: float) -> None:
+            super().__init__(seconds)
+            limits.append(seconds)
+
+    monkeypatch.setattr(publishing, "PatientTimeout", Counted)
+    able, unable = Noting(can=True), Noting(can=False)
+    assert (await number(able), await number(unable)) == (0, 1)
+    assert (able.hub._hints, unable.hub._hints) == ({}, {"a": 1})
 
 
 def bounded(channel: Hanging) -> SyncNotify:

@@ -32,7 +32,7 @@ class BoundedNotify:
         self.consume_wake_hint = adapter.consume_wake_hint
         self.hold: Callable[[int], Awaitable[int | None]] | None = getattr(adapter, "hold", None)
         self.release: Callable[[int], Awaitable[None]] | None = getattr(adapter, "release", None)
-        self._has_hints: Callable[[], bool] | None = getattr(adapter, "has_wake_hints", None)
+        self._provide_now: Callable[[Mapping[str, int]], bool] | None = getattr(adapter, "provide_wake_hints_now", None)
         self._trial: asyncio.Task[None] | None = None
         """Repeats a call that took too long: when it ends, the channel works again."""
 
@@ -40,7 +40,7 @@ class BoundedNotify:
         await self._bounded(lambda: self.adapter.publish(topic, values))
 
     async def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
-        if self._has_hints is None or self._has_hints():
+        if self._provide_now is None or not self._provide_now(counts):
             await self._bounded(lambda: self.adapter.provide_wake_hints(counts))
 
     async def close(self) -> None:

@@ -58,8 +58,15 @@ class NotifyAdapter(Protocol):
     An adapter whose coroutines never suspend may set `immediate = True`. A sync client then runs
     them in the calling thread, and publishing needs no time limit.
 
-    Optional members, for a channel that belongs to the database of the jobs. The lock shows other
-    workers that a worker is gone (see `StateOperations.dead_workers`):
+    Optional, for a channel that keeps no wake hints:
+
+    - `def provide_wake_hints_now(self, counts: Mapping[str, int]) -> bool`: does what
+      `provide_wake_hints` does, if nothing needs to be sent for it. It may keep the numbers, to
+      send them with the next `job_scheduled` (see `Draw`). False: `provide_wake_hints` must be
+      called.
+
+    Optional, for a channel that belongs to the database of the jobs. The lock shows other workers
+    that a worker is gone (see `StateOperations.dead_workers`):
 
     - `async def hold(self, key: int) -> int | None`: try to hold the lock with this key on the
       listening connection, and never wait for it. Returns the id of the session that holds it:

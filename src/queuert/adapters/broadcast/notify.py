@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from queuert.adapters.broadcast.draws import Draws
 from queuert.adapters.broadcast.listener import Listener
 from queuert.adapters.broadcast.messages import WIRE_NAMES, Subscriptions, pack
 from queuert.adapters.broadcast.outbox import Outbox
@@ -17,7 +17,7 @@ from queuert.adapters.broadcast.pauses import HEARTBEAT
 from queuert.adapters.broadcast.provider import CompleteProvider
 from queuert.adapters.finishing import finish
 from queuert.errors import ClientClosed, InvalidArgument, NotifyUnavailable
-from queuert.ports.notify import TOPICS, Callback, Dispose, Draw, NotifyAdapter, NotifyProvider, Topic
+from queuert.ports.notify import TOPICS, Callback, Dispose, NotifyAdapter, NotifyProvider, Topic
 
 _parents_sessions: list[_Session] = []
 """Never released: a forked child must not close or garbage-collect the connections of its
@@ -73,14 +73,16 @@ class BroadcastNotify:
 
         return dispose
 
-    def has_wake_hints(self) -> bool:
-        """Whether the provider keeps them: if not, providing them need not even be tried."""
-        return self._session().provider.has_hints
+    def provide_wake_hints_now(self, counts: Mapping[str, int]) -> bool:
+        draws = self._session().draws
+        if draws is None:
+            return False
+        draws.add(counts)
+        return True
 
     async def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
-        session = self._session()
-        session.announced += sum(counts.values())
-        await session.provider.provide_wake_hints(counts)
+        if not self.provide_wake_hints_now(counts):
+            await self._session().provider.provide_wake_hints(counts)
 
     async def consume_wake_hint(self, type_name: str) -> bool:
         return await self._session().provider.consume_wake_hint(type_name)
@@ -140,10 +142,9 @@ class _Session:
         self.provider = CompleteProvider(provider, echo)
         self.subscriptions = Subscriptions({name: topic for topic, name in channels.items()})
         self.listener = Listener(self.provider, channels, self.subscriptions, heartbeat)
-        self.announced = 0
-        """Jobs that the next message announces."""
-        self._draws_for = None if self.provider.has_hints else channels["job_scheduled"]
-        self.outboxes = {topic: Outbox(partial(self._send, channels[topic])) for topic in TOPICS}
+        self.draws = None if self.provider.has_hints else Draws()
+        self._channels = channels
+        self.outboxes = {topic: Outbox(partial(self._send, topic)) for topic in TOPICS}
 
     def is_here(self) -> bool:
         return self.loop is asyncio.get_running_loop()
@@ -152,12 +153,9 @@ class _Session:
         await self.listener.stopped()
         await self.provider.close()
 
-    async def _send(self, channel: str, values: Sequence[str]) -> None:
-        draw: Draw | None = None
-        if channel == self._draws_for:
-            jobs, self.announced = max(1, self.announced), 0
-            draw = Draw(random.getrandbits(31), jobs)
-        await self.provider.publish(channel, pack(values, self.provider.max_payload, draw))
+    async def _send(self, topic: Topic, values: Sequence[str]) -> None:
+        draw = None if self.draws is None or topic != "job_scheduled" else self.draws.take(values)
+        await self.provider.publish(self._channels[topic], pack(values, self.provider.max_payload, draw))
 
 
 if TYPE_CHECKING:
