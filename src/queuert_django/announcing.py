@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from queuert.adapters.broadcast import BroadcastNotify
+from queuert.adapters.broadcast.draws import Draws
 from queuert.adapters.broadcast.messages import pack
 from queuert.adapters.broadcast.provider import MAX_PAYLOAD
 from queuert.adapters.postgres.notify import channels
@@ -25,11 +26,14 @@ class DjangoNotify(SyncNotify):
         self.immediate = True  # in the background, it would need a connection more
         self._provider = provider
         self._channels = listening.channels
+        self._draws = Draws()
 
     def publish(self, topic: Topic, values: Sequence[str]) -> None:
         self._check_open()
         if values:
-            self._provider.execute(None, channels.publish(self._channels[topic], pack(values, MAX_PAYLOAD)))
+            draw = self._draws.take(values) if topic == "job_scheduled" else None
+            self._provider.execute(None, channels.publish(self._channels[topic], pack(values, MAX_PAYLOAD, draw)))
 
-    def provide_wake_hints(self, counts: Mapping[str, int]) -> None:  # noqa: ARG002
+    def provide_wake_hints(self, counts: Mapping[str, int]) -> None:
         self._check_open()
+        self._draws.add(counts)

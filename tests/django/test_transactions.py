@@ -14,6 +14,7 @@ from tests.django.conftest import database, recording_client
 from tests.django.shop.jobs import Remind, ReserveStock
 from tests.django.shop.models import Order
 from tests.support.django import added, sqlite_settings
+from tests.support.ears import ThreadEar
 
 from queuert import (
     ClientClosed,
@@ -25,6 +26,7 @@ from queuert import (
 )
 from queuert.adapters.django import DjangoConnection
 from queuert.errors import InvalidArgument
+from queuert.ports.notify import Announced
 from queuert_django import get_client
 
 Client = SyncClient[DjangoConnection]
@@ -67,6 +69,26 @@ def test_order_and_job_commit_together_and_are_announced_after_it(
         assert told == []
     assert stored(alias, client) == (1, 1)
     assert told == [["reserve-stock"]]
+
+
+def test_an_announcement_tells_how_many_jobs_there_are(tmp_path: Path) -> None:
+    """Over PostgreSQL: so a few of many idle workers claim. Those of one announcement do not count for the next."""
+    with database("postgres", tmp_path) as alias:
+        client, ear = get_client(alias), ThreadEar()
+        client._notify.listen("job_scheduled", ear)
+        client._notify.listen("chain_ended", ear)
+        with transaction.atomic(using=alias):
+            client.start_many(connections[alias], [ReserveStock(number=number) for number in range(300)])
+        ear.until("reserve-stock")
+        with transaction.atomic(using=alias):
+            chain = client.start(connections[alias], Remind(number=1))
+        ear.until("remind")
+        with client.transaction() as tx:
+            client.cancel(tx, chain)
+        ear.until(chain.id)
+        client.close()
+    assert ear.heard == ["reserve-stock", "remind", chain.id]
+    assert [value.draw.jobs if isinstance(value, Announced) else None for value in ear.heard] == [300, 1, None]
 
 
 def test_what_is_rolled_back_is_not_announced(alias: str, client: Client, told: list[list[str]]) -> None:
