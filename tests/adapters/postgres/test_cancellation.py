@@ -8,13 +8,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+import asyncpg
 import pytest
 from tests.adapters.postgres.drivers import ASYNC_DRIVERS, Driver, Watcher, statement
+from tests.behaviour.steps import Gate
 from tests.support.postgres import Databases, PostgresServer
+
+from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
+from queuert.adapters.waiting import ON_LOOP
 
 SLEEP = statement("SELECT pg_sleep(90)")
 PID = statement("SELECT pg_backend_pid()")
@@ -159,6 +164,52 @@ async def test_begin(subject: Any, postgres: Databases, times: int) -> None:
         await cancelled(task, times)
     await ended(task)
     assert not entered
+
+
+async def test_no_alarm_outlives_the_rollback_that_it_was_for(
+    database_url: str, watch: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BEGIN was cancelled, and so is the ROLLBACK after it. Later, the user goes on with the same connection."""
+
+    class Alarm:
+        def __init__(self, ring: Callable[[], object]) -> None:
+            self.ring = ring
+            self.armed = True
+
+        def cancel(self) -> None:
+            self.armed = False
+
+    def alarm(seconds: float, ring: Callable[[], object]) -> Alarm:
+        alarms.append(Alarm(ring))
+        return alarms[-1]
+
+    async def gated(connection: Any, query: str, *args: Any, **options: Any) -> str:
+        if query == "ROLLBACK":
+            await gate()
+        return await execute(connection, query, *args, **options)
+
+    async def work() -> None:
+        async with AsyncpgProvider(connection).transaction(SLEEP):
+            pass
+
+    alarms, gate, execute = list[Alarm](), Gate(), asyncpg.Connection.execute
+    monkeypatch.setattr(ON_LOOP, "alarm", alarm)
+    monkeypatch.setattr(asyncpg.Connection, "execute", gated)
+    connection = await asyncpg.connect(database_url)
+    task = asyncio.create_task(work())
+    await watch.until("query LIKE '%pg_sleep(90)%' AND state = 'active'")
+    task.cancel()
+    await gate.arrival()
+    task.cancel()
+    gate.open()
+    await ended(task)
+    assert alarms
+    for each in alarms:  # its time has come
+        if each.armed:
+            each.ring()
+    assert not connection.is_closed()
+    assert await connection.fetchval("SELECT 1") == 1
+    await connection.close()
 
 
 @twice

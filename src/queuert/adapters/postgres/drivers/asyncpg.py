@@ -192,9 +192,11 @@ class AsyncpgDriver(PooledDriver[Connection]):
         this after the server has answered, which a silent server never does."""
         _reset_when_released(connection)  # the reset before BEGIN is undone too
         alarm = ON_LOOP.alarm(CANCEL_PATIENCE, lambda: self.abandon(connection))
-        with suppress(*DriverError):
-            await finish(connection.execute("ROLLBACK"))
-        alarm.cancel()
+        try:
+            with suppress(*DriverError):
+                await finish(connection.execute("ROLLBACK"))
+        finally:  # also after a cancellation: the connection works, and may be the user's
+            alarm.cancel()
 
     sends_last = True
 
