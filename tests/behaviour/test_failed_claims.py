@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 from tests.behaviour.conftest import Setting
-from tests.behaviour.steps import Gate, Step, eventually, job, patiently, start
+from tests.behaviour.steps import SOON, Gate, Step, eventually, job, patiently, start
 from tests.behaviour.watching import Points, watched
 
-from queuert import Attempt, Handlers, Worker
+from queuert import Attempt, Handlers, StorageRejected, Worker
 
 
 async def test_what_an_earlier_run_has_left_is_not_given_back(setting: Setting) -> None:
@@ -42,6 +42,30 @@ async def test_what_an_earlier_run_has_left_is_not_given_back(setting: Setting) 
     finally:
         gate.open()
         await patiently(ended.wait())
+
+
+async def test_what_cannot_be_settled_is_not_given_back(setting: Setting) -> None:
+    """The worker does not hold it any more. Only the end of its lease puts the job back, and the attempt counts."""
+    points, handlers = Points(), Handlers[Any]()
+
+    @handlers.handles(Step)
+    async def step(_attempt: Attempt[Step]) -> int:
+        raise RuntimeError("once more")
+
+    async with watched(setting.connect([Step]), points) as client:
+        (chain,) = await start(client)
+        points.fail_times("claim", 1)
+        points.fail("settle", *[StorageRejected("cannot be put back")] * 2)  # the second time, with a shorter error
+        async with Worker(
+            client, handlers, lease=60, renew_interval=0.05, poll_interval=0.05, recovery_backoff=SOON
+        ) as worker:
+            await eventually(lambda: points.counts["settle"] == 2)
+            assert worker._run is not None
+            claims = worker._run._attempts.claims
+            await eventually(lambda: not claims)
+            looks = points.counts["release.done"]
+            await eventually(lambda: points.counts["release.done"] >= looks + 2)
+            assert (await job(client, chain)).status == "running"
 
 
 async def test_one_look_at_a_time(setting: Setting) -> None:

@@ -84,8 +84,8 @@ def _uncounted(self: Verdicts, *args: Any) -> Any:
     return replace(_failed(self, *args), status="pending", error=None, uncounted=True)
 
 
-def _knows_nothing(self: Orphans, sessions: Any, worker_id: str, _held: Any, options: Any) -> None:
-    _made(self, sessions, worker_id, (), options)
+def _knows_nothing(self: Orphans, *args: Any, **sets: Any) -> None:
+    _made(self, *args, **{**sets, "held": ()})
 
 
 _running_in = lanes.running_in

@@ -44,12 +44,20 @@ class Attempts:
         options: WorkerOptions,
         next_turn: NextTurn,
         listener: AttemptListener,
+        *,
+        left_running: set[str],
+        when_unknown: Callable[[], None],
     ) -> None:
+        """`left_running`: see `WorkerRun`. `when_unknown` is called when the database no longer
+        knows this worker.
+        """
         self._worker_id = worker_id
         self._sessions = sessions_of(client)
         self._options = options
         self._next_turn = next_turn
         self._listener = listener
+        self._left_running = left_running
+        self._when_unknown = when_unknown
         self._verdicts = Verdicts(self._sessions.engine, worker_id)
         self._execution = Execution(client, self._verdicts, listener)
         self._limit = options.limit
@@ -64,8 +72,6 @@ class Attempts:
             options.policy.ordinals, options.concurrency, self._store_horizon, self.spawn, self._start_waiting
         )
         self._waiting = self._ahead.claims
-        self.when_unknown: Callable[[], None] = lambda: None
-        """Called when the database no longer knows this worker."""
         self.claims: dict[str, Claim] = {}
         """By job id."""
         self.busy_slots = 0
@@ -137,8 +143,8 @@ class Attempts:
             # Its lease had ended, and we have claimed the job again before we noticed.
             self.abort(before, "taken_by_another_worker")
         self.claims[row.id] = claim
-        if self._options.left_running:
-            self._options.left_running.discard(row.id)
+        if self._left_running:
+            self._left_running.discard(row.id)
         if stopping:
             self._settler.add(claim, self._verdicts.given_back(claim))
         elif claimed.expired:
@@ -207,7 +213,7 @@ class Attempts:
         # Claims and settlements take long, and handlers may wait for this.
         known = await self._sessions.run_within(self._limit._replace(urgent=True), program)
         if not known:
-            self.when_unknown()
+            self._when_unknown()
         return known
 
     def give_back_waiting(self) -> None:
@@ -309,6 +315,7 @@ class Attempts:
         self, claim: Claim, settlement: Settlement, *, took_effect: bool, error: Exception | None = None
     ) -> None:
         if error is not None:
+            self._left_running.add(claim.row.id)
             self._listener.not_settled(claim, settlement, error)
         elif not took_effect:
             logger.info("job %s (%s) was no longer ours: its result was dropped", claim.row.id, claim.row.type_name,
@@ -388,7 +395,7 @@ class Attempts:
         """From now on, the results of handlers that are still running have no effect. Returns the
         tasks that are left, cancelled."""
         self._closed = True
-        self._options.left_running.update(self.claims)
+        self._left_running.update(self.claims)
         for claim in self.claims.values():
             if claim.overdue or not claim.running:  # the others are dropped when their handlers end
                 self._listener.dropped(claim)

@@ -32,9 +32,6 @@ class WorkerOptions:
     release: str | None = None
     schedules: Mapping[str, Declaration] = field(default_factory=dict[str, Declaration])
     """What the worker declares, by name."""
-    left_running: set[str] = field(default_factory=set[str])
-    """Jobs that began here and were never settled, perhaps in an earlier run of this worker. The
-    database may still hold them as running, and only the end of their leases puts them back."""
 
     @property
     def renew_interval(self) -> float:

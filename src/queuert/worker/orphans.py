@@ -22,12 +22,22 @@ logger = logging.getLogger("queuert.worker")
 
 
 class Orphans:
-    def __init__(self, sessions: Sessions[Any], worker_id: str, held: Collection[str], options: WorkerOptions) -> None:
-        """`held`: the ids of the jobs that the worker knows, always up to date."""
+    def __init__(
+        self,
+        sessions: Sessions[Any],
+        worker_id: str,
+        options: WorkerOptions,
+        *,
+        held: Collection[str],
+        left_running: Collection[str],
+    ) -> None:
+        """Ids of jobs, always up to date: `held`, those that the worker knows, and `left_running`
+        (see `WorkerRun`).
+        """
         self._sessions = sessions
         self._worker_id = worker_id
         self._held = held
-        self._left_running = options.left_running
+        self._left_running = left_running
         self._limit = options.limit
         self._claiming = asyncio.Lock()
         self._looking = False

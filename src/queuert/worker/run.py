@@ -57,14 +57,23 @@ DECLARE_INTERVAL = 60.0
 
 class WorkerRun(Generic[Conn]):
     def __init__(
-        self, worker_id: str, client: Client[Conn], options: WorkerOptions, on_give_up: Callable[[WorkerRun[Any]], None]
+        self,
+        worker_id: str,
+        client: Client[Conn],
+        options: WorkerOptions,
+        *,
+        left_running: set[str],
+        on_give_up: Callable[[WorkerRun[Any]], None],
     ) -> None:
+        """`left_running`: the ids of jobs that began here and were never settled, perhaps in an
+        earlier run of this worker. The database may still hold them as running, and only the end of
+        their leases puts them back. `on_give_up` is called when the main loop has ended by itself.
+        """
         self._worker_id = worker_id
         self._sessions = sessions_of(client)
         self._engine = self._sessions.engine
         self._options = options
         self._on_give_up = on_give_up
-        """Called when the main loop has ended by itself."""
         self.failure: Exception | None = None
         """The error that ended it."""
         self.out_of_tries = False
@@ -79,7 +88,17 @@ class WorkerRun(Generic[Conn]):
         self._observer = self._engine.observers or Observer()
         """Told of the worker itself; its attempts have a listener of their own."""
         listener = listener_for(worker_id, self._sessions)
-        self._attempts = Attempts(worker_id, client, options, self._next_turn, listener)
+        notify = adapters_of(client)[1]
+        self._presence = Presence(worker_id, self._sessions, notify, options)
+        self._attempts = Attempts(
+            worker_id,
+            client,
+            options,
+            self._next_turn,
+            listener,
+            left_running=left_running,
+            when_unknown=self._presence.register_soon,
+        )
         self._poll_at = 0.0
         self._declare_at = 0.0
         self._polled_at = 0.0
@@ -92,27 +111,26 @@ class WorkerRun(Generic[Conn]):
         self._failures = FailureLog(logger)
         self._unblocker = Unblocker(self._sessions, self._next_turn, options.recovery_backoff, self._limit)
         self._own_work = OwnWork(worker_id, self._sessions, self._next_turn, options.recovery_backoff, self._limit)
-        self._orphans = Orphans(self._sessions, worker_id, self._attempts.claims, options)
+        self._orphans = Orphans(
+            self._sessions, worker_id, options, held=self._attempts.claims, left_running=left_running
+        )
         self._filling = Filling(
             self._sessions, self._attempts, self._orphans, self._next_turn, options, self._stopping, self._quiet
         )
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, self._orphans, options)
-        notify = adapters_of(client)[1]
-        self._presence = Presence(worker_id, self._sessions, notify, options)
         self._reaper = Reaper(worker_id, self._sessions, self._attempts, self._presence, self._next_turn, options)
         self._pruner = Pruner(worker_id, self._sessions, options)
-        self._attempts.when_unknown = self._presence.register_soon
         self._firing = Firing(worker_id, self._sessions, notify, options, options.schedules)
         self._crowd = Crowd(worker_id, self._sessions, options)
         self._wake = Wake(
             notify,
             self._policy.types,
-            self._keeper.maybe_lost,
-            self._pause_changed,
-            self._own_work.begin,
-            options.coalesce_notifies,
             self._next_turn,
             self._crowd,
+            coalesce=options.coalesce_notifies,
+            on_ownership_lost=self._keeper.maybe_lost,
+            on_pause_changed=self._pause_changed,
+            on_own_work=self._own_work.begin,
         )
         self._watchdog = Watchdog(self._attempts.type_of)
         self._turned_at: float | None = None

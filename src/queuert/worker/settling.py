@@ -79,7 +79,6 @@ class Settler:
     ) -> None:
         self._sessions = sessions
         self._limit = options.limit
-        self._left_running = options.left_running
         self._verdicts = verdicts
         self._next_turn = next_turn
         self._on_settled = on_settled
@@ -215,7 +214,6 @@ class Settler:
         if settlement.status != "completed":
             # This is already a put-back, and there is nothing simpler to try. The lease will end.
             logger.error("job %s cannot be settled; it runs again when its lease expires", claim.row.id, exc_info=error)
-            self._left_running.add(claim.row.id)
             self._on_settled(claim, settlement, took_effect=False, error=error)
             return
         # The result could not be stored, for example because a continuation's id exists. The

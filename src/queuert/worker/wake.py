@@ -28,12 +28,13 @@ class Wake:
         self,
         notify: NotifyAdapter,
         types: Collection[str],
+        next_turn: NextTurn,
+        crowd: Crowd,
+        *,
+        coalesce: int,
         on_ownership_lost: Callable[[str], None],
         on_pause_changed: Callable[[str], None],
         on_own_work: Callable[[], None],
-        coalesce: int,
-        next_turn: NextTurn,
-        crowd: Crowd,
     ) -> None:
         self._notify = notify
         self._types = frozenset(types)

@@ -177,6 +177,8 @@ class Worker:
             release=release,
             schedules=declarations,
         )
+        self._left_running: set[str] = set()
+        """By all runs: see `WorkerRun`."""
         self._run: WorkerRun[Any] | None = None
         self._start_task: asyncio.Task[None] | None = None
         self._stop_task: asyncio.Task[bool] | None = None
@@ -231,7 +233,9 @@ class Worker:
             await asyncio.wait({self._stop_task})
         if self._run is None:
             self._failure = None
-            self._run = WorkerRun(self.id, self._client, self._options, self._gave_up)
+            self._run = WorkerRun(
+                self.id, self._client, self._options, left_running=self._left_running, on_give_up=self._gave_up
+            )
             self._start_task = asyncio.create_task(self._begin(self._run))
         if self._start_task is None:
             return
