@@ -18,9 +18,8 @@ from queuert.errors import ClientClosed, NotifyUnavailable
 T = TypeVar("T")
 Work = Callable[[], Awaitable[T]]
 
-PATIENCE = 20.0
-"""Seconds until a call is given up. This is a last resort: calls have shorter limits of their
-own."""
+CALL_SECONDS = 20.0
+"""After which a call is given up. This is a last resort: calls have shorter limits of their own."""
 
 
 class Runner:
@@ -93,13 +92,13 @@ class LoopUser(Runner):
 
 def _result(future: Future[T]) -> T:
     try:
-        return future.result(PATIENCE)
+        return future.result(CALL_SECONDS)
     except CancelledError as error:  # the loop ended first
         raise ClientClosed("notify adapter") from error
     except TimeoutError as error:
         if future.done():
             raise
-        raise NotifyUnavailable(f"the notification channel did not answer within {PATIENCE:g} s") from error
+        raise NotifyUnavailable(f"the notification channel did not answer within {CALL_SECONDS:g} s") from error
     finally:
         future.cancel()
 
@@ -129,7 +128,7 @@ class _LoopThread(threading.Thread):
     def end(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
         if self is not threading.current_thread():
-            self.join(PATIENCE)
+            self.join(CALL_SECONDS)
 
 
 class _Shared:

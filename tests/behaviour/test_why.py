@@ -376,7 +376,7 @@ async def test_a_timeout_without_an_explanation(setting: Setting) -> None:
 
 async def test_a_timeout_does_not_wait_for_its_explanation(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     points = Points()
-    monkeypatch.setattr(explaining, "PATIENCE", 0.01)
+    monkeypatch.setattr(explaining, "READ_SECONDS", 0.01)
     async with watched(setting.connect(JOBS), points) as client:
         (chain,) = await start(client)
         held = points.hold("circumstances")

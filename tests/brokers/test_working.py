@@ -65,7 +65,7 @@ def scene(broker: Broker) -> Scene:
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """`undo` ends it: a busy machine may need longer for any message."""
-    monkeypatch.setattr(publishing, "PATIENCE", 0.1)
+    monkeypatch.setattr(publishing, "PUBLISH_SECONDS", 0.1)
     monkeypatch.setattr(publishing, "GIVEN_UP_AFTER", 0.1)
     return monkeypatch
 

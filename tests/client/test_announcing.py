@@ -49,7 +49,7 @@ class Slow(InProcessNotify):
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(publishing, "PATIENCE", 3600.0)
+    monkeypatch.setattr(publishing, "PUBLISH_SECONDS", 3600.0)
     return Slow()
 
 

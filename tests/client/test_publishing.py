@@ -51,7 +51,7 @@ class Hanging(InProcessNotify):
 
 @pytest.fixture
 def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "PATIENCE", 0.05)
+    monkeypatch.setattr(publishing, "PUBLISH_SECONDS", 0.05)
 
 
 @pytest.fixture
@@ -115,8 +115,8 @@ async def test_a_pause_of_the_whole_process_is_not_the_channels_fault() -> None:
 
     class Answering(Hanging):
         async def publish(self, topic: Any, values: Any) -> None:
-            asyncio.get_running_loop().call_soon(time.sleep, 3 * publishing.PATIENCE)
-            await asyncio.sleep(publishing.PATIENCE / 2)
+            asyncio.get_running_loop().call_soon(time.sleep, 3 * publishing.PUBLISH_SECONDS)
+            await asyncio.sleep(publishing.PUBLISH_SECONDS / 2)
 
     bounded = publishing.BoundedNotify(Answering())
     for _ in range(3):
@@ -205,7 +205,7 @@ def test_a_call_that_never_ends_keeps_nothing_back(monkeypatch: pytest.MonkeyPat
                 with suppress(asyncio.CancelledError):
                     await asyncio.sleep(0.01)
 
-    monkeypatch.setattr(loop_thread, "PATIENCE", 0.2)
+    monkeypatch.setattr(loop_thread, "CALL_SECONDS", 0.2)
     channel = Deaf()
     publisher, heard = bounded(channel), list[str]()
     publisher.listen("chain_ended", heard.append)
@@ -226,7 +226,7 @@ def test_a_channel_that_blocks_the_loop_holds_up_nobody_for_ever(monkeypatch: py
         async def provide_wake_hints(self, counts: Any) -> None:
             let_go.wait()
 
-    monkeypatch.setattr(loop_thread, "PATIENCE", 0.05)
+    monkeypatch.setattr(loop_thread, "CALL_SECONDS", 0.05)
     publisher = bounded(Blocking())
     for _ in range(2):
         with pytest.raises(NotifyUnavailable, match="did not answer within"):

@@ -146,7 +146,7 @@ class Repeats(InProcessNotify):
 def test_a_wrong_notify_adapter_fails(
     mutant: type[InProcessNotify], case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queuert.conformance.notify.channel._PATIENCE", 0.2)
+    monkeypatch.setattr("queuert.conformance.notify.channel._HEAR_SECONDS", 0.2)
 
     report = run_notify_conformance_sync(lambda: NotifyHarness(mutant(InProcessHub())), only=case)
 

@@ -125,7 +125,7 @@ def test_raises_wants_the_error_and_no_other() -> None:
 
 
 async def test_an_ear_notices_silence_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queuert.conformance.notify.channel._PATIENCE", 0.01)
+    monkeypatch.setattr("queuert.conformance.notify.channel._HEAR_SECONDS", 0.01)
     ear = Ear()
     with pytest.raises(CheckFailed, match="expected to receive"):
         await ear.hears("a")

@@ -387,7 +387,7 @@ async def test_errors_of_the_adapters_are_told_with_the_operation(sqlite: Settin
 async def test_a_channel_that_hangs_is_told_of(
     sqlite: Setting, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "PATIENCE", 0.01)
+    monkeypatch.setattr(publishing, "PUBLISH_SECONDS", 0.01)
     async with sqlite.connect([Step], observers=[recorder]) as client:
 
         async def hang(*_: Any) -> None:

@@ -11,8 +11,8 @@ from queuert.why import Why
 
 logger = logging.getLogger("queuert.client")
 
-PATIENCE = 1.0
-"""Seconds that reading the explanation may take."""
+READ_SECONDS = 1.0
+"""How long reading the explanation may take."""
 
 
 async def explain_timeout(error: WaitTimeout, read: Callable[[str], Awaitable[Why]]) -> None:
@@ -22,7 +22,7 @@ async def explain_timeout(error: WaitTimeout, read: Callable[[str], Awaitable[Wh
     """
     reading = asyncio.ensure_future(read(error.chain_id))
     try:
-        await asyncio.wait({reading}, timeout=PATIENCE)
+        await asyncio.wait({reading}, timeout=READ_SECONDS)
     finally:
         reading.add_done_callback(_forget)
         if not reading.done():

@@ -14,8 +14,8 @@ from queuert.ids import generate_uuid7
 from queuert.patience import PatientTimeout
 from queuert.ports.notify import NotifyAdapter
 
-PATIENCE = 5.0
-"""Seconds."""
+HEAR_SECONDS = 5.0
+"""How long a message may take to come back."""
 EVERY = 1.0
 """Seconds between two messages: the first ones may be sent before the channel listens."""
 
@@ -31,7 +31,7 @@ async def hears_itself(notify: NotifyAdapter) -> bool | None:
             loop.call_soon_threadsafe(heard.set)
 
     try:
-        with PatientTimeout(PATIENCE):
+        with PatientTimeout(HEAR_SECONDS):
             dispose = await notify.listen("ownership_lost", callback)
             try:
                 while not heard.is_set():

@@ -16,8 +16,8 @@ from queuert.errors import NotifyUnavailable
 from queuert.patience import PatientTimeout
 from queuert.ports.notify import NotifyAdapter, Topic
 
-PATIENCE = 2.0
-"""Seconds that a caller waits."""
+PUBLISH_SECONDS = 2.0
+"""How long a caller waits."""
 GIVEN_UP_AFTER = 10.0
 """Seconds until the repeated call is cancelled, too. The next one then tries again."""
 
@@ -47,7 +47,7 @@ class BoundedNotify:
         trial, self._trial = self._trial, None
         if trial is not None:
             trial.cancel()
-            await asyncio.wait({trial}, timeout=PATIENCE)
+            await asyncio.wait({trial}, timeout=PUBLISH_SECONDS)
         await self.adapter.close()
 
     async def _bounded(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -56,13 +56,13 @@ class BoundedNotify:
         if self._trial is not None:
             raise NotifyUnavailable("not published: the notification channel has not answered an earlier call yet")
         try:
-            with PatientTimeout(PATIENCE):
+            with PatientTimeout(PUBLISH_SECONDS):
                 await call()
         except TimeoutError as error:
             if self._trial is None:
                 self._try_again(call)
             raise NotifyUnavailable(
-                f"publishing took longer than {PATIENCE:g} s; the next calls wait for the channel to answer"
+                f"publishing took longer than {PUBLISH_SECONDS:g} s; the next calls wait for the channel to answer"
             ) from error
 
     def _try_again(self, call: Callable[[], Coroutine[Any, Any, None]]) -> None:

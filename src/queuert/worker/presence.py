@@ -37,8 +37,8 @@ CHECK_INTERVAL = 0.25
 """Seconds between two checks that the lock is still held. They send nothing while it is."""
 SEEN_INTERVAL = SEEN_EVERY
 """Seconds between two registrations, at least."""
-PATIENCE = 2.0
-"""Seconds that taking the lock may need."""
+LOCK_SECONDS = 2.0
+"""How long taking the lock may last."""
 CLEAN_INTERVAL = 600.0
 """Seconds between two cleanings, and how long a worker must not have registered to be cleaned."""
 
@@ -151,7 +151,7 @@ class Presence:
         if self._hold is None:
             return None
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(LOCK_SECONDS):
                 return await self._hold(self._key)
         except Exception as error:
             logger.debug("the lock of worker %s is not held: %r", self._worker_id, error)

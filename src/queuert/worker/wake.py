@@ -15,8 +15,10 @@ from queuert.worker.next_turn import NextTurn
 
 logger = logging.getLogger("queuert.worker")
 
-PATIENCE = 1.0
-"""Seconds that the main loop waits for a subscription, or for a hint."""
+SUBSCRIBE_SECONDS = 1.0
+"""How long the main loop waits for a subscription."""
+TAKE_HINT_SECONDS = 1.0
+"""How long it waits for a hint."""
 
 
 class Wake:
@@ -60,7 +62,7 @@ class Wake:
         if self._subscribing is None:
             self._subscribing = asyncio.create_task(self._subscribe(), name="queuert-subscribe")
         # The worker goes on without a channel that does not answer.
-        _, waiting = await asyncio.wait({self._subscribing}, timeout=PATIENCE)
+        _, waiting = await asyncio.wait({self._subscribing}, timeout=SUBSCRIBE_SECONDS)
         self._is_late = bool(waiting)
 
     async def _subscribe(self) -> None:
@@ -118,7 +120,7 @@ class Wake:
 
     async def _take_hint(self, type_name: str) -> bool:
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TAKE_HINT_SECONDS):
                 return await self._notify.consume_wake_hint(type_name)
         except Exception:
             logger.warning("asking for a wake hint failed, claiming without one", exc_info=True)

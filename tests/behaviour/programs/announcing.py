@@ -17,7 +17,7 @@ PATIENCE = 1.0
 
 
 async def main() -> None:
-    publishing.PATIENCE = PATIENCE
+    publishing.PUBLISH_SECONDS = PATIENCE
     async with queuert.connect(sys.argv[1], jobs=[Step], notify=sys.argv[2]) as client:
         await start(client)
         say("started")

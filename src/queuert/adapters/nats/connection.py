@@ -26,8 +26,8 @@ FIRST_CONNECT: dict[str, Any] = {"connect_timeout": 2, "max_reconnect_attempts":
 RECONNECT: dict[str, Any] = {"max_reconnect_attempts": -1, "reconnect_time_wait": 0.25}
 PINGS: dict[str, Any] = {"ping_interval": 20, "max_outstanding_pings": 2}
 """A dead network reports no error."""
-PATIENCE = 1.0
-"""Seconds that a publisher waits for the connection to come back."""
+CONNECTED_SECONDS = 1.0
+"""How long a publisher waits for the connection to come back."""
 LOOK = 0.1
 """Seconds between two checks of what the library has done."""
 
@@ -66,7 +66,7 @@ class Connection:
     async def connected_soon(self) -> Any:
         """The client, connected. Only the first caller waits for a connection that was lost."""
         client = await self.client()
-        patience = 0.0 if self._waited_for == client.stats["reconnects"] else PATIENCE
+        patience = 0.0 if self._waited_for == client.stats["reconnects"] else CONNECTED_SECONDS
         if not client.is_connected:
             self._waited_for = client.stats["reconnects"]
         return await self.connected(patience)

@@ -13,8 +13,8 @@ from queuert.adapters.nats.connection import Connection, until_lost
 from queuert.adapters.nats.hints import Hints
 from queuert.ports.notify import NotifyProvider, OnMessage
 
-PATIENCE = 10.0
-"""Seconds that a subscription waits for a connection that was lost."""
+SUBSCRIBE_SECONDS = 10.0
+"""How long a subscription waits for a connection that was lost."""
 
 
 class NatsProvider:
@@ -41,7 +41,7 @@ class NatsProvider:
         async def receive(message: Any) -> None:
             on_message(message.subject, message.data)
 
-        client = await self._connection.connected(PATIENCE)
+        client = await self._connection.connected(SUBSCRIBE_SECONDS)
         connects = client.stats["reconnects"]
         subscriptions: list[Any] = []
         try:

@@ -16,7 +16,7 @@ from queuert.conformance.notify.harness import NotifyHarness
 from queuert.ports.notify import TOPICS, Callback, Dispose, NotifyAdapter
 from queuert.ports.sync_notify import SyncNotify
 
-_PATIENCE = 5.0
+_HEAR_SECONDS = 5.0
 _GRACE = 0.05
 
 
@@ -45,7 +45,7 @@ class Ear:
 
     async def hears(self, *values: str) -> None:
         """Wait until exactly these were received, in any order."""
-        deadline = monotonic() + _PATIENCE
+        deadline = monotonic() + _HEAR_SECONDS
         while sorted(self.heard) != sorted(values):
             if monotonic() > deadline or len(self.heard) > len(values):
                 raise CheckFailed(f"expected to receive {sorted(values)}, received {sorted(self.heard)}")
