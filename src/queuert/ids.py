@@ -8,16 +8,15 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import accumulate
 
 from queuert.errors import InvalidJobId
+from queuert.moments import EPOCH
 
 GenerateId = Callable[[], str]
 ValidateId = Callable[[str], bool | None]
 """Returns False, or raises `InvalidJobId`, for an id that it does not accept."""
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _LOW_BITS = 48
 _LOW_MASK = (1 << _LOW_BITS) - 1

@@ -11,6 +11,8 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 TERMINAL: frozenset[Status] = frozenset(("completed", "failed", "cancelled", "expired"))
 REPAIRABLE: frozenset[Status] = frozenset(("failed", "cancelled", "expired"))
 """The ends that `retry` with another input can undo."""
+IN_STATS: tuple[Status, ...] = ("blocked", "pending", "running", "failed")
+"""Those that `stats` counts, as the fields of `TypeStats`."""
 OPEN: frozenset[Status] = frozenset(("blocked", "pending", "running"))
 
 

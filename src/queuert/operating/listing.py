@@ -8,8 +8,7 @@ from queuert.client.client import Client
 from queuert.jobs.chain import Chain
 from queuert.jobs.filter import Filter
 from queuert.listing_records import Page
-
-LARGEST_PAGE = 1000
+from queuert.operations.queries import MAX_PAGE
 
 
 async def latest_chains(
@@ -21,7 +20,7 @@ async def latest_chains(
     chains: list[Chain[Any]] = []
     short = 0
     while len(chains) < limit and (short_pages is None or short < short_pages):
-        size = min(limit - len(chains), LARGEST_PAGE)
+        size = min(limit - len(chains), MAX_PAGE)
         page = await client.list_chains(where=where, order="desc", limit=size, cursor=cursor)
         chains += page.items
         cursor = page.next_cursor

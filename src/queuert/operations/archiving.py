@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queuert.archive import Archive, ArchivedChain, ArchiveRow, ArchiveTable, archived_chain, place_of
 from queuert.errors import ChainArchived, ChainNotFound
-from queuert.ids import EPOCH
+from queuert.moments import EPOCH
 from queuert.operations.engine import Engine
 from queuert.ports.program import Program
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, TypedDict, cast
 
 from queuert.arguments import aware, check_unicode
@@ -12,9 +12,9 @@ from queuert.jobs.filter import Filter
 from queuert.jobs.registry import Registry
 from queuert.jobs.versions import names_a_version
 from queuert.listing_records import ChainFilter, JobFilter
+from queuert.moments import MICROSECOND
 from queuert.statuses import Status, check_status
 
-_MICROSECOND = timedelta(microseconds=1)
 _ALL = Filter()
 
 
@@ -84,7 +84,7 @@ def _common(where: Filter, keywords: Keywords) -> dict[str, Any]:
 def _next(moment: datetime) -> datetime:
     """The first moment after this one that a database can tell from it."""
     try:
-        return moment + _MICROSECOND
+        return moment + MICROSECOND
     except OverflowError:
         return moment
 

@@ -24,6 +24,7 @@ from queuert.ports.program import Program
 from queuert.statuses import TERMINAL, Status
 
 MAX_PAGE = 1000
+"""The largest `limit` of a listing."""
 
 _INDEX = re.compile("[0-9]{1,18}")
 

@@ -10,17 +10,17 @@ So one tick of a schedule can start each of its chains once only, in whatever pr
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 from uuid import UUID
 
 from queuert.ids import is_uuid
+from queuert.moments import EPOCH
 from queuert.schedule_records import MAX_INCARNATION
 
 MOST_JOBS = 1000
 """How many jobs one tick starts at most."""
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 _TICKS, _PLACES = 1 << 48, 1 << 12
 
@@ -37,7 +37,7 @@ class ScheduledId(NamedTuple):
 
 
 def chain_id(incarnation: int, at: datetime, place: int, *, triggered: bool = False) -> str:
-    tick = (at - _EPOCH) // _MILLISECOND % _TICKS
+    tick = (at - EPOCH) // _MILLISECOND % _TICKS
     rest = 0b10 << 62 | triggered << 61 | incarnation % MAX_INCARNATION
     return str(UUID(int=tick << 80 | 8 << 76 | place % _PLACES << 64 | rest))
 
@@ -50,7 +50,7 @@ def read_chain_id(text: str) -> ScheduledId | None:
     if number >> 60 & 0b1101 != 0b1000:
         return None
     try:
-        at = _EPOCH + (number >> 80) * _MILLISECOND
+        at = EPOCH + (number >> 80) * _MILLISECOND
     except OverflowError:  # after the year 9999: the id is of other origin
         return None
     return ScheduledId(number % MAX_INCARNATION, at, number >> 64 & _PLACES - 1, bool(number >> 61 & 1))

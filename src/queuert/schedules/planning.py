@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from queuert.moments import MICROSECOND
 from queuert.schedule_records import ScheduleRow
 from queuert.schedules.ids import chain_id, whole_milliseconds
 from queuert.schedules.stored import Definition, State, definition_of, encode, state_of
@@ -27,7 +28,7 @@ LOOK_AGAIN = (timedelta(seconds=5), timedelta(minutes=1))
 a message comes first."""
 RETRY = (timedelta(seconds=5), timedelta(minutes=5))
 """After the first failure of a schedule, and at most."""
-MICROSECOND, MILLISECOND = timedelta(microseconds=1), timedelta(milliseconds=1)
+MILLISECOND = timedelta(milliseconds=1)
 
 Chains = Mapping[str, datetime | None]
 """Those of a schedule's last chains that are stored, with the time when each ended; None for one

@@ -14,6 +14,7 @@ from hashlib import sha256
 from typing import ClassVar, TypeAlias
 
 from queuert.errors import InvalidArgument, InvalidSchedule
+from queuert.moments import EPOCH, MICROSECOND
 from queuert.schedules import cron
 from queuert.schedules.zones import zone
 
@@ -24,7 +25,6 @@ NONE = timedelta()
 SMALLEST = timedelta(milliseconds=1)
 # The limits of datetime itself are near: no offset of a zone goes beyond them.
 FIRST_YEAR, LAST_YEAR = 1900, 9998
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class _Ticking(_Bounded):
         after = _utc(after, "after", InvalidArgument)
         if self.start is not None:
             # A tick at `start` itself counts.
-            after = max(after, self.start - timedelta(microseconds=1))
+            after = max(after, self.start - MICROSECOND)
         try:
             at = self._moment_after(after)
             return None if at is None or self._ended(at) else self._tick(at, name)

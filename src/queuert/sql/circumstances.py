@@ -6,16 +6,15 @@ Times are microseconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 import msgspec
 
 from queuert.circumstances import BlockingRow, DueJob, RunningGroup
+from queuert.moments import EPOCH
 from queuert.pause_records import Pause, PauseScope, PauseTarget
 from queuert.statuses import Status
 from queuert.worker_records import LastHandled
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 _blockers = msgspec.json.Decoder(list[tuple[str, str, Status]])
 _running = msgspec.json.Decoder(list[tuple[str, str, int, str, int, str | None]])
@@ -25,7 +24,7 @@ _due = msgspec.json.Decoder(list[tuple[str, int, int, str]])
 
 
 def moment(micros: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=micros)
+    return EPOCH + timedelta(microseconds=micros)
 
 
 def blocking_rows(text: str | None) -> list[BlockingRow]:

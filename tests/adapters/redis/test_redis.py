@@ -20,9 +20,9 @@ from tests.support.redis import RedisServer, redis_url
 from tests.support.servers import free_port
 
 from queuert import Attempt, Handlers, InvalidArgument, NotifyUnavailable, Worker, connect
+from queuert.adapters.broadcast.provider import HINT_SECONDS
 from queuert.adapters.redis import redis_notify
 from queuert.adapters.redis.provider import RedisProvider
-from queuert.adapters.redis.scripts import HINT_SECONDS
 from queuert.ports.sync_notify import SyncNotify
 
 

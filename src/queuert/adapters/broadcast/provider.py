@@ -14,6 +14,8 @@ T = TypeVar("T")
 
 MAX_PAYLOAD = 7500
 """Bytes. PostgreSQL allows 7,999; few brokers allow less."""
+HINT_SECONDS = 60
+"""How long a broker keeps a budget of wake hints. Without one, every worker wakes."""
 
 
 class CompleteProvider:

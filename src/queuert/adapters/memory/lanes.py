@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from queuert.adapters.memory.tables import LaneState, Tables
@@ -19,10 +19,9 @@ from queuert.limit_records import (
     weight_in,
 )
 from queuert.model import JobRow
+from queuert.moments import EPOCH, MICROSECOND
 from queuert.pause_records import PauseTarget
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
 _CLEAR = LaneState()
 
 Place = tuple[Any, ...]
@@ -99,7 +98,7 @@ def room_of(tables: Tables, lane: str, rule: LimitRule, waiting: int) -> Room:
     allowed, opens = state.begins.room(rule.rate, _micros(tables.now))
     if allowed is not None:
         number = min(number, allowed)
-    return Room(max(0, number), holder, None if opens is None else _EPOCH + opens * _MICROSECOND)
+    return Room(max(0, number), holder, None if opens is None else EPOCH + opens * MICROSECOND)
 
 
 def close(tables: Tables, lane: str, until: datetime) -> None:
@@ -197,4 +196,4 @@ def _passed(begins: Begins, per: float, now: datetime) -> bool:
 
 
 def _micros(moment: datetime) -> int:
-    return (moment - _EPOCH) // _MICROSECOND
+    return (moment - EPOCH) // MICROSECOND

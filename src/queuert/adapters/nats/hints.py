@@ -22,14 +22,12 @@ from nats.js.errors import (
     NoStreamResponseError,
 )
 
+from queuert.adapters.broadcast.provider import HINT_SECONDS
 from queuert.adapters.nats.connection import Connection, ConnectionLost, unless_lost
 from queuert.adapters.nats.names import hint_key
 
 T = TypeVar("T")
 
-HINT_SECONDS = 60
-"""How long a budget is known after its last change, in a bucket that we make. Without one, every
-worker wakes."""
 TIMEOUT = 5.0
 
 
@@ -93,7 +91,7 @@ class Hints:
             return await jetstream.create_key_value(
                 bucket=self._bucket,
                 description="wake hints of queuert",
-                ttl=HINT_SECONDS,
+                ttl=HINT_SECONDS,  # since the last change
                 history=1,
                 storage=StorageType.MEMORY,
             )

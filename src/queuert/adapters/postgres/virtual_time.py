@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -17,11 +17,10 @@ from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.installation import Installation
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.errors import InvalidArgument
+from queuert.moments import EPOCH
 from queuert.ports.clock import Clock, catch_up, follow
 from queuert.ports.program import Program
 from queuert.sql.migrate import one_at_a_time
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class PostgresInVirtualTime(PostgresOperations):
@@ -67,7 +66,7 @@ class _ClockRow:
             "DO UPDATE SET now = greatest(c.now, excluded.now) RETURNING (extract(epoch FROM c.now) * 1000000)::bigint",
             (self._clock.now(),),
         )
-        catch_up(self._clock, _EPOCH + timedelta(microseconds=micros))
+        catch_up(self._clock, EPOCH + timedelta(microseconds=micros))
         self.exists = True
         return True
 

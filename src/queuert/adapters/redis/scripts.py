@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-HINT_SECONDS = 60
-"""How long a budget is known after it was last added to. Without one, every worker wakes."""
+from queuert.adapters.broadcast.provider import HINT_SECONDS
 
 
 class Script:
@@ -20,7 +19,7 @@ class Script:
 
 
 # A key that another program has written, with something that is no budget, is overwritten. It must
-# not stop the message that follows.
+# not stop the message that follows. A budget ends some time after it was last added to.
 PROVIDE = Script(f"""
 for index, key in ipairs(KEYS) do
     local number = redis.pcall('INCRBY', key, ARGV[index])

@@ -13,6 +13,7 @@ from queuert.cli.exits import DONE
 from queuert.cli.terminal import Column, Output
 from queuert.cli.times import local
 from queuert.client.client import Client
+from queuert.operations.queries import MAX_PAGE
 
 TEXT = """\
 Shows what was recorded, the latest first: bulk operations, and every pause, resume, trigger, cancel,
@@ -21,7 +22,6 @@ to it, also if it was deleted.
 """
 
 LIMIT = 50
-LARGEST_PAGE = 1000
 COLUMNS = (
     Column("at"),
     Column("by", flexible=True),
@@ -45,7 +45,7 @@ async def _audit(arguments: argparse.Namespace, client: Client[Any]) -> int:
     records: list[AuditRecord] = []
     cursor: str | None = None
     while len(records) < arguments.limit:
-        size = min(arguments.limit - len(records), LARGEST_PAGE)
+        size = min(arguments.limit - len(records), MAX_PAGE)
         page = await client.list_audit(arguments.id, limit=size, cursor=cursor)
         records += page.items
         cursor = page.next_cursor

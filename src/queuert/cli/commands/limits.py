@@ -25,6 +25,7 @@ from queuert.operating.limits import (
     read_weight,
     weight_text,
 )
+from queuert.operations.queries import MAX_PAGE
 from queuert.pause_records import Pause
 
 LIMITS = """\
@@ -34,7 +35,6 @@ is not given stays as it is. A limit without a name has the name of its job type
 
 With --key and --pause, no job of this key begins, until --resume.
 """
-PAGE = 1000
 CHANGES = ("concurrency", "rate", "weight")
 
 COLUMNS = (
@@ -132,7 +132,7 @@ async def _all(client: Client[Any]) -> list[LimitRow]:
     rows: list[LimitRow] = []
     cursor: str | None = None
     while True:
-        page = await client.list_limits(limit=PAGE, cursor=cursor)
+        page = await client.list_limits(limit=MAX_PAGE, cursor=cursor)
         rows += page.items
         cursor = page.next_cursor
         if cursor is None:

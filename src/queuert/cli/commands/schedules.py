@@ -13,6 +13,8 @@ from queuert.cli.exits import DONE, NOT_DONE, CommandError
 from queuert.cli.terminal import Column, Output, clean, confirm
 from queuert.cli.times import local
 from queuert.client.client import Client
+from queuert.moments import MICROSECOND
+from queuert.operations.queries import MAX_PAGE
 from queuert.operations.schedules.changing import MOST_BACKFILLED
 from queuert.schedules.schedule import Schedule
 from queuert.schedules.times import After, Tick
@@ -49,7 +51,6 @@ back: pause it instead. The exit code is 1 if one does not exist.
 """
 
 LIMIT = 1000
-PAGE = 1000
 PREVIEWED = 10
 
 COLUMNS = (
@@ -135,7 +136,7 @@ def moment(text: str) -> datetime:
 async def _list(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output, found, cursor = Output(arguments), list[Schedule](), None
     while len(found) < arguments.limit:
-        page = await client.list_schedules(limit=min(arguments.limit - len(found), PAGE), cursor=cursor)
+        page = await client.list_schedules(limit=min(arguments.limit - len(found), MAX_PAGE), cursor=cursor)
         found += page.items
         cursor = page.next_cursor
         if cursor is None:
@@ -254,9 +255,8 @@ async def _backfill(arguments: argparse.Namespace, client: Client[Any]) -> int:
         raise CommandError(f"{name!r} cannot be read here: {schedule.error}")
     if isinstance(times, After):
         raise CommandError(f"{name!r} has no ticks to backfill: it runs {times}")
-    instant = timedelta(microseconds=1)
-    until = min(end - instant, schedule.read_at)
-    ticks = times.last_ticks(until, MOST_BACKFILLED + 1, after=start - instant)
+    until = min(end - MICROSECOND, schedule.read_at)
+    ticks = times.last_ticks(until, MOST_BACKFILLED + 1, after=start - MICROSECOND)
     if not ticks:
         raise CommandError(f"{name!r} has no tick from {local(start)} to {local(end)} that has passed", NOT_DONE)
     if len(ticks) > MOST_BACKFILLED:

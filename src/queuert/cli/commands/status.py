@@ -18,6 +18,7 @@ from queuert.cli.times import local
 from queuert.client.client import Client
 from queuert.durations import length_of
 from queuert.operating.counts import BOUND, Count, total
+from queuert.statuses import IN_STATS, Status
 
 TEXT = f"""\
 Shows how many jobs of each type are blocked, pending, running and failed, and how long the oldest
@@ -25,10 +26,9 @@ job that could run has waited. Completed jobs are not counted. Of each type and 
 {BOUND:,} jobs are counted: "{BOUND:,}+" means that there are more.
 """
 
-STATUSES = ("blocked", "pending", "running", "failed")
 COLUMNS = (
     Column("type", flexible=True),
-    *(Column(status, right=True) for status in STATUSES),
+    *(Column(status, right=True) for status in IN_STATS),
     Column("oldest ready", right=True),
 )
 EVERY = 2.0
@@ -40,7 +40,7 @@ class Line:
     """What is known of one job type."""
 
     job_type: str
-    counts: Mapping[str, Count]
+    counts: Mapping[Status, Count]
     """By status."""
     oldest: float | None
 
@@ -86,7 +86,7 @@ async def _read(client: Client[Any], bound: int | None) -> list[Line]:
     return [
         Line(
             each.job_type,
-            {status: Count.up_to(bound, getattr(each, status)) for status in STATUSES},
+            {status: Count.up_to(bound, getattr(each, status)) for status in IN_STATS},
             each.oldest_ready_age,
         )
         for each in stats
@@ -111,7 +111,7 @@ def _show(lines: Sequence[Line], output: Output, at: datetime | None) -> None:
 
 
 def _sum(lines: Sequence[Line]) -> Line:
-    counts = {status: total(each.counts[status] for each in lines) for status in STATUSES}
+    counts: dict[Status, Count] = {status: total(each.counts[status] for each in lines) for status in IN_STATS}
     return Line("all", counts, max((each.oldest for each in lines if each.oldest is not None), default=None))
 
 

@@ -31,6 +31,7 @@ from queuert.operating.pauses import target_text
 from queuert.operating.queues import queue_lines
 from queuert.own_types import is_own
 from queuert.pause_records import Pause, PauseTarget
+from queuert.statuses import IN_STATS
 
 HISTORY = timedelta(hours=1)
 CHAINS = 100
@@ -58,7 +59,7 @@ class Overview(Pane):
         yield Label("failed for good, by minute", classes="chart-title", id="failed-title")
         yield Sparkline([], id="failed")
         yield Static("", id="attention")
-        yield Table("type", "blocked", "pending", "running", "failed", "oldest ready", id="types")
+        yield Table("type", *IN_STATS, "oldest ready", id="types")
 
     async def read(self, client: Client[Any]) -> Show:
         stats = [each for each in await client.stats(limit=BOUND + 1) if not is_own(each.job_type)]
@@ -82,7 +83,7 @@ class Overview(Pane):
                             Count.up_to(BOUND, getattr(each, name)),
                             "bold red" if name == "failed" and each.failed else "",
                         )
-                        for name in ("blocked", "pending", "running", "failed")
+                        for name in IN_STATS
                     ),
                     age(each.oldest_ready_age),
                 ],

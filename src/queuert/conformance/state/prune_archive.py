@@ -8,7 +8,7 @@ from queuert.conformance.state.build import HOUR, TASK, completed, continued, ne
 from queuert.conformance.state.prune import archived, ended, keep, short, stored
 from queuert.conformance.state.store import Store, case, driver_case
 from queuert.dedup import Dedup
-from queuert.ids import EPOCH
+from queuert.moments import EPOCH
 
 
 def row_of(chain: ChainToArchive, *, whole: bool = True) -> ArchiveRow:

@@ -13,6 +13,7 @@ from opentelemetry.metrics import CallbackOptions, MeterProvider, Observation
 from queuert.arguments import Duration, seconds
 from queuert.model import TypeStats
 from queuert.observability.otel import attributes as names
+from queuert.statuses import IN_STATS
 
 logger = logging.getLogger("queuert.observers")
 
@@ -24,7 +25,6 @@ GAUGES: dict[str, tuple[str, str]] = {
     LIMITED: ("{job}", "pending jobs that are due and have a limit"),
     OLDEST_READY_AGE: ("s", "how long the oldest ready job has waited"),
 }
-STATUSES = ("blocked", "pending", "running", "failed")
 
 
 class AsyncStats(Protocol):
@@ -96,7 +96,7 @@ class StatsGauges:
 
     def _jobs(self, _options: CallbackOptions) -> Iterable[Observation]:
         for each in self._stats():
-            for status in STATUSES:
+            for status in IN_STATS:
                 attributes = {names.JOB_TYPE: each.job_type, names.JOB_STATUS: status}
                 yield Observation(getattr(each, status), attributes)
 

@@ -13,6 +13,7 @@ from queuert.errors import InvalidArgument, JobIdExists, ScheduleNotFound
 from queuert.jobs.chain import Chain
 from queuert.listing_records import Page
 from queuert.model import When
+from queuert.moments import MICROSECOND
 from queuert.operations.create import store
 from queuert.operations.engine import Engine
 from queuert.operations.queries import PageQuery
@@ -20,7 +21,7 @@ from queuert.operations.schedules.firing import stored_job
 from queuert.ports.program import Program
 from queuert.schedule_records import MAX_INCARNATION, ScheduleRow
 from queuert.schedules.ids import chain_id, read_chain_id, whole_milliseconds
-from queuert.schedules.planning import MICROSECOND, MILLISECOND, counted_anew, stopped
+from queuert.schedules.planning import MILLISECOND, counted_anew, stopped
 from queuert.schedules.schedule import Schedule, schedule_from
 from queuert.schedules.stored import Definition, State, definition_of, encode, state_of
 from queuert.schedules.times import After, Tick, Times, from_data

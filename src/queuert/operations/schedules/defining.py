@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from queuert.arguments import seconds
 from queuert.errors import InvalidArgument
 from queuert.jobs.job import Job, options_of
+from queuert.moments import EPOCH
 from queuert.operations.engine import Engine
 from queuert.schedules.ids import chain_id
 from queuert.schedules.options import ScheduleOptions, check_options
 from queuert.schedules.stored import Definition
-from queuert.schedules.times import EPOCH, After, Cron, Every, Times
+from queuert.schedules.times import After, Cron, Every, Times
 
 
 def define(engine: Engine, times: Times, job: Job[Any, Any] | None, options: ScheduleOptions) -> Definition:

@@ -25,6 +25,7 @@ from queuert.errors import DriverMissing, InvalidArgument, InvalidSchedule, JobI
 from queuert.jobs.job import Job, options_of
 from queuert.jobs.options import JobOptions
 from queuert.model import DEFAULT_PRIORITY, NewJob, When
+from queuert.moments import MICROSECOND
 from queuert.operations import chains as changing_chains
 from queuert.operations.collapsing import Merge
 from queuert.operations.create import first_job, merge_of, store
@@ -216,7 +217,7 @@ def _due(row: ScheduleRow, at: datetime | None) -> datetime | None:
     if at is None or at != row.next_at:
         return at
     times = ReadSchedule(row).times
-    tick = times.next(at - timedelta(microseconds=1), name=row.name)
+    tick = times.next(at - MICROSECOND, name=row.name)
     return at if tick is None or tick.at != at else tick.due
 
 

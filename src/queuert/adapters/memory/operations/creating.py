@@ -12,8 +12,7 @@ from queuert.adapters.memory.tables import Tables, Window
 from queuert.dedup import Dedup, trailing_delay
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch
 from queuert.model import BlockerRef, ChainRow, Created, JobRow, NewJob, When
-
-_MICROSECOND = timedelta(microseconds=1)
+from queuert.moments import MICROSECOND
 
 
 class Creating:
@@ -67,7 +66,7 @@ def _chain_with_key(tables: Tables, chain_type: str, dedup: Dedup) -> ChainRow |
     chain = tables.chain(tables.keys.get((chain_type, dedup.key), ""))
     if chain is None:
         return None
-    age = (tables.now - chain.first.created_at) // _MICROSECOND
+    age = (tables.now - chain.first.created_at) // MICROSECOND
     return chain if dedup.matches(chain.first.id, chain.current.status, age, waiting=chain.is_waiting) else None
 
 
@@ -76,7 +75,7 @@ def _pruned_with_key(tables: Tables, chain_type: str, dedup: Dedup) -> Created |
     window = tables.windows.get((chain_type, dedup.key))
     if window is None or window.ended is None:
         return None
-    age = (tables.now - window.started_at) // _MICROSECOND
+    age = (tables.now - window.started_at) // MICROSECOND
     if not dedup.matches_pruned(window.chain_id, window.ended, age):
         return None
     return Created(window.chain_id, window.chain_id, window.ended, ready=False, pruned=True)
@@ -118,7 +117,7 @@ def _replace(tables: Tables, job: NewJob, waiting: JobRow) -> ChainRow:
 
 def _after_period(tables: Tables, job: NewJob, dedup: Dedup) -> NewJob:
     """A throttled job that replaces no other: due now, or when the period ends."""
-    since = (tables.now - _due_under_key(tables, job, dedup)) // _MICROSECOND
+    since = (tables.now - _due_under_key(tables, job, dedup)) // MICROSECOND
     delay = trailing_delay(since, dedup.window_length)
     return job if delay is None else replace(job, schedule=When(at=tables.now + timedelta(microseconds=delay)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -14,11 +14,11 @@ from queuert.adapters.postgres.rows import Row, blocker_of, job_of, json_of, utc
 from queuert.arguments import EARLIEST, LATEST
 from queuert.failed_attempts import told
 from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease
+from queuert.moments import EPOCH
 from queuert.ports.program import Program
 from queuert.sql.circumstances import pause_rows
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST, _LAST = ((moment - _EPOCH).total_seconds() for moment in (EARLIEST, LATEST))
+_FIRST, _LAST = ((moment - EPOCH).total_seconds() for moment in (EARLIEST, LATEST))
 _blockers = msgspec.json.Decoder(list[tuple[str, str, str, str | None, str | None]])
 _cursors = msgspec.json.Decoder(dict[str, str | None])
 _reached = msgspec.json.Decoder(dict[str, Reached])
@@ -203,7 +203,7 @@ class _Times(dict[float, datetime]):
         # One that Python does not have must not cost the whole claim, which is committed.
         if not _FIRST <= epoch < _LAST:
             return EARLIEST if epoch < _FIRST else LATEST
-        moment = self[epoch] = _EPOCH + timedelta(seconds=epoch)
+        moment = self[epoch] = EPOCH + timedelta(seconds=epoch)
         return moment
 
 

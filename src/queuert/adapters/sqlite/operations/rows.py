@@ -11,11 +11,10 @@ from queuert.arguments import EARLIEST, LATEST
 from queuert.errors import InvalidArgument
 from queuert.failed_attempts import FailedAttempt
 from queuert.model import BlockerRow, ChainRow, JobRow, When
+from queuert.moments import EPOCH, MICROSECOND
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // _MICROSECOND
-_FIRST, _LAST = ((moment - EPOCH) // _MICROSECOND for moment in (EARLIEST, LATEST))
+_LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
+_FIRST, _LAST = ((moment - EPOCH) // MICROSECOND for moment in (EARLIEST, LATEST))
 
 Row = Sequence[Any]
 
@@ -42,7 +41,7 @@ def columns_of(table: str | None) -> str:
 
 def micros(moment: datetime) -> int:
     """Microseconds since 1970."""
-    return (moment - EPOCH) // _MICROSECOND
+    return (moment - EPOCH) // MICROSECOND
 
 
 @lru_cache(maxsize=512)
@@ -68,7 +67,7 @@ def resolve_due(when: When, now: int) -> int:
 def add_seconds(now: int, seconds: float) -> int:
     """`now` plus seconds. A time after the year 9999 could be stored, but not read back."""
     try:
-        value = now + timedelta(seconds=seconds) // _MICROSECOND
+        value = now + timedelta(seconds=seconds) // MICROSECOND
     except OverflowError:
         value = _LATEST + 1
     if value > _LATEST:
