@@ -41,9 +41,7 @@ def aware(moment: datetime, what: str) -> datetime:
     if not isinstance(moment, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InvalidArgument(f"{what} must be a datetime, got {type(moment).__name__}")
     if moment.tzinfo is None or moment.utcoffset() is None:
-        raise InvalidArgument(
-            f"{what} must have a time zone, got the naive {moment!r}: use datetime.now(timezone.utc)"
-        )
+        raise InvalidArgument(f"{what} must have a time zone, got the naive {moment!r}: use datetime.now(timezone.utc)")
     try:
         return moment.astimezone(UTC)
     except OverflowError:

@@ -149,9 +149,7 @@ class SyncClient(BaseClient[Conn]):
         super().__init__(SyncSessions(state.provider, engine, migrate=migrate, announce=announce))
         self._state = state
         self._notify = channel
-        self._waiting = SyncChainWaiting(
-            channel, self._read_chain, self._read_failed_blockers, poll_interval
-        )
+        self._waiting = SyncChainWaiting(channel, self._read_chain, self._read_failed_blockers, poll_interval)
 
     def __enter__(self) -> Self:
         self._check_open()
@@ -336,9 +334,7 @@ class SyncClient(BaseClient[Conn]):
     # Reading
 
     @overload
-    def get_chain(
-        self, chain: ChainOrId, chain_type: type[J], *, tx: Tx[Conn] | None = None
-    ) -> Chain[J] | None: ...
+    def get_chain(self, chain: ChainOrId, chain_type: type[J], *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
     def get_chain(self, chain: Chain[J], *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
@@ -1114,9 +1110,7 @@ class SyncClient(BaseClient[Conn]):
         """
         return self._run(self._clear_limit(tx, limit, key, by, reason))
 
-    def list_limits(
-        self, *, limit: int = 50, cursor: str | None = None, tx: Tx[Conn] | None = None
-    ) -> Page[LimitRow]:
+    def list_limits(self, *, limit: int = 50, cursor: str | None = None, tx: Tx[Conn] | None = None) -> Page[LimitRow]:
         """One page of the limits and their keys, sorted by name and key. A limit comes before its
         keys. Keys without jobs are listed only if something is set or closed for them.
 
@@ -1214,9 +1208,7 @@ class SyncClient(BaseClient[Conn]):
         """
         return self._run(self._pause_schedule(tx, name, until, by, reason))
 
-    def resume_schedule(
-        self, tx: Tx[Conn], name: str, *, by: str | None = None, reason: str | None = None
-    ) -> Schedule:
+    def resume_schedule(self, tx: Tx[Conn], name: str, *, by: str | None = None, reason: str | None = None) -> Schedule:
         """End the pause of a schedule: it fires from now on. Raises `ScheduleNotFound`.
 
         Args:
@@ -1325,9 +1317,7 @@ class SyncClient(BaseClient[Conn]):
         return self._take_over(tx, chain, job_type)
 
     @context
-    def _take_over(
-        self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None
-    ) -> Iterator[SyncCompletion[Any]]:
+    def _take_over(self, tx: Tx[Conn], chain: ChainOrId, job_type: TypeOrName | None) -> Iterator[SyncCompletion[Any]]:
         yield SyncCompletion(self._sessions, tx, self._run(self._take(tx, chain, job_type)))
 
     # Waiting
@@ -1337,12 +1327,8 @@ class SyncClient(BaseClient[Conn]):
     @overload
     def wait(self, chain: Chain[Job[R, Any]], *, timeout: Duration | None = None) -> R: ...
     @overload
-    def wait(
-        self, chain: ChainOrId, chain_type: str | None = None, *, timeout: Duration | None = None
-    ) -> Any: ...
-    def wait(
-        self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, timeout: Duration | None = None
-    ) -> Any:
+    def wait(self, chain: ChainOrId, chain_type: str | None = None, *, timeout: Duration | None = None) -> Any: ...
+    def wait(self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, timeout: Duration | None = None) -> Any:
         """Wait until the chain has an output, and return it.
 
         Raises `ChainFailed`, `ChainCancelled`, `ChainExpired` or `ChainNotFound` if the chain ends

@@ -9,7 +9,7 @@ Locks. A transaction that fires never waits while it has a schedule locked:
   schedule is locked, if no other transaction has it. If one has, or if it has changed, all is
   rolled back.
 - Chains are cancelled in a separate transaction, which has locked no schedule.
-  """
+"""
 
 from __future__ import annotations
 
