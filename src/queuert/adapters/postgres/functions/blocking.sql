@@ -233,18 +233,18 @@ BEGIN
     RETURN QUERY SELECT v_chain::text, NULL::text, NULL::boolean, EXISTS (SELECT FROM {unblocking});
 END $body$;
 
--- The chains that a job waits or waited for, in their order, with their status now. Primary key of
--- `blocker`, index job_chain. Locks nothing.
+-- The chains that a job waits or waited for, in their order, with their status now. Primary keys of
+-- `blocker` and, only for pending jobs, of `running`; index job_chain. Locks nothing.
 CREATE OR REPLACE FUNCTION {blockers_of}(p_job uuid)
 RETURNS TABLE (place integer, chain_id text, chain_type text, status text, output text, trace_context text)
 LANGUAGE sql STABLE AS $body$
-    SELECT b.position, b.chain_id::text, j.chain_type, CASE WHEN r.job_id IS NULL THEN j.status ELSE 'running' END,
+    SELECT b.position, b.chain_id::text, j.chain_type,
+        CASE WHEN j.status = 'pending' AND EXISTS (SELECT FROM {running} AS r WHERE r.job_id = j.id) THEN 'running' ELSE j.status END,
         j.output::text, b.trace_context
     FROM {blocker} AS b
     CROSS JOIN LATERAL (
         SELECT c.id, c.chain_type, c.status, c.output FROM {job} AS c
         WHERE c.chain_id = b.chain_id ORDER BY c.chain_index DESC LIMIT 1
     ) AS j
-    LEFT JOIN {running} AS r ON r.job_id = j.id
     WHERE b.job_id = p_job ORDER BY b.position
 $body$;
