@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import psycopg
+from psycopg_pool import ConnectionPool
 from tests.support.postgres import forget_jobs, server
 
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
@@ -79,6 +80,18 @@ def psycopg_harness() -> StateHarness:
 
 def sync_psycopg_harness() -> StateHarness:
     return PostgresHarness(sync_psycopg_state, _poison_sync)
+
+
+@cache
+def _pool() -> ConnectionPool[Any]:
+    """Kept from case to case: a new server process needs longer for its first plans than for a case."""
+    pool = ConnectionPool[Any](database(), min_size=1, max_size=20, open=True)
+    atexit.register(pool.close)
+    return pool
+
+
+def kept_psycopg_harness() -> StateHarness:
+    return PostgresHarness(lambda _: sync_psycopg_state(_pool()), _poison_sync)
 
 
 def asyncpg_harness() -> StateHarness:
