@@ -292,6 +292,12 @@ def documents_its_constructor(name: str, cls: type) -> None:
 
 # Attributes
 
+OTHER_WORDS = {
+    "type_name": "job_type, or chain_type for the type that a chain started with",
+    "worker": "worker_id",
+}
+"""What is called otherwise, wherever users see it."""
+
 
 @cache
 def attributes(cls: type) -> tuple[tuple[str, bool], ...]:
@@ -340,3 +346,22 @@ def explains_what_it_shows(name: str, cls: type) -> None:
     for member, value in members(cls):
         if isinstance(value, property):
             assert value.__doc__, f"{name}.{member} has no docstring"
+
+
+def test_one_thing_has_one_name() -> None:
+    shown = {
+        f"{name}.{each}": OTHER_WORDS[each]
+        for name, cls in classes().items()
+        if is_for_users(name)
+        for base in cls.__mro__
+        if of_the_library(base)
+        for each, _ in attributes(base)
+        if each in OTHER_WORDS
+    }
+    taken = {
+        f"{name}({each}=…)": {"type": "job_type", **OTHER_WORDS}[each]
+        for name, function in functions().items()
+        if is_for_users(name) or is_for_users(name.rpartition(".")[0])
+        for each in parameters(function) & {"type", *OTHER_WORDS}
+    }
+    assert {**shown, **taken} == {}

@@ -85,7 +85,7 @@ class KeepPolicy(msgspec.Struct, frozen=True):
     how many months the table of archived chains keeps them; None: for ever.
     """
 
-    type_name: str
+    chain_type: str
     completed: float | None
     failed: float | None
     cancelled: float | None
@@ -110,10 +110,10 @@ class KeepPolicy(msgspec.Struct, frozen=True):
         return kept[status]
 
 
-def policy_of(keep: Keep, type_name: str) -> KeepPolicy:
+def policy_of(keep: Keep, chain_type: str) -> KeepPolicy:
     """What is stored for chains of this type."""
     return KeepPolicy(
-        type_name,
+        chain_type,
         _seconds(keep.completed),
         _seconds(keep.failed),
         _seconds(keep.cancelled),
