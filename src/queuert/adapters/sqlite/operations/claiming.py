@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.counting import Counting
-from queuert.adapters.sqlite.operations.limiting import LimitedJob, Taken
-from queuert.adapters.sqlite.operations.limits import Limits
+from queuert.adapters.sqlite.operations.lanes import LimitedJob, Taken
+from queuert.adapters.sqlite.operations.limiting import Limiting
 from queuert.adapters.sqlite.operations.rows import DUE, TYPE, Row, add_seconds, job_of, moment
 from queuert.adapters.sqlite.operations.workers import Workers
 from queuert.failed_attempts import KEPT, told
@@ -29,7 +29,7 @@ _Running = list[tuple[str | None, str, int]]
 """Queue, type, and how many of these are running."""
 
 
-class Claiming(Limits, Workers, Counting):
+class Claiming(Limiting, Workers, Counting):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         if not any(queue.types for queue in request.queues):
             return ClaimResult([], more=False)
