@@ -306,7 +306,8 @@ class _Query:
         if chains is not None and (chains.by_current or where.job_ids is not None or where.chain_ids is not None):
             first = "(SELECT begun.created_at FROM {prefix}job AS begun WHERE begun.id = job.chain_id)"
         root = "NOT EXISTS (SELECT 1 FROM {prefix}blocker AS edge WHERE edge.chain_id = job.chain_id)"
-        by_first = chains is not None and not chains.by_current and where.chain_types is not None
+        named = where.job_ids is not None or where.chain_ids is not None
+        by_first = chains is not None and not chains.by_current and where.chain_types is not None and not named
         asked = {
             "current": (chains is not None and chains.by_current, "job.continued_to IS NULL"),
             "first": (by_first and not self._fits("chain_types"), "job.chain_index = 0"),
