@@ -42,14 +42,7 @@ class Claiming(Limiting, Workers, Counting):
         limited = Taken([])
         if any(limit.limits for queue in request.queues for limit in queue.types):
             limited = yield from self._claim_limited(request, paused, now)
-            number = len(limited.jobs)
-            request = replace(
-                request,
-                limit=request.limit - number,
-                at_once=None if request.at_once is None else request.at_once - number,
-                first_ordinal=request.first_ordinal + number,
-                first_token=request.first_token + number,
-            )
+            request = request.after(len(limited.jobs))
         running = yield from self._running(request)
         choice = yield from self._find(request, running, paused, now)
         jobs = (yield from self._take(request, choice.taken, now)) if choice.taken else []
