@@ -1,4 +1,4 @@
-"""Lanes: which limited jobs may begin, and in which order keys take turns."""
+"""Lanes: which limited jobs may begin, and in which order lanes take turns."""
 
 from __future__ import annotations
 
