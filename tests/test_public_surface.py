@@ -10,13 +10,16 @@ import ast
 import inspect
 import re
 import textwrap
+import typing
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from tests.test_docs import USER_PAGES
 from tests.test_readme import EXAMPLES
 from tools.site.reference import members
 from tools.site.surface import NAMES, surface
@@ -24,7 +27,14 @@ from tools.site.surface import NAMES, surface
 import queuert
 import queuert.testing
 from queuert import why
+from queuert.client.base import BaseClient
+from queuert.jobs.registry import Registry
 from queuert.observability import logging
+from queuert.observability.otel.stats import AsyncStats, SyncStats
+from queuert.operations.limits import Unset
+from queuert.pause_records import Everything
+from queuert.ports.sync_notify import SyncNotify
+from queuert.worker.middleware import Values
 
 T = TypeVar("T")
 
@@ -119,6 +129,92 @@ def test_private_uses_are_found() -> None:
     }
 
 
+DOTTED = re.compile(r"`(queuert(?:_django)?(?:\.[a-z]\w*)*)\.([A-Z]\w*)")
+
+
+def test_names_in_the_text_are_public() -> None:
+    """As `queuert.module.NAME`. Codes of checks and the like are no names of a module."""
+    named_there = {(page.name, *found) for page in USER_PAGES for found in DOTTED.findall(page.read_text("utf-8"))}
+    private = [
+        f"{page}: {module}.{name}"
+        for page, module, name in sorted(named_there)
+        if find_spec(module) and hasattr(import_module(module), name) and name not in surface().get(module, ())
+    ]
+    assert private == []
+
+
+# What annotations name
+
+
+@cache
+def scope(module: str) -> dict[str, Any]:
+    """The names that annotations of a module may use, those of `if TYPE_CHECKING:` among them."""
+    found: dict[str, Any] = {}
+    for node in ast.walk(ast.parse(inspect.getsource(import_module(module)))):
+        if isinstance(node, ast.ImportFrom) and node.module is not None and is_ours(node.module):
+            origin = import_module(node.module)
+            found |= {each.asname or each.name: getattr(origin, each.name, None) for each in node.names}
+    return {**found, **vars(import_module(module))}
+
+
+def named(annotation: Any, module: str) -> Iterator[type]:
+    """Our classes in an annotation. Aliases are followed, and the keywords of `Unpack[Options]`."""
+    if isinstance(annotation, typing.ForwardRef):
+        annotation = annotation.__forward_arg__
+    if isinstance(annotation, str):
+        for node in ast.walk(ast.parse(annotation, mode="eval")):
+            if isinstance(node, ast.Name):
+                yield from named(scope(module).get(node.id), module)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in scope(module):
+                yield from named(scope(module)[node.value], module)
+    elif typing.is_typeddict(annotation):
+        yield from of_fields(annotation)
+    elif typing.get_origin(annotation) is not None:
+        for part in (typing.get_origin(annotation), *typing.get_args(annotation)):
+            yield from named(part, module)
+    elif inspect.isclass(annotation) and of_the_library(annotation):
+        yield annotation
+
+
+def of_fields(cls: type) -> Iterator[type]:
+    for name, annotation in inspect.get_annotations(cls).items():
+        if not name.startswith("_"):
+            yield from named(annotation, cls.__module__)
+
+
+def of_function(function: Callable[..., Any]) -> Iterator[type]:
+    function = inspect.unwrap(function)
+    for each in typing.get_overloads(function) or [function]:
+        for annotation in inspect.get_annotations(each).values():
+            yield from named(annotation, function.__module__)
+
+
+def of_class(cls: type) -> Iterator[type]:
+    for base in cls.__mro__:
+        if of_the_library(base):
+            yield from of_fields(base)
+    for _, value in members(cls):
+        function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+        if inspect.isfunction(function):
+            yield from of_function(function)
+    make: Any = inspect.getattr_static(cls, "__init__")
+    if cls not in MADE_BY_THE_LIBRARY and inspect.isfunction(make):
+        yield from of_function(make)
+
+
+def test_annotations_name_only_what_is_public() -> None:
+    """What a function takes or returns, and what a record has. Classes of adapters do what their port says."""
+    listed = {id(cls) for cls in (*classes().values(), *NEED_NO_NAME)}
+    found = {name: of_function(each) for name, each in functions().items() if name.rpartition(".")[0] in surface()}
+    found |= {name: of_class(cls) for name, cls in classes().items() if not name.startswith("queuert.adapters.")}
+    missing: dict[str, list[str]] = {}
+    for name, named_there in found.items():
+        for cls in dict.fromkeys(named_there):
+            if id(cls) not in listed and not cls.__name__.startswith("_"):
+                missing.setdefault(f"{cls.__module__}.{cls.__qualname__}", []).append(name)
+    assert missing == {}, "list them in docs/api.md"
+
+
 # Docstrings
 
 MADE_BY_THE_LIBRARY = {
@@ -147,7 +243,9 @@ MADE_BY_THE_LIBRARY = {
     queuert.Transaction,
     queuert.FailedAttempt,
     queuert.Pruned,
+    queuert.KeepPolicy,
     queuert.Retention,
+    queuert.TypeRetention,
     queuert.History,
     queuert.HistoryPoint,
     queuert.Histogram,
@@ -169,6 +267,18 @@ MADE_BY_THE_LIBRARY = {
     logging.JobContext,
 }
 """Users do not call these constructors, or without arguments."""
+
+NEED_NO_NAME = (
+    BaseClient,  # either client
+    Everything,  # the type of EVERYTHING
+    Registry,  # of a client that is made of the job types of another one
+    SyncNotify,
+    Unset,  # the type of a default
+    Values,
+    AsyncStats,  # any client
+    SyncStats,
+)
+"""What is in annotations, but never in a program."""
 
 RAISED_BY_USERS = (queuert.JobError, queuert.Reschedule)
 
@@ -292,6 +402,12 @@ def documents_its_constructor(name: str, cls: type) -> None:
 
 # Attributes
 
+OTHER_WORDS = {
+    "type_name": "job_type, or chain_type for the type that a chain started with",
+    "worker": "worker_id",
+}
+"""What is called otherwise, wherever users see it."""
+
 
 @cache
 def attributes(cls: type) -> tuple[tuple[str, bool], ...]:
@@ -340,3 +456,22 @@ def explains_what_it_shows(name: str, cls: type) -> None:
     for member, value in members(cls):
         if isinstance(value, property):
             assert value.__doc__, f"{name}.{member} has no docstring"
+
+
+def test_one_thing_has_one_name() -> None:
+    shown = {
+        f"{name}.{each}": OTHER_WORDS[each]
+        for name, cls in classes().items()
+        if is_for_users(name)
+        for base in cls.__mro__
+        if of_the_library(base)
+        for each, _ in attributes(base)
+        if each in OTHER_WORDS
+    }
+    taken = {
+        f"{name}({each}=…)": {"type": "job_type", **OTHER_WORDS}[each]
+        for name, function in functions().items()
+        if is_for_users(name) or is_for_users(name.rpartition(".")[0])
+        for each in parameters(function) & {"type", *OTHER_WORDS}
+    }
+    assert {**shown, **taken} == {}

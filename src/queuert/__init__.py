@@ -76,7 +76,7 @@ from queuert.listing_records import Page
 from queuert.model import TypeStats
 from queuert.pause_records import EVERYTHING, Pause
 from queuert.ports.observer import Observer
-from queuert.retention import Keep, Pruned, Retention, Vacuumed
+from queuert.retention import Keep, KeepPolicy, Pruned, Retention, TypeRetention, Vacuumed
 from queuert.schedules.declaring import Schedules
 from queuert.schedules.schedule import Schedule
 from queuert.schedules.times import After, Cron, Every, Tick
@@ -155,6 +155,7 @@ __all__ = [
     "JobTypes",
     "JsonLines",
     "Keep",
+    "KeepPolicy",
     "Key",
     "Limit",
     "LimitKey",
@@ -200,6 +201,7 @@ __all__ = [
     "TransactionMisused",
     "TransactionNested",
     "TransactionRequired",
+    "TypeRetention",
     "TypeStats",
     "UnknownJobType",
     "Vacuumed",

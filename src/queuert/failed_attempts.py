@@ -28,7 +28,7 @@ class FailedAttempt(msgspec.Struct, frozen=True):
     """When the job was claimed for it."""
     ended_at: datetime
     """When it was settled, or taken back."""
-    worker: str | None
+    worker_id: str | None
     """The id of the worker."""
     code: str | None
     """The code of the error, as in `chain.last_error`."""

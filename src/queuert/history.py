@@ -24,8 +24,6 @@ UNTIMED = -1
 """In place of a bucket: the job was not running."""
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
-GRAINS = (MINUTE, HOUR, DAY)
-"""How much time a stored tally covers, in seconds."""
 MINUTES_KEPT, HOURS_KEPT, KEPT = 2 * DAY, 14 * DAY, 30 * DAY
 """Seconds: then minutes become hours, hours become days, and days are deleted."""
 ROLLED_UP = ((MINUTE, HOUR, MINUTES_KEPT), (HOUR, DAY, HOURS_KEPT))

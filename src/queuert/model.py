@@ -15,6 +15,7 @@ from secrets import randbits
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from queuert.dedup import Dedup as Dedup
 from queuert.listing_records import ChainFilter as ChainFilter
@@ -215,6 +216,16 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     first_ordinal: int = 1
     first_token: int = msgspec.field(default_factory=new_token)
     slots: int | None = None
+
+    def after(self, number: int) -> ClaimRequest:
+        """What is left of the request, after so many jobs were claimed for it."""
+        return replace(
+            self,
+            limit=self.limit - number,
+            at_once=None if self.at_once is None else self.at_once - number,
+            first_ordinal=self.first_ordinal + number,
+            first_token=self.first_token + number,
+        )
 
 
 class BlockerRow(msgspec.Struct, gc=False, frozen=True):

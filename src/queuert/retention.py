@@ -79,28 +79,35 @@ def _seconds(duration: Duration | None) -> float | None:
 
 
 class KeepPolicy(msgspec.Struct, frozen=True):
-    """How long chains of one type are kept after their end, in seconds; None: for ever.
+    """How long chains of one type are kept after their end, as it is stored."""
 
-    `archived`: they are archived first, by a process that has the function for it. `months`: for
-    how many months the table of archived chains keeps them; None: for ever.
-    """
-
-    type_name: str
+    chain_type: str
+    """The type that they started with."""
     completed: float | None
+    """Seconds after they were completed. None: for ever. The same holds for the next three."""
     failed: float | None
+    """Seconds after they have failed."""
     cancelled: float | None
+    """Seconds after they were cancelled."""
     expired: float | None
+    """Seconds after they have expired."""
     archived: bool = False
+    """Whether they are archived first, by a process that has the function for it."""
     months: int | None = None
+    """For how many months the table of archived chains keeps them. None: for ever."""
 
     @property
     def shortest(self) -> float | None:
-        """None if all are kept for ever."""
+        """The shortest of these times. None if all are kept for ever."""
         times = (self.completed, self.failed, self.cancelled, self.expired)
         return min((each for each in times if each is not None), default=None)
 
     def after(self, status: Status) -> float | None:
-        """How long a chain that has ended in this way is kept."""
+        """For how many seconds a chain that has ended in this way is kept. None: for ever.
+
+        Args:
+            status: The status that it ended with.
+        """
         kept: dict[Status, float | None] = {
             "completed": self.completed,
             "failed": self.failed,
@@ -110,10 +117,10 @@ class KeepPolicy(msgspec.Struct, frozen=True):
         return kept[status]
 
 
-def policy_of(keep: Keep, type_name: str) -> KeepPolicy:
+def policy_of(keep: Keep, chain_type: str) -> KeepPolicy:
     """What is stored for chains of this type."""
     return KeepPolicy(
-        type_name,
+        chain_type,
         _seconds(keep.completed),
         _seconds(keep.failed),
         _seconds(keep.cancelled),
@@ -124,11 +131,14 @@ def policy_of(keep: Keep, type_name: str) -> KeepPolicy:
 
 
 class TypeRetention(msgspec.Struct, frozen=True):
-    """A stored policy, and how far its chains were walked through: up to this id."""
+    """How long chains of one type are kept, and how far deleting them is."""
 
     policy: KeepPolicy
+    """The stored policy."""
     stored_at: datetime
+    """When a worker has stored it."""
     walked: str | None = None
+    """The id up to which the chains were looked at."""
     waiting: int = 0
     """Chains that are due, and have yet to be archived; counted to 10,000."""
     archive_error: str | None = None

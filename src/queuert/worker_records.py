@@ -63,6 +63,7 @@ class WorkerAbout(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
         return tuple(each.name for queue in self.queues for each in queue.types)
 
     def encode(self) -> str:
+        """The JSON that is stored."""
         return _encode(self).decode()
 
 

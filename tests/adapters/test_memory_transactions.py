@@ -6,6 +6,8 @@ import asyncio
 import random
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import fields
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from queuert.adapters.memory import (
     memory_state,
     sync_memory_state,
 )
+from queuert.adapters.memory.tables import Tables
 from queuert.dedup import Dedup
 from queuert.errors import (
     BlockerNotFound,
@@ -32,6 +35,22 @@ from queuert.errors import (
 from queuert.model import ClaimRequest, Lease, Settlement, When
 from queuert.ports.program import Program, atomically
 from queuert.ports.provider import run_async
+
+
+def test_a_version_has_all_tables_of_the_one_before() -> None:
+    """Each field by its name, so that a new one cannot be forgotten. A copy shares nothing that can be changed."""
+    names = {each.name for each in fields(Tables)} - {"now", "counting"}  # these are of the command
+    tables = Tables(START)
+    for name in names:
+        kind = type(getattr(tables, name))
+        setattr(tables, name, {name: name} if kind is dict else [name] if kind is list else name)
+    later = START + timedelta(seconds=1)
+    for version in (tables.at(later), tables.copy(later)):
+        assert version.now == later
+        assert {name: getattr(version, name) for name in names} == {name: getattr(tables, name) for name in names}
+    copy = tables.copy(later)
+    shared = {name for name in names if getattr(copy, name) is getattr(tables, name)}
+    assert {name for name in shared if isinstance(getattr(tables, name), dict | list)} == {"horizons"}
 
 
 def busy_store() -> Memory:

@@ -58,7 +58,7 @@ async def archived(client: Client[Any], *chains: Any) -> bool:
 
 
 async def known(client: Client[Any], name: str) -> TypeRetention:
-    return next(each for each in (await client.retention()).types if each.policy.type_name == name)
+    return next(each for each in (await client.retention()).types if each.policy.chain_type == name)
 
 
 def worker(setting: Setting, client: Client[Any], *types: Any) -> Worker:

@@ -39,7 +39,7 @@ async def test_attempts_that_failed_before_one_succeeded(setting: Setting) -> No
         (2, "failed", "BROKE", TOLD),
     ]
     assert all(each.begun_at is not None and each.begun_at <= each.ended_at for each in attempts)
-    assert all((each.worker or "").startswith("worker-") for each in attempts)
+    assert all((each.worker_id or "").startswith("worker-") for each in attempts)
 
 
 async def test_a_job_that_succeeds_at_once_has_none(setting: Setting) -> None:
@@ -58,7 +58,7 @@ async def test_an_attempt_whose_worker_is_gone(setting: Setting) -> None:
         async with working(setting, [Step], failing(0), poll_interval=0.02) as other:
             assert await output(other, chain) == 2
             (lost,) = await other.attempts(chain.id)
-    assert (lost.number, lost.outcome, lost.worker, lost.code) == (1, "lost", "gone", "LEASE_EXPIRED")
+    assert (lost.number, lost.outcome, lost.worker_id, lost.code) == (1, "lost", "gone", "LEASE_EXPIRED")
 
 
 async def _claim_and_die(client: Client[Any]) -> None:

@@ -102,7 +102,7 @@ async def test_the_policies_of_types_without_a_handler_are_not_stored(setting: S
         state = sessions_of(client).engine.state
 
         async def stored() -> list[str]:
-            return [each.policy.type_name for each in (await sessions_of(client).run(state.retention())).types]
+            return [each.policy.chain_type for each in (await sessions_of(client).run(state.retention())).types]
 
         async with Worker(client, handling(Pong), poll_interval=setting.poll_interval):
             await eventually(stored)

@@ -225,7 +225,7 @@ async def test_caps_slots_and_those_before(setting: Setting) -> None:
             await gate.arrival()
             reason = only(await client.why(second), QueueFull)
             assert (reason.queue, reason.cap, reason.running) == ("default", 1, 1)
-            assert (reason.oldest.job_id, reason.oldest.worker) == (first.id, worker.id)
+            assert (reason.oldest.job_id, reason.oldest.worker_id) == (first.id, worker.id)
             assert "1 of 1 jobs are running" in str(reason)
             gate.open()
             assert await client.wait(second, timeout=45) == 1
@@ -301,7 +301,7 @@ async def test_running(setting: Setting) -> None:
         await gate.arrival()
         why = await client.why(chain)
         reason = only(why, Running)
-        assert (reason.worker, reason.state) == (worker.id, "alive")
+        assert (reason.worker_id, reason.state) == (worker.id, "alive")
         assert reason.lease_until > why.looked_at
         assert "which is alive; its lease ends at" in str(reason)
         gate.open()

@@ -684,7 +684,7 @@ def test_retention_and_prune(place: str) -> None:
     (found,) = queuert("prune", "--now", "--json", "--url", place).objects
     assert (found["chains"], found["jobs"], found["busy"]) == ({}, 0, False)
     (found,) = queuert("retention", "--json", "--url", place).objects
-    assert {each["type_name"]: each["failed"] for each in found["types"]}["charge-card"] == 0
+    assert {each["chain_type"]: each["failed"] for each in found["types"]}["charge-card"] == 0
     assert FAILED not in statuses(place)
 
 

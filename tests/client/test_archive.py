@@ -117,13 +117,13 @@ async def test_a_function_that_raises_deletes_nothing(world: World) -> None:
             await client.prune(full=True)
         assert await client.get_chain(first) is not None
         assert [chain.id for chain in working.chains] == [second.id]
-        found = {each.policy.type_name: each for each in (await client.retention()).types}
+        found = {each.policy.chain_type: each for each in (await client.retention()).types}
         assert (found["a-first"].archive_error, found["a-first"].waiting) == ("RuntimeError: the disk is full", 1)
         assert found["b-second"].archive_error is None
         failing.fails = False
         assert (await client.prune()).chains == {"a-first": 1}
         assert [chain.id for chain in failing.chains] == [first.id, first.id]  # at least once
-        found = {each.policy.type_name: each for each in (await client.retention()).types}
+        found = {each.policy.chain_type: each for each in (await client.retention()).types}
         assert (found["a-first"].archive_error, found["a-first"].waiting) == (None, 0)
 
 

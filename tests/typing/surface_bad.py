@@ -17,6 +17,7 @@ async def wrong_waits(client: Client[Pg], chain: Chain[ReserveStock]) -> None:
 async def wrong_reads(client: Client[Pg]) -> None:
     await client.get_chain(ReserveStock, "id")  # E: the type comes last
     await client.get_job(ChargeCard, "id")  # E: the type comes last
+    await client.history(ChargeCard, 3600)  # E: since is a keyword
     for blocker in await client.get_blockers("id"):  # E: None if there is no such job
         print(blocker)
 

@@ -140,7 +140,7 @@ async def archive_all(sessions: Sessions[Any], pruned: Pruned, *, blocking: bool
     if failure:
         raise failure[0]
     found = await sessions.run(state.retention())
-    waiting = {each.policy.type_name: each.waiting for each in found.types if each.waiting}
+    waiting = {each.policy.chain_type: each.waiting for each in found.types if each.waiting}
     return replace(pruned, chains=dict(sorted(chains.items())), jobs=number, waiting=waiting)
 
 

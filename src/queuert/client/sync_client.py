@@ -674,10 +674,10 @@ class SyncClient(BaseClient[Conn]):
 
     def history(
         self,
-        type: TypeOrName | None = None,
+        job_type: TypeOrName | None = None,
+        *,
         since: datetime | Duration = timedelta(hours=1),
         step: Duration | None = None,
-        *,
         tx: Tx[Conn] | None = None,
     ) -> History:
         """What happened to jobs, in steps of time: how many began, were completed, failed and so
@@ -688,7 +688,7 @@ class SyncClient(BaseClient[Conn]):
         30 days.
 
         Args:
-            type: A job class or the name of a job type (default: all types).
+            job_type: A job class or the name of a job type (default: all types).
             since: From when on: a moment, or how long ago as a timedelta or in seconds (default:
                 an hour).
             step: How long each step is, as a timedelta or in seconds: minutes that divide an hour,
@@ -696,7 +696,7 @@ class SyncClient(BaseClient[Conn]):
             tx: Read in this transaction, and see its uncommitted changes (default: on a connection
                 of the client's own).
         """
-        return self._run(self._history(type, since, step, tx))
+        return self._run(self._history(job_type, since, step, tx))
 
     def list_workers(self, *, tx: Tx[Conn] | None = None) -> list[WorkerInfo]:
         """All workers that the database knows, sorted by id: where they run, what they serve, how

@@ -53,7 +53,7 @@ async def versions_known(client: Client[Any]) -> set[str]:
     workers = await client.list_workers()
     known = {each.name for worker in workers for queue in worker.queues for each in queue.types}
     known.update(each.job_type for each in await client.stats(limit=1))
-    known.update(each.policy.type_name for each in (await client.retention()).types)
+    known.update(each.policy.chain_type for each in (await client.retention()).types)
     return {name for name in known if names_a_version(name)}
 
 

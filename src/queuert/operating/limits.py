@@ -72,11 +72,6 @@ def weight_text(rule: LimitRule) -> str:
     return "by job" if rule.weight is None else f"{rule.weight:g}"
 
 
-def concurrency_text(concurrency: int | None) -> str:
-    """As `read_concurrency` reads it."""
-    return NONE if concurrency is None else str(concurrency)
-
-
 def key_target(name: str, key: str) -> PauseTarget:
     """One key of a limit, to pause or resume it."""
     return PauseTarget("key", lane_of(name, key))

@@ -14,7 +14,7 @@ from queuert.worker_records import WorkerRow
 OLD_SNAPSHOT = 300.0
 """Seconds."""
 MANY_DEAD = 100_000
-"""Dead rows that are noticed in a claim."""
+"""Dead rows that are noticed in a claim or another query."""
 LATE_VACUUM = 600.0
 """Seconds without a vacuum, of a table that needs one."""
 CLOCK_DIFFERENCE = 2.0
@@ -88,7 +88,7 @@ def _of_table(table: TableState) -> Iterator[Finding]:
         yield Finding(
             "autovacuum-off",
             "warning",
-            f"autovacuum is off for table {table.name}. Dead rows stay, and claims become slower and slower.",
+            f"autovacuum is off for table {table.name}. Dead rows stay, and queries become slower and slower.",
             f"ALTER TABLE {table.name} RESET (autovacuum_enabled)",
             table.name,
         )
@@ -97,7 +97,7 @@ def _of_table(table: TableState) -> Iterator[Finding]:
             "dead-rows",
             "warning",
             f"table {table.name} has {table.dead} dead rows beside {table.live}, and the last vacuum was "
-            f"{table.since_vacuum:.0f} s ago. Claims read over them.",
+            f"{table.since_vacuum:.0f} s ago. Queries read over them.",
             f"end old transactions, then VACUUM {table.name}, or client.vacuum() for all tables",
             table.name,
         )

@@ -13,14 +13,17 @@ The rows are tested lazily: reading stops when the page is full.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from queuert.listing_records import Listed, PageRequest
+from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
 
 Row = TypeVar("Row")
+
+EVERYTHING = frozenset(("everything",))
+"""Of a branch that tests all filters itself."""
 
 
 class Branch(msgspec.Struct):
@@ -35,6 +38,23 @@ def served_by(branches: Sequence[Branch]) -> frozenset[str]:
     """The filters that need not be tested."""
     first, *others = branches
     return first.served.intersection(*(each.served for each in others))
+
+
+def not_served(where: JobFilter, served: frozenset[str], texts: Mapping[str, str]) -> list[str]:
+    """Of these texts, by the names of fields and properties, the filters that are given and not
+    `served` otherwise.
+    """
+    if served >= EVERYTHING:
+        return []
+    given = {name for name in texts if getattr(where, name, None) not in (None, False)}
+    return [text for name, text in texts.items() if name in given - served]
+
+
+def tests_current_jobs(where: JobFilter) -> bool:
+    """Whether the rows of chains are those of their current jobs, and not of their first ones."""
+    return isinstance(where, ChainFilter) and (
+        where.by_current or where.job_ids is not None or where.chain_ids is not None
+    )
 
 
 def bound_of(page: PageRequest, *, tests: bool) -> int:

@@ -140,7 +140,7 @@ class BeingUnblocked(Reason):
 class Running(Reason):
     """A worker has claimed it."""
 
-    worker: str
+    worker_id: str
     """The worker."""
     state: WorkerState
     """Whether that worker is alive."""
@@ -155,7 +155,7 @@ class Running(Reason):
         known = {"alive": "which is alive", "dead": "which is dead"}.get(self.state, "of which nothing is known now")
         since = "" if self.since is None else f" since {clock(self.since, self.now)}"
         ended = "; its lease ended at" if self.lease_until <= self.now else "; its lease ends at"
-        return f"it is claimed{since} by {self.worker}, {known}{ended} {clock(self.lease_until, self.now)}"
+        return f"it is claimed{since} by {self.worker_id}, {known}{ended} {clock(self.lease_until, self.now)}"
 
     def _remedy(self) -> str:
         if self.state == "alive":

@@ -36,7 +36,7 @@ class Holder:
     """Its id."""
     job_type: str
     """Its type."""
-    worker: str
+    worker_id: str
     """The worker that runs it."""
     since: datetime
     """When it was claimed."""

@@ -120,10 +120,10 @@ class Pruner:
     async def _store(self) -> None:
         changed = await self._sessions.run(self._state.store_policies(self._policies))
         for policy in self._policies:
-            if policy.type_name in changed:
+            if policy.chain_type in changed:
                 logger.info("chains of %s are deleted some time after their end, by a policy that is now stored: %s",
-                            policy.type_name, described(policy),
-                            extra={"worker_id": self._worker_id, "job_type": policy.type_name})  # fmt: skip
+                            policy.chain_type, described(policy),
+                            extra={"worker_id": self._worker_id, "job_type": policy.chain_type})  # fmt: skip
 
     def _tell(self) -> None:
         for type_name, number in sorted(self._deleted.items()):

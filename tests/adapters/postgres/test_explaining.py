@@ -42,7 +42,7 @@ async def test_it_is_one_snapshot(scene: Scene) -> None:
     await other.commit()
     (reason,) = explain(await reading).reasons
     assert isinstance(reason, Running)
-    assert (reason.worker, reason.state) == ("one", "alive")
+    assert (reason.worker_id, reason.state) == ("one", "alive")
 
 
 # What it costs

@@ -74,6 +74,22 @@ async def test_the_doctor_finds_what_does_not_agree_and_repairs_it(scene: Scene)
     assert len(await take(scene, 10)) == 1
 
 
+async def test_a_look_at_any_part_ends_when_its_time_is_over(scene: Scene) -> None:
+    operations = scene.operations
+    await scene.start(*(job(key) for key in "xyz" for _ in range(3)), *(new_job("b") for _ in range(3)))
+    assert len(await take(scene, 4)) == 4
+    for part in (*operations.parts, *operations.full_parts):
+        everything = await scene.run(operations.examine(part, None, 100, 5.0))
+        seen, after, more = 0, None, True
+        while more:
+            look = await scene.run(operations.examine(part, after, 100, 0.0))
+            assert look.rows <= 1, part
+            seen, after, more = seen + look.rows, look.after, look.after is not None
+        assert (seen, everything.after) == (everything.rows, None), part
+        if part in {"line", "lanes"}:
+            assert seen >= 3, part
+
+
 async def test_the_doctor_repairs_a_lane_that_is_open(scene: Scene) -> None:
     operations = scene.operations
     await scene.start(*(job("x") for _ in range(5)))

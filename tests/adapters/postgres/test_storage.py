@@ -81,6 +81,45 @@ async def test_vacuum(scene: Scene) -> None:
     assert scene.watch("SELECT count(*) FROM queuert_job") == [2_000]
 
 
+STORED = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')"
+
+
+async def test_an_installation_knows_all_its_tables(scene: Scene) -> None:
+    """Those that the migrations have made. Only partitions may come later."""
+    known = [name.partition(".")[2].strip('"') for name in OPERATIONS.installation.tables()]
+    assert sorted(known) == sorted(scene.watch(f"{STORED} AND relname !~ '_[0-9]{{4}}_[0-9]{{2}}$'".encode()))
+
+
+async def test_vacuum_and_the_doctor_include_all_tables(scene: Scene) -> None:
+    scene.watch(
+        "CREATE TABLE queuert_archive_2001_01 PARTITION OF queuert_archive "
+        "FOR VALUES FROM ('2001-01-01') TO ('2001-02-01')"
+    )
+    scene.watch(
+        "INSERT INTO queuert_archive SELECT gen_random_uuid(), 'a', 'completed', at, at, at, 'here' FROM "
+        "generate_series(timestamptz '2001-01-02', '2001-02-02', '1 minute') AS at"
+    )
+    stored = sorted(scene.watch(f"{STORED} AND relkind = 'r'".encode()))
+    around = await scene.run(scene.operations.surroundings(full=False))
+    assert [table.name for table in around.tables] == stored
+    scene.watch("DELETE FROM queuert_archive")
+    vacuumed = await scene.run(scene.operations.vacuum())
+    assert vacuumed.gained > 0, "the partitions count"
+    counted = "SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0 ORDER BY relname"
+    assert sorted(scene.watch(counted)) == stored
+
+
+async def test_vacuum_begins_with_the_tables_that_have_few_rows(scene: Scene) -> None:
+    scene.watch(
+        "INSERT INTO queuert_audit (at, action, target) "
+        "SELECT now(), 'pause', n::text FROM generate_series(1, 500) AS n"
+    )
+    scene.watch("SELECT pg_stat_force_next_flush()")
+    await scene.run(scene.operations.vacuum())
+    order = scene.watch("SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0 ORDER BY last_vacuum")
+    assert order[-1] == "queuert_audit"
+
+
 def test_tables_say_how_they_want_to_be_kept(postgres: Databases) -> None:
     with postgres.fresh(template=template()) as url, psycopg.connect(url) as connection:
         found = connection.execute(

@@ -88,6 +88,10 @@ class Installation(msgspec.Struct, frozen=True):
     def name(self, what: str) -> str:
         return f'"{self.schema}"."{self.prefix}{what}"'
 
+    def tables(self) -> list[str]:
+        """All its tables. Partitions that functions make later are not among them."""
+        return list(dict.fromkeys(self.name(what) for kind, what in _created() if kind == "TABLE"))
+
     def words(self) -> dict[str, str]:
         """The replacements for the words in braces in the `.sql` files."""
         return self.words_with(f"_{functions_for(self).digest}")

@@ -50,7 +50,7 @@ def add(parsers: Parsers) -> None:
 
 async def _history(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output = Output(arguments)
-    found = await client.history(arguments.type, arguments.since, arguments.step)
+    found = await client.history(arguments.type, since=arguments.since, step=arguments.step)
     if output.json:
         for name, points in found.types.items():
             for point in filter(_happened, points):

@@ -59,7 +59,7 @@ async def _retention(arguments: argparse.Namespace, client: Client[Any]) -> int:
         return DONE
     rows = [
         (
-            each.policy.type_name,
+            each.policy.chain_type,
             _kept(each.policy.completed),
             _kept(each.policy.failed),
             _kept(each.policy.cancelled),
@@ -78,7 +78,7 @@ async def _retention(arguments: argparse.Namespace, client: Client[Any]) -> int:
 def _show_archives(types: list[TypeRetention], output: Output) -> None:
     for each in types:
         if each.policy.archived:
-            output.line(f"\n{each.policy.type_name}: {_counted(each.waiting)} chains are due and wait to be archived, "
+            output.line(f"\n{each.policy.chain_type}: {_counted(each.waiting)} chains are due and wait to be archived, "
                         "by a process that has the function for it")  # fmt: skip
             if each.archive_error is not None:
                 output.line(f"  it failed {with_age(each.archive_failed_at)}: {each.archive_error}")

@@ -143,7 +143,14 @@ def _show_error(error: Mapping[str, Any], output: Output) -> None:
 
 def _show_attempts(attempts: Sequence[FailedAttempt], output: Output) -> None:
     rows = [
-        (each.number, each.outcome, local(each.ended_at), each.worker or "", each.code or "", _first_line(each.message))
+        (
+            each.number,
+            each.outcome,
+            local(each.ended_at),
+            each.worker_id or "",
+            each.code or "",
+            _first_line(each.message),
+        )
         for each in attempts
     ]
     output.table(ATTEMPTS, rows)

@@ -34,7 +34,7 @@ async def a_failed_attempt_as_it_is_stored(store: Store) -> None:
     second = await store.claim_one()
     await store.settle(failed(second, b"[]"), completed(await store.running("other")))
     one, two = await store.attempts(first.job.id)
-    equal((one.number, one.outcome, one.worker, one.code, one.message),
+    equal((one.number, one.outcome, one.worker_id, one.code, one.message),
           (1, "failed", WORKER, "ONE", "€" + "x" * (LONGEST_MESSAGE - 1)), "the first one")  # fmt: skip
     equal(one.begun_at, first.job.last_attempt_at, "when it began")
     equal((two.number, two.outcome, two.code, two.message), (2, "failed", None, None), "the second one")
@@ -49,7 +49,7 @@ async def a_lost_attempt(store: Store) -> None:
     await store.elapse(0.1)
     await store.reap(TASK)
     lost = only(await store.attempts(claim.job.id), "attempts")
-    equal((lost.number, lost.outcome, lost.worker, lost.code), (1, "lost", WORKER, "LEASE_EXPIRED"), "the attempt")
+    equal((lost.number, lost.outcome, lost.worker_id, lost.code), (1, "lost", WORKER, "LEASE_EXPIRED"), "the attempt")
     equal(lost.begun_at, claim.job.last_attempt_at, "when it began")
 
 

@@ -122,6 +122,10 @@ async def very_many_types(store: Store) -> None:
     await store.settle(failed(one))
     equal(await jobs(store, types=names, statuses=("failed", "pending")), [one, two], "jobs by status")
     equal(await chains(store, chain_types=names, statuses=("failed", "expired")), [one], "chains by status")
+    following = await moved_on(store, two, "next")
+    equal(await chains(store, chain_types=names), [one, two], "chains that have gone on")
+    equal(await chains(store, chain_types=names, chain_ids=(two,)), [two], "chains by id")
+    equal(await chains(store, chain_types=names, job_ids=(following,)), [two], "chains by job")
 
 
 @case

@@ -27,7 +27,7 @@ def row_of(chain: ChainToArchive, *, whole: bool = True) -> ArchiveRow:
 
 async def waiting(store: Store, type_name: str = TASK) -> int:
     """How many chains of the type wait to be archived."""
-    return next(each.waiting for each in (await store.retention()).types if each.policy.type_name == type_name)
+    return next(each.waiting for each in (await store.retention()).types if each.policy.chain_type == type_name)
 
 
 def ids_of(chains: list[ChainToArchive]) -> list[str]:

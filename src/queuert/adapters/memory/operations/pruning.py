@@ -35,10 +35,10 @@ class Pruning:
     def store_policies(self, tables: Tables, policies: Sequence[KeepPolicy]) -> list[str]:
         changed: list[str] = []
         for policy in policies:
-            known = tables.policies.get(policy.type_name)
+            known = tables.policies.get(policy.chain_type)
             if known is None or known.policy != policy:
-                tables.policies[policy.type_name] = TypeRetention(policy, tables.now)
-                changed.append(policy.type_name)
+                tables.policies[policy.chain_type] = TypeRetention(policy, tables.now)
+                changed.append(policy.chain_type)
         return changed
 
     @read
@@ -133,10 +133,10 @@ def _walk(tables: Tables, policies: Iterable[TypeRetention], request: PruneReque
     for kept in policies:
         until = walk_until(kept.policy, tables.now, exact=request.exact)
         if until is not None and len(found) < limit:
-            ids = [each for each in _firsts(tables, kept.policy.type_name, kept.walked) if each < until]
+            ids = [each for each in _firsts(tables, kept.policy.chain_type, kept.walked) if each < until]
             ids = ids[: limit - len(found)]
             if ids:
-                tables.policies[kept.policy.type_name] = replace(kept, walked=ids[-1])
+                tables.policies[kept.policy.chain_type] = replace(kept, walked=ids[-1])
                 found += ids
                 if len(found) == limit:
                     return Walked(found, walk_behind(ids[-1], until), kept.policy.shortest or 0.0)
@@ -156,7 +156,7 @@ def _lap(tables: Tables, policies: Iterable[TypeRetention], request: PruneReques
         state = state._replace(lap_began_at=tables.now)
     found: list[str] = []
     for kept in policies:
-        name = kept.policy.type_name
+        name = kept.policy.chain_type
         if place is None or name >= place[0]:
             after = place[1] if place is not None and name == place[0] else None
             found += (ids := _firsts(tables, name, after)[: request.limit - len(found)])

@@ -333,8 +333,10 @@ CREATE OR REPLACE FUNCTION {exam_line}(p_after text[], p_limit integer, p_second
 RETURNS TABLE (kind text, id text, detail text, place text) LANGUAGE plpgsql STABLE {steady} AS $body$
 #variable_conflict use_column
 DECLARE
+    v_until timestamptz := clock_timestamp() + make_interval(secs => p_seconds);
     v_row record;
     v_rows integer := 0;
+    v_late boolean := false;
 BEGIN
     FOR v_row IN
         SELECT e.*, j.status, n.job_id AS running, (j.lane, j.priority, j.scheduled_at) IS DISTINCT FROM (e.lane, e.priority, e.scheduled_at) AS differs
@@ -355,8 +357,10 @@ BEGIN
                 format('in a lane, although it is %s', CASE WHEN v_row.running IS NULL THEN coalesce(v_row.status, 'not stored') ELSE 'running' END),
                 json_build_array('line', v_row.lane, v_row.priority, v_row.scheduled_at)::text;
         END IF;
+        v_late := clock_timestamp() > v_until;
+        EXIT WHEN v_late;
     END LOOP;
-    RETURN QUERY SELECT NULL, v_rows::text, NULL, CASE WHEN v_rows = p_limit
+    RETURN QUERY SELECT NULL, v_rows::text, NULL, CASE WHEN v_rows > 0 AND (v_late OR v_rows = p_limit)
         THEN json_build_array(v_row.lane, v_row.priority, v_row.scheduled_at, v_row.id)::text END;
 END $body$;
 
@@ -366,8 +370,10 @@ CREATE OR REPLACE FUNCTION {exam_lanes}(p_after text[], p_limit integer, p_secon
 RETURNS TABLE (kind text, id text, detail text, place text) LANGUAGE plpgsql STABLE {steady} AS $body$
 #variable_conflict use_column
 DECLARE
+    v_until timestamptz := clock_timestamp() + make_interval(secs => p_seconds);
     v_row record;
     v_rows integer := 0;
+    v_late boolean := false;
 BEGIN
     FOR v_row IN
         WITH held AS MATERIALIZED (SELECT r.lane COLLATE "C" AS lane, count(*) AS number FROM {running} AS r WHERE r.lane IS NOT NULL GROUP BY r.lane)
@@ -387,8 +393,11 @@ BEGIN
                 format('key %s counts %s running jobs, and there are %s', replace(v_row.lane, E'\x1f', ' / '), v_row.running, v_row.counted),
                 json_build_array(v_row.lane)::text;
         END IF;
+        v_late := clock_timestamp() > v_until;
+        EXIT WHEN v_late;
     END LOOP;
-    RETURN QUERY SELECT NULL, v_rows::text, NULL, CASE WHEN v_rows = p_limit THEN json_build_array(v_row.lane)::text END;
+    RETURN QUERY SELECT NULL, v_rows::text, NULL,
+        CASE WHEN v_rows > 0 AND (v_late OR v_rows = p_limit) THEN json_build_array(v_row.lane)::text END;
 END $body$;
 
 -- Lock one row of an in-flight table: 'locked', 'busy' or 'gone'. Primary keys.

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from queuert.adapters.postgres.operations.store import Reached, Store
 from queuert.adapters.postgres.rows import Row, blocker_of, job_of, json_of, utc
@@ -42,15 +41,7 @@ class Claiming(Store):
         limited, others = yield from self._claim_limited(request)
         if not others:
             return limited
-        number = len(limited.jobs)
-        rest = replace(
-            request,
-            limit=request.limit - number,
-            at_once=None if request.at_once is None else request.at_once - number,
-            first_ordinal=request.first_ordinal + number,
-            first_token=request.first_token + number,
-        )
-        plain = yield from self._claim(rest)
+        plain = yield from self._claim(request.after(len(limited.jobs)))
         more = limited.more or plain.more
         moments = [each for each in (limited.next_in, plain.next_in) if each is not None]
         return ClaimResult(

@@ -10,11 +10,6 @@ from queuert.examination import Damage, Look, OldSnapshot, RepairOutcome, Surrou
 from queuert.ports.program import Program
 from queuert.sql.migrate import current_version
 
-_TABLES = (
-    "job", "ready", "later", "running", "blocker", "unblocking", "key", "worker", "worker_about", "last_handled",
-    "line", "lane", "turn", "news",
-)  # fmt: skip
-
 
 class Examining(Store):
     parts: tuple[str, ...] = ("running", "ready", "line", "lanes", "later", "blocked", "keys")
@@ -44,7 +39,7 @@ class Examining(Store):
             installed = yield self.statement("functions.installed", digest=functions_for(self.installation).digest)
         ((clock, replica, read_only, track_counts, autovacuum),) = yield self.statement("examine.server")
         snapshot: list[Row] = yield self.statement("examine.oldest_snapshot")
-        names = [self.words[name] for name in _TABLES]
+        names = self.installation.tables()
         tables: list[Row] = [] if not version else (yield self.statement("examine.tables", names=names))
         complete = bool(installed and installed[0][0])
         running: list[Row] = (yield self.statement("examine.running_groups")) if complete else []

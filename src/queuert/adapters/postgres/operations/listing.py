@@ -26,7 +26,7 @@ from queuert.ids import is_uuid
 from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
 from queuert.model import ChainRow, JobRow
 from queuert.ports.program import Program
-from queuert.sql.listing import Branch, beyond, bound_of, listed, served_by
+from queuert.sql.listing import EVERYTHING, Branch, beyond, bound_of, listed, not_served, served_by, tests_current_jobs
 from queuert.sql.statement import substitute
 from queuert.statuses import Status, check_status
 
@@ -47,9 +47,6 @@ _BY_FIRST = (
     "CROSS JOIN LATERAL (SELECT last.* FROM {job} AS last WHERE last.chain_id = first.id "
     f"ORDER BY last.chain_index DESC LIMIT 1) AS current {_RUNS}"
 )
-
-_EVERYTHING = frozenset(("everything",))
-"""Of a branch that tests all filters itself."""
 
 _numbered = lru_cache(maxsize=256)(number_placeholders)
 
@@ -178,8 +175,8 @@ class _Query:
     def of_ids(self, source: str) -> _Prepared:
         """Rows by their ids. There are no more of them than ids, so all are read."""
         key = "j.id" if self._chains is None or self._chains.by_current else "j.chain_id"
-        conditions = "".join(f" AND {each}" for each in self._conditions(frozenset(("job_ids", "current"))))
-        return self.along([Branch(f"{source}{self._seek(key)}{conditions}", _EVERYTHING)])
+        conditions = "".join(f" AND {each}" for each in self._conditions(frozenset(("job_ids", "by_current"))))
+        return self.along([Branch(f"{source}{self._seek(key)}{conditions}", EVERYTHING)])
 
     def of_chains(self) -> _Prepared:
         """The jobs of chains, one chain after the other: index job_chain."""
@@ -211,7 +208,7 @@ class _Query:
         branches: list[Branch] = []
         if not _RESTING.isdisjoint(possible):
             branches.append(self._resting())
-        served = frozenset(("types", "statuses", "current"))
+        served = frozenset(("types", "possible", "by_current"))
         of_type = "" if self._where.types is None else " WHERE type_name = ANY (:types::text[])"
         if "running" in possible:
             text = f"(SELECT job_id AS id FROM {{running}}{of_type}) AS j"
@@ -221,7 +218,7 @@ class _Query:
             # running.
             tables = ("{ready}", "{line}", "{later}")
             text = f"({' UNION ALL '.join(f'SELECT id FROM {table}{of_type}' for table in tables)}) AS j"
-            branches.append(Branch(f"SELECT j.id FROM {text} WHERE true{self._pages('j.id')}", served - {"statuses"}))
+            branches.append(Branch(f"SELECT j.id FROM {text} WHERE true{self._pages('j.id')}", served - {"possible"}))
         return branches
 
     def _resting(self) -> Branch:
@@ -239,10 +236,10 @@ class _Query:
         """A walk by one of `functions/listing.sql`."""
         start = _next_uuid(self._page)
         if start is None:
-            return Branch("SELECT NULL::uuid AS id WHERE false", _EVERYTHING)
+            return Branch("SELECT NULL::uuid AS id WHERE false", EVERYTHING)
         self._parameters["start"] = start
         values = ", ".join(f":{key}::text[]" for key in keys)
-        served = {"statuses", "current"} if "resting" in keys else set[str]()
+        served = {"possible", "by_current"} if "resting" in keys else set[str]()
         # Of first jobs, `types` is never asked: see `by_current`.
         return Branch(
             f"SELECT w.id FROM {{{name}}}({values}, :start::text::uuid, :descending::boolean, <bound>) AS w (id)",
@@ -298,32 +295,26 @@ class _Query:
 
     def _conditions(self, served: frozenset[str]) -> list[str]:
         """The filters that are not `served` otherwise, as conditions on the alias `j`."""
-        where, chains = self._where, self._chains
-        if served >= _EVERYTHING:
-            return []
         first = "j.created_at"
-        if chains is not None and (chains.by_current or where.job_ids is not None or where.chain_ids is not None):
+        if tests_current_jobs(self._where):
             first = "(SELECT o.created_at FROM {job} AS o WHERE o.id = j.chain_id)"
         # Scalar subqueries are lookups. For EXISTS, the planner may read the whole table instead.
         status = "CASE WHEN (SELECT true FROM {running} AS r WHERE r.job_id = j.id) THEN 'running' ELSE j.status END"
-        root = "(SELECT true FROM {blocker} AS edge WHERE edge.chain_id = j.chain_id LIMIT 1) IS NULL"
-        asked = {
-            "current": (chains is not None and chains.by_current, "j.continued_to IS NULL"),
-            "statuses": (self._possible is not None, f"{status} = ANY (:statuses::text[])"),
-            "types": (where.types is not None, "j.type_name = ANY (:types::text[])"),
-            "chain_types": (where.chain_types is not None, "j.chain_type = ANY (:chain_types::text[])"),
-            "chain_ids": (where.chain_ids is not None, "j.chain_id = ANY (:chain_ids::text[]::uuid[])"),
-            "errors": (
-                where.errors is not None,
-                "(j.last_error ->> 'code' = ANY (:errors::text[]) OR j.last_error ->> 'type' = ANY (:errors::text[]))",
-            ),
-            "created_from": (where.created_from is not None, f"{first} >= :created_from::timestamptz"),
-            "created_before": (where.created_before is not None, f"{first} < :created_before::timestamptz"),
-            "ended_from": (where.ended_from is not None, "j.completed_at >= :ended_from::timestamptz"),
-            "ended_before": (where.ended_before is not None, "j.completed_at < :ended_before::timestamptz"),
-            "root_only": (chains is not None and chains.root_only, root),
+        code, kind = "j.last_error ->> 'code'", "j.last_error ->> 'type'"
+        texts = {
+            "by_current": "j.continued_to IS NULL",
+            "possible": f"{status} = ANY (:statuses::text[])",
+            "types": "j.type_name = ANY (:types::text[])",
+            "chain_types": "j.chain_type = ANY (:chain_types::text[])",
+            "chain_ids": "j.chain_id = ANY (:chain_ids::text[]::uuid[])",
+            "errors": f"({code} = ANY (:errors::text[]) OR {kind} = ANY (:errors::text[]))",
+            "created_from": f"{first} >= :created_from::timestamptz",
+            "created_before": f"{first} < :created_before::timestamptz",
+            "ended_from": "j.completed_at >= :ended_from::timestamptz",
+            "ended_before": "j.completed_at < :ended_before::timestamptz",
+            "root_only": "(SELECT true FROM {blocker} AS edge WHERE edge.chain_id = j.chain_id LIMIT 1) IS NULL",
         }
-        return [text for name, (is_asked, text) in asked.items() if is_asked and name not in served]
+        return not_served(self._where, served, texts)
 
 
 def _named_chains(where: ChainFilter) -> str:

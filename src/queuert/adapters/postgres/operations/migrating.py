@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.installation import functions_for, migrations_for
 from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.rows import Row
 from queuert.ports.program import Program
 from queuert.retention import Vacuumed
 from queuert.sql.migrate import MigrationPlan, carry_out, current_version, migrate, one_at_a_time, plan
@@ -63,12 +64,10 @@ class Migrating(Store):
         return not complete, version < known
 
     def vacuum(self) -> Program[Vacuumed]:
-        """The small tables first: claims have to step over their dead rows."""
-        ((before,),) = yield self.statement("vacuum.size")
-        for table in (
-            "ready", "later", "running", "worker", "worker_about", "unblocking", "pause", "retention", "pruning",
-            "kept", "attempt", "tally", "history", "blocker", "key", "job",
-        ):  # fmt: skip
-            yield PgStatement(f"VACUUM (ANALYZE) {self.words[table]}", alone=True)
-        ((after,),) = yield self.statement("vacuum.size")
-        return Vacuumed(before, after)
+        """Tables with few rows first: claims have to step over their dead rows."""
+        tables = self.statement("vacuum.tables", names=self.installation.tables())
+        before: list[Row] = yield tables
+        for name, _ in before:
+            yield PgStatement(f"VACUUM (ANALYZE) {name}", alone=True)
+        after: list[Row] = yield tables
+        return Vacuumed(sum(size for _, size in before), sum(size for _, size in after))

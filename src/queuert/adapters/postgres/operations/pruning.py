@@ -16,7 +16,7 @@ class Pruning(Store):
             return []
         rows: list[Row] = yield self.statement(
             "prune.store",
-            types=[policy.type_name for policy in policies],
+            types=[policy.chain_type for policy in policies],
             completed=[policy.completed for policy in policies],
             failed=[policy.failed for policy in policies],
             cancelled=[policy.cancelled for policy in policies],
@@ -25,7 +25,7 @@ class Pruning(Store):
             months=[policy.months for policy in policies],
         )
         changed = {row[0] for row in rows}
-        return [policy.type_name for policy in policies if policy.type_name in changed]
+        return [policy.chain_type for policy in policies if policy.chain_type in changed]
 
     def retention(self) -> Program[Retention]:
         rows: list[Row] = yield self.statement("prune.policies", counted=NOTED_COUNTED)

@@ -52,9 +52,9 @@ SELECT holder, state, age::double precision FROM (
 ) AS held (holder, state, age)
 ORDER BY age DESC LIMIT 1;
 
--- Our tables: rows, dead rows, how many of these are normal, seconds since the last vacuum, and
--- whether it is unlogged, or excluded from autovacuum, and its size with its indexes. A table
--- without any vacuum counts from its creation.
+-- Our tables, with each partition instead of its table: rows, dead rows, how many of these are
+-- normal, seconds since the last vacuum, and whether it is unlogged, or excluded from autovacuum, and
+-- its size with its indexes. A table without any vacuum counts from its creation.
 -- read: tables
 SELECT c.relname::text, s.n_live_tup, s.n_dead_tup,
     (coalesce(option.threshold, current_setting('autovacuum_vacuum_threshold')::double precision)
@@ -64,7 +64,8 @@ SELECT c.relname::text, s.n_live_tup, s.n_dead_tup,
     ))::double precision,
     c.relpersistence = 'u', coalesce(option.enabled, true), pg_total_relation_size(c.oid)
 FROM unnest(:names::text[]) AS asked (name)
-JOIN pg_class AS c ON c.oid = to_regclass(asked.name)
+LEFT JOIN pg_inherits AS i ON i.inhparent = to_regclass(asked.name)
+JOIN pg_class AS c ON c.oid = coalesce(i.inhrelid, to_regclass(asked.name)) AND (i.inhrelid IS NOT NULL OR NOT c.relispartition)
 JOIN pg_stat_all_tables AS s ON s.relid = c.oid
 CROSS JOIN LATERAL (
     SELECT max(o.option_value) FILTER (WHERE o.option_name = 'autovacuum_vacuum_threshold')::double precision AS threshold,

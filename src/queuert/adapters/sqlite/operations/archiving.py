@@ -31,7 +31,7 @@ class Archiving(Pruning):
         asked = [row[0] for row in rows]
         if not asked:
             return []
-        policies = {each.policy.type_name: each.policy for each in (yield from self.policies())}
+        policies = {each.policy.chain_type: each.policy for each in (yield from self.policies())}
         judged = yield from self.judge(asked, policies, now)
         due = [chain_id for chain_id, found in judged.items() if found.what == "archive"]
         needed = yield from self.still_needed(due)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
-from queuert.adapters.sqlite.operations.limits import Limits
+from queuert.adapters.sqlite.operations.limiting import Limiting
 from queuert.adapters.sqlite.operations.rows import Row
 from queuert.adapters.sqlite.operations.settling import Settling
 from queuert.limit_records import split_lane
@@ -15,7 +15,7 @@ from queuert.ports.program import Program
 from queuert.statuses import OPEN
 
 
-class Cancelling(Limits, Settling):
+class Cancelling(Limiting, Settling):
     def cancel_chains(self, ids: Sequence[str], *, cascade: bool) -> Program[Cancelled]:
         if not ids:
             return Cancelled([])

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.counting import Counting
-from queuert.adapters.sqlite.operations.limiting import LimitedJob, Taken
-from queuert.adapters.sqlite.operations.limits import Limits
+from queuert.adapters.sqlite.operations.lanes import LimitedJob, Taken
+from queuert.adapters.sqlite.operations.limiting import Limiting
 from queuert.adapters.sqlite.operations.rows import DUE, TYPE, Row, add_seconds, job_of, moment
 from queuert.adapters.sqlite.operations.workers import Workers
 from queuert.failed_attempts import KEPT, told
@@ -29,7 +29,7 @@ _Running = list[tuple[str | None, str, int]]
 """Queue, type, and how many of these are running."""
 
 
-class Claiming(Limits, Workers, Counting):
+class Claiming(Limiting, Workers, Counting):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         if not any(queue.types for queue in request.queues):
             return ClaimResult([], more=False)
@@ -42,14 +42,7 @@ class Claiming(Limits, Workers, Counting):
         limited = Taken([])
         if any(limit.limits for queue in request.queues for limit in queue.types):
             limited = yield from self._claim_limited(request, paused, now)
-            number = len(limited.jobs)
-            request = replace(
-                request,
-                limit=request.limit - number,
-                at_once=None if request.at_once is None else request.at_once - number,
-                first_ordinal=request.first_ordinal + number,
-                first_token=request.first_token + number,
-            )
+            request = request.after(len(limited.jobs))
         running = yield from self._running(request)
         choice = yield from self._find(request, running, paused, now)
         jobs = (yield from self._take(request, choice.taken, now)) if choice.taken else []

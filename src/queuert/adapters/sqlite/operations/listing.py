@@ -19,15 +19,12 @@ from queuert.adapters.sqlite.operations.rows import Row, chain_of, job_of, micro
 from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
 from queuert.model import ChainRow, JobRow
 from queuert.ports.program import Program
-from queuert.sql.listing import Branch, beyond, bound_of, listed, served_by
+from queuert.sql.listing import EVERYTHING, Branch, beyond, bound_of, listed, not_served, served_by, tests_current_jobs
 from queuert.sql.statement import Statement
 from queuert.statuses import Status, check_status
 
 _APART: frozenset[Status] = frozenset(("blocked", "failed", "cancelled", "expired"))
 """Most jobs never have one of these. There are indexes for them by type and status."""
-
-_EVERYTHING = frozenset(("everything",))
-"""Of a branch that tests all filters itself."""
 
 _MOST_BRANCHES = 64
 """With more types and statuses than these, types are tested row by row."""
@@ -148,7 +145,6 @@ class _Query:
         self._words = replacements_for(prefix)
         self._where = where
         self._page = page
-        self._chains = where if isinstance(where, ChainFilter) else None
         self._possible = where.possible
         for status in self._possible or ():
             check_status(status)  # it becomes part of the SQL text
@@ -184,7 +180,7 @@ class _Query:
             "SELECT job.id AS id FROM json_each(:job_ids) AS asked "
             "CROSS JOIN {prefix}job AS job ON job.id = asked.value"
         )
-        return self.along([Branch(self._filtered(text, "job.id"), _EVERYTHING)])
+        return self.along([Branch(self._filtered(text, "job.id"), EVERYTHING)])
 
     def named_chains(self, where: ChainFilter) -> _Prepared:
         """Chains that are given by their ids, or by the ids of some of their jobs: by their current
@@ -201,7 +197,7 @@ class _Query:
             f"SELECT {key} AS id FROM ({named}) AS first "
             "CROSS JOIN {prefix}job AS job ON job.rowid = {current_of_first}"
         )
-        return self.along([Branch(self._filtered(text, key), _EVERYTHING)])
+        return self.along([Branch(self._filtered(text, key), EVERYTHING)])
 
     def jobs_of_chain(self, chain_id: str, after: int | None) -> _Prepared:
         """Index job_chain."""
@@ -227,9 +223,9 @@ class _Query:
         if kind is not None and status in _APART and self._fits(kind):
             index = "job_type_status" if kind == "types" else "job_chain_type_status"
             found = f"job.status = '{status}' AND +job.status < 'pending' AND job.status <> 'completed'"
-            return self._by_type(kind, index, found, ("statuses", "current"))
+            return self._by_type(kind, index, found, ("possible", "by_current"))
         found = f"job.status = '{status}' AND job.status <> 'completed'"
-        return [self._walk("job_status", found, ("statuses", "current"))]
+        return [self._walk("job_status", found, ("possible", "by_current"))]
 
     def first_jobs(self) -> list[Branch]:
         if self._fits("chain_types"):
@@ -290,7 +286,7 @@ class _Query:
         return _Prepared(text, self._words, {**self._parameters, "bound": bound})
 
     def _filtered(self, text: str, key: str) -> str:
-        conditions = self._conditions(frozenset(("job_ids", "current")))
+        conditions = self._conditions(frozenset(("job_ids", "by_current")))
         if self._page.after is not None:
             conditions.append(f"{key} {beyond(self._page)} :after")
         return f"{text} WHERE {' AND '.join(conditions)}" if conditions else text
@@ -299,32 +295,25 @@ class _Query:
 
     def _conditions(self, served: frozenset[str]) -> list[str]:
         """The filters that are not `served` otherwise, as conditions on the alias `job`."""
-        where, chains = self._where, self._chains
-        if served >= _EVERYTHING:
-            return []
-        first = "job.created_at"
-        if chains is not None and (chains.by_current or where.job_ids is not None or where.chain_ids is not None):
+        first, chain_types = "job.created_at", _one_of("job.chain_type", "chain_types")
+        if tests_current_jobs(self._where):
             first = "(SELECT begun.created_at FROM {prefix}job AS begun WHERE begun.id = job.chain_id)"
-        root = "NOT EXISTS (SELECT 1 FROM {prefix}blocker AS edge WHERE edge.chain_id = job.chain_id)"
-        by_first = chains is not None and not chains.by_current and where.chain_types is not None
-        asked = {
-            "current": (chains is not None and chains.by_current, "job.continued_to IS NULL"),
-            "first": (by_first and not self._fits("chain_types"), "job.chain_index = 0"),
-            "statuses": (self._possible is not None, _one_of("job.status", "statuses")),
-            "types": (where.types is not None, _one_of("job.type_name", "types")),
-            "chain_types": (where.chain_types is not None, _one_of("job.chain_type", "chain_types")),
-            "chain_ids": (where.chain_ids is not None, _one_of("job.chain_id", "chain_ids")),
-            "errors": (
-                where.errors is not None,
-                f"({_one_of(_error('code'), 'errors')} OR {_one_of(_error('type'), 'errors')})",
-            ),
-            "created_from": (where.created_from is not None, f"{first} >= :created_from"),
-            "created_before": (where.created_before is not None, f"{first} < :created_before"),
-            "ended_from": (where.ended_from is not None, "job.completed_at >= :ended_from"),
-            "ended_before": (where.ended_before is not None, "job.completed_at < :ended_before"),
-            "root_only": (chains is not None and chains.root_only, root),
+        elif isinstance(self._where, ChainFilter):
+            chain_types += " AND job.chain_index = 0"  # `first_jobs` walks along all jobs, if there are many types
+        texts = {
+            "by_current": "job.continued_to IS NULL",
+            "possible": _one_of("job.status", "statuses"),
+            "types": _one_of("job.type_name", "types"),
+            "chain_types": chain_types,
+            "chain_ids": _one_of("job.chain_id", "chain_ids"),
+            "errors": f"({_one_of(_error('code'), 'errors')} OR {_one_of(_error('type'), 'errors')})",
+            "created_from": f"{first} >= :created_from",
+            "created_before": f"{first} < :created_before",
+            "ended_from": "job.completed_at >= :ended_from",
+            "ended_before": "job.completed_at < :ended_before",
+            "root_only": "NOT EXISTS (SELECT 1 FROM {prefix}blocker AS edge WHERE edge.chain_id = job.chain_id)",
         }
-        return [text for name, (is_asked, text) in asked.items() if is_asked and name not in served]
+        return not_served(self._where, served, texts)
 
 
 def _one_of(value: str, parameter: str) -> str:

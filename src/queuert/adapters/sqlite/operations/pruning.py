@@ -41,15 +41,15 @@ class Pruning(Deleting):
         if not policies:
             return []
         items = [
-            (p.type_name, p.completed, p.failed, p.cancelled, p.expired, int(p.archived), p.months) for p in policies
+            (p.chain_type, p.completed, p.failed, p.cancelled, p.expired, int(p.archived), p.months) for p in policies
         ]
-        known = {kept.policy.type_name: kept.policy for kept in (yield from self.policies())}
-        if all(known.get(policy.type_name) == policy for policy in policies):
+        known = {kept.policy.chain_type: kept.policy for kept in (yield from self.policies())}
+        if all(known.get(policy.chain_type) == policy for policy in policies):
             return []  # and so the write lock is not needed
         # In a transaction, so that the process knows the commit as its own.
         rows = yield from together(self._store(items))
         changed = {row[0] for row in rows}
-        return [policy.type_name for policy in policies if policy.type_name in changed]
+        return [policy.chain_type for policy in policies if policy.chain_type in changed]
 
     def _store(self, items: Sequence[Sequence[Any]]) -> Program[list[Row]]:
         rows: list[Row] = yield self.statement("prune.store", policies=array(items), now=self.now())
@@ -59,7 +59,9 @@ class Pruning(Deleting):
         types: list[TypeRetention] = []
         for each in (yield from self.policies()):
             if each.policy.archived:
-                ((waiting,),) = yield self.statement("archive.count", type=each.policy.type_name, counted=NOTED_COUNTED)
+                ((waiting,),) = yield self.statement(
+                    "archive.count", type=each.policy.chain_type, counted=NOTED_COUNTED
+                )
                 each = replace(each, waiting=waiting)
             types.append(each)
         state = yield from self._progress(NOTED_COUNTED)
@@ -96,7 +98,7 @@ class Pruning(Deleting):
         began = time.monotonic()
         now = self.now()
         kept = yield from self.policies()
-        policies = {each.policy.type_name: each.policy for each in kept}
+        policies = {each.policy.chain_type: each.policy for each in kept}
         noted: list[Row] = yield self.statement("prune.noted", now=now, limit=request.limit)
         turn: list[str] = [row[0] for row in noted]
         walk = yield from self._walk(kept, request, request.limit - len(turn), now)
@@ -174,7 +176,7 @@ class Pruning(Deleting):
             until = walk_until(each.policy, moment(now), exact=request.exact)
             if until is None or len(found) >= limit:
                 continue
-            name = each.policy.type_name
+            name = each.policy.chain_type
             rows: list[Row] = yield self.statement(
                 "prune.walk", type=name, after=each.walked or "", until=until, limit=limit - len(found)
             )
