@@ -31,6 +31,7 @@ from tests.support.places import place_for_programs
 from tests.support.servers import die_with_us
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
+from queuert.adapters.postgres.installation import Installation
 from queuert.ports.provider import run
 
 ELSEWHERE = "QUEUERT_TEST_POSTGRES_URL"
@@ -137,41 +138,11 @@ $$
 """
 
 
+OWN_RECORDS = ('_version"', '_function_set"')
 TABLES = ", ".join(
-    f"queuert_{table}"
-    for table in (
-        "job",
-        "tally",
-        "history",
-        "ready",
-        "later",
-        "running",
-        "worker",
-        "worker_about",
-        "audit",
-        "last_handled",
-        "unblocking",
-        "pause",
-        "schedule",
-        "schedule_seen",
-        "blocker",
-        "key",
-        "retention",
-        "pruning",
-        "kept",
-        "attempt",
-        "archive",
-        "limit_declared",
-        "limit_change",
-        "line",
-        "turn",
-        "reopen",
-        "begun",
-        "closing",
-        "lane",
-        "news",
-    )
+    name.replace('"', "") for name in Installation("public", "queuert_").tables() if not name.endswith(OWN_RECORDS)
 )
+"""All of our tables, except those about the tables themselves."""
 
 _FORGET = f"""
 DO $$
