@@ -45,8 +45,8 @@ help: ## Show this list
 demo: $(DEMO) ## Run an order pipeline in the terminal, on SQLite (with POSTGRES=1: on PostgreSQL; DASHBOARD=1: with the web page, until Ctrl-C)
 	@$(BIN)/python examples/demo.py $(DEMO_ARGS) $(ARGS)
 
-test: $(DEV) ## Run the tests on four processes (half of the time, a test waits); COV=1 measures branch coverage and fails under 95 %
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not soak" $(COVERAGE) $(ARGS)
+test: $(DEV) ## Run the tests on six processes (half of the time, a test waits); COV=1 measures branch coverage and fails under 95 %
+	$(BIN)/python -m pytest -n 6 --dist worksteal -m "not soak" $(COVERAGE) $(ARGS)
 
 check: $(DEV) ## Check format, lint, types (mypy and pyright) and import directions
 	$(BIN)/python tools/make_sync.py --check
