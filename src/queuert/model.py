@@ -218,7 +218,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     slots: int | None = None
 
     def after(self, number: int) -> ClaimRequest:
-        """What is left of the request, after so many jobs were claimed for it."""
+        """What is left of the request, after this many jobs were claimed for it."""
         return replace(
             self,
             limit=self.limit - number,

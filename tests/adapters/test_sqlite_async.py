@@ -16,7 +16,7 @@ from tests.adapters.test_sqlite_provider import ENDINGS
 from queuert.adapters.sqlite import AsyncSqliteProvider
 from queuert.adapters.sqlite.connections import session
 from queuert.errors import ClientClosed, StorageBusy, StorageUnavailable, TransactionMisused, TransactionNested
-from queuert.ports.provider import Limit, Upkeep
+from queuert.ports.provider import TimeLimit, Upkeep
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ async def test_a_write_that_was_given_up_is_waited_for_by_the_task_that_gave_it_
     write = next(state.ops.create_jobs([job()]))
     with outside.provider.transaction():
         with pytest.raises(StorageUnavailable, match="did not answer within"):
-            await cast("Upkeep", state.provider).execute_within(Limit(seconds=0.001), write)
+            await cast("Upkeep", state.provider).execute_within(TimeLimit(seconds=0.001), write)
         with pytest.raises(StorageBusy):
             await start(state)
     await start(state)

@@ -26,7 +26,7 @@ from queuert.adapters.sqlite.connections.database import Database
 from queuert.adapters.sqlite.drivers.aiosqlite import AiosqliteProvider
 from queuert.adapters.sqlite.drivers.threaded import AsyncSqliteProvider
 from queuert.errors import StorageUnavailable
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 from queuert.sql.statement import Statement
 
 LEASE = 2.0
@@ -248,7 +248,7 @@ async def test_a_statement_of_sqlite_is_interrupted(made: Any, tmp_path: Path, w
     provider = made(Database(tmp_path / "jobs.db", 5.0))
     one = Statement("SELECT 1", {}, writes)
     with pytest.raises(StorageUnavailable, match="was interrupted"):
-        await provider.execute_within(Limit(0.2), Statement(ENDLESS, {}, writes))
+        await provider.execute_within(TimeLimit(0.2), Statement(ENDLESS, {}, writes))
     for _ in range(8):  # readers, too
-        assert await patiently(provider.execute_within(Limit(20.0), one)) == [(1,)]
+        assert await patiently(provider.execute_within(TimeLimit(20.0), one)) == [(1,)]
     await patiently(provider.close())  # the thread has ended: the statement has

@@ -39,8 +39,8 @@ from queuert.ports.provider import (
     BlockingProvider,
     CommittingWith,
     Enlisting,
-    Limit,
     SyncProvider,
+    TimeLimit,
     Upkeep,
     run_async,
     sleep_blocking,
@@ -131,7 +131,7 @@ class Sessions(Flushing, Generic[Conn]):
 
     # For workers: see `queuert.ports.provider.Upkeep`
 
-    async def run_within(self, limit: Limit, program: Program[T]) -> T:
+    async def run_within(self, limit: TimeLimit, program: Program[T]) -> T:
         """Drive a program on a connection of our own, each of its commands within limited time."""
         self.check_open()
         if self._schema_due:

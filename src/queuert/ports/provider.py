@@ -133,7 +133,7 @@ class AsyncProvider(Protocol[Conn]):
         ...
 
 
-class Limit(NamedTuple):
+class TimeLimit(NamedTuple):
     """How long a command of the worker's own may take."""
 
     seconds: float
@@ -149,7 +149,7 @@ class Upkeep(Protocol):
     the connection is left to the provider.
     """
 
-    async def execute_within(self, limit: Limit, command: Any) -> Any:
+    async def execute_within(self, limit: TimeLimit, command: Any) -> Any:
         """Like `execute(None, command)`, within limited time.
 
         Waiting for other users of the provider does not count. At the limit, close the connection
@@ -265,7 +265,7 @@ async def run_async(
     connection: Conn | None,
     program: Program[T],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    limit: Limit | None = None,
+    limit: TimeLimit | None = None,
 ) -> T:
     """Drive a program to its end.
 
@@ -299,7 +299,7 @@ async def run_async(
         return value
 
 
-async def _execute_within(provider: AsyncProvider[Any], limit: Limit, command: Any) -> Any:
+async def _execute_within(provider: AsyncProvider[Any], limit: TimeLimit, command: Any) -> Any:
     if hasattr(provider, "execute_within"):
         return await cast("Upkeep", provider).execute_within(limit, command)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 from queuert.schedules.declaring import Declaration
 from queuert.worker.backoff import Backoff
 from queuert.worker.claiming import ClaimPolicy
@@ -39,12 +39,12 @@ class WorkerOptions:
         return min(plan.renew_interval for plan in self.plans.values())
 
     @property
-    def limit(self) -> Limit:
+    def limit(self) -> TimeLimit:
         """How long a statement of the worker's own may take: well under the shortest lease. Two
         of them in a row still leave time for a third.
         """
         lease = min(plan.lease for plan in self.plans.values())
-        return Limit(max(lease / 4, min(SHORTEST_LIMIT, lease / 2)))
+        return TimeLimit(max(lease / 4, min(SHORTEST_LIMIT, lease / 2)))
 
     @property
     def reap_interval(self) -> float:

@@ -18,7 +18,7 @@ from queuert.failure_log import FailureLog
 from queuert.jobs.own import OWN_NAMES
 from queuert.operations.own import StepFailed
 from queuert.own_types import OWN_QUEUE
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 from queuert.worker.backoff import Backoff, Recovery
 from queuert.worker.next_turn import NextTurn
 
@@ -29,7 +29,7 @@ QUEUES = (OWN_QUEUE,) * len(OWN_NAMES)
 
 class OwnWork:
     def __init__(
-        self, worker_id: str, sessions: Sessions[Any], next_turn: NextTurn, backoff: Backoff, limit: Limit
+        self, worker_id: str, sessions: Sessions[Any], next_turn: NextTurn, backoff: Backoff, limit: TimeLimit
     ) -> None:
         self._worker_id = worker_id
         self._sessions = sessions

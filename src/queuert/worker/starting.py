@@ -9,7 +9,7 @@ from typing import Any
 
 from queuert.client.sessions import Sessions
 from queuert.errors import SchemaTooNew, StorageError, StorageNotADatabase, StorageReadOnly
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 from queuert.worker.backoff import Recovery
 
 logger = logging.getLogger("queuert.worker")
@@ -19,7 +19,7 @@ HOPELESS = (SchemaTooNew, StorageNotADatabase, StorageReadOnly)
 
 
 async def has_schema(
-    sessions: Sessions[Any], types: Sequence[str], limit: Limit, recovery: Recovery, *, limited: bool
+    sessions: Sessions[Any], types: Sequence[str], limit: TimeLimit, recovery: Recovery, *, limited: bool
 ) -> bool:
     """Whether the schema is up to date. If not, the main loop goes on trying.
 

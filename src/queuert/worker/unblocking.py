@@ -14,7 +14,7 @@ from queuert.client.sessions import Sessions
 from queuert.failure_log import FailureLog
 from queuert.model import UNBLOCKED_AT_ONCE
 from queuert.operations.unblocking import continue_unblocking
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 from queuert.transaction import Hooks
 from queuert.worker.backoff import Backoff, Recovery
 from queuert.worker.next_turn import NextTurn
@@ -26,7 +26,7 @@ MAX_STEP = UNBLOCKED_AT_ONCE
 
 
 class Unblocker:
-    def __init__(self, sessions: Sessions[Any], next_turn: NextTurn, backoff: Backoff, limit: Limit) -> None:
+    def __init__(self, sessions: Sessions[Any], next_turn: NextTurn, backoff: Backoff, limit: TimeLimit) -> None:
         self._sessions = sessions
         self._limit = limit
         self._next_turn = next_turn

@@ -14,7 +14,7 @@ from typing import Any
 
 from queuert.client.sessions import Sessions
 from queuert.model import NewJob
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 logger = logging.getLogger("queuert.worker")
 
@@ -27,7 +27,7 @@ class Unhandled:
         self,
         worker_id: str,
         sessions: Sessions[Any],
-        limit: Limit,
+        limit: TimeLimit,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:
         self._worker_id = worker_id

@@ -15,7 +15,7 @@ from tests.adapters.postgres.scenes import Scene, Session, explain, open_scene, 
 from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.adapters.postgres.operations.store import Reached
+from queuert.adapters.postgres.operations.base import Reached
 from queuert.conformance.state.build import completed, given_back, new_job, queue, request
 from queuert.limit_records import ALIVE_FOR, DeclaredLimit, LimitRule, lane_of
 from queuert.model import Claimed, ClaimRequest, NewJob, TypeLimit

@@ -9,11 +9,11 @@ import pytest
 from queuert.adapters.postgres.drivers.pool import Opener, Pool
 from queuert.adapters.postgres.drivers.sources import PoolOptions
 from queuert.adapters.waiting import ON_LOOP
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 SIZE = 4
-URGENT = Limit(seconds=5, urgent=True)
-UPKEEP = Limit(seconds=5)
+URGENT = TimeLimit(seconds=5, urgent=True)
+UPKEEP = TimeLimit(seconds=5)
 
 
 class Counted(Opener[str]):

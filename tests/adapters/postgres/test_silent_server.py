@@ -14,12 +14,12 @@ from tests.support.proxy import Proxy, proxy_to
 
 from queuert.adapters.postgres.drivers.psycopg import PsycopgSyncProvider
 from queuert.errors import StorageUnavailable
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 ONE = statement("SELECT 1")
 SLEEP = statement("SELECT pg_sleep(60)")
-SHORT = Limit(0.3)
-LONG = Limit(20.0)
+SHORT = TimeLimit(0.3)
+LONG = TimeLimit(20.0)
 PATIENCE = 15.0
 """Seconds. Less than what psycopg and asyncpg take by themselves."""
 
@@ -35,7 +35,7 @@ async def proxied(url: str) -> AsyncGenerator[tuple[Proxy, str]]:
         yield proxy, f"postgresql://postgres@127.0.0.1:{proxy.port}{parts.path}"
 
 
-async def silence(provider: Any, limit: Limit = SHORT) -> None:
+async def silence(provider: Any, limit: TimeLimit = SHORT) -> None:
     with pytest.raises(StorageUnavailable, match=r"did not (answer|accept)|cannot be reached"):
         async with asyncio.timeout(PATIENCE):
             await provider.execute_within(limit, ONE)

@@ -8,7 +8,7 @@ from queuert.adapters.memory.command import Command
 from queuert.adapters.memory.connection import MemoryConnection, MemorySavepoint, MemoryTransaction, read
 from queuert.adapters.memory.store import MemoryStore
 from queuert.errors import ClientClosed, TransactionMisused
-from queuert.ports.provider import AsyncProvider, Limit, SyncProvider, Upkeep
+from queuert.ports.provider import AsyncProvider, SyncProvider, TimeLimit, Upkeep
 
 
 class _Provider:
@@ -85,7 +85,7 @@ class AsyncMemoryProvider(_Provider):
         async with self.transaction() as own:
             return own.run(command)
 
-    async def execute_within(self, limit: Limit, command: Command[Any]) -> Any:  # noqa: ARG002
+    async def execute_within(self, limit: TimeLimit, command: Command[Any]) -> Any:  # noqa: ARG002
         """Nothing here can hang."""
         return await self.execute(None, command)
 

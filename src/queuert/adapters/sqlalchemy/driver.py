@@ -39,7 +39,7 @@ from queuert.adapters.sqlalchemy.watching import Restore, watch
 from queuert.adapters.waiting import IN_THREAD, ON_LOOP, done
 from queuert.contexts import context
 from queuert.errors import QueuertError, StorageUnavailable, TransactionMisused, TransactionRequired
-from queuert.ports.provider import AfterCommitWork, Limit
+from queuert.ports.provider import AfterCommitWork, TimeLimit
 
 T = TypeVar("T")
 W = TypeVar("W", bound=AfterCommitWork)
@@ -82,7 +82,7 @@ class SqlAlchemyDriver(Driver[Any]):
         self._gate: Gate[Any] | None = None
         if size is not None:
             self._gate = Gate(self.waiting, size, timeout_of(self._engine.pool))
-            self.lanes = self._gate.lanes
+            self.shares = self._gate.shares
 
     # Without I/O
 
@@ -173,12 +173,12 @@ class SqlAlchemyDriver(Driver[Any]):
 
     # Connections
 
-    async def take(self, command: Any, limit: Limit | None = None) -> Any:
+    async def take(self, command: Any, limit: TimeLimit | None = None) -> Any:
         if self._gate is not None:
             return await self._gate.take(limit, lambda: self._take(command, limit))
         return await self._take(command, limit)
 
-    async def _take(self, command: Any, limit: Limit | None) -> Any:
+    async def _take(self, command: Any, limit: TimeLimit | None) -> Any:
         if self._turns is not None:
             await self._turns.acquire_async()
         try:
@@ -199,7 +199,7 @@ class SqlAlchemyDriver(Driver[Any]):
     def _know(self, handle: Handle, pooled: Pooled) -> None:
         self._drivers[handle] = pooled, pooled.driver_connection
 
-    async def _connect(self, limit: Limit | None) -> Any:
+    async def _connect(self, limit: TimeLimit | None) -> Any:
         connecting = done(self._autocommit.connect())
         if limit is None:
             return await connecting

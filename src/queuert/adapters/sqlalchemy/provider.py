@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from queuert.adapters.postgres.drivers.session import AsyncSqlProvider, SqlProvider, SyncSqlProvider
 from queuert.adapters.sqlalchemy.driver import SqlAlchemyDriver
 from queuert.adapters.waiting import done
-from queuert.ports.provider import AfterCommitWork, Limit
+from queuert.ports.provider import AfterCommitWork, TimeLimit
 
 W = TypeVar("W", bound=AfterCommitWork)
 
@@ -21,7 +21,7 @@ class Alone(Protocol):
 
     def execute(self, connection: None, command: Any) -> Any: ...
 
-    def execute_within(self, limit: Limit, command: Any) -> Any: ...
+    def execute_within(self, limit: TimeLimit, command: Any) -> Any: ...
 
     def close(self) -> Coroutine[Any, Any, None] | None: ...
 
@@ -39,7 +39,7 @@ class _Provider(SqlProvider[Any]):
         self.check_open()
         return self.driver.enlist(connection, operation, make)
 
-    async def run_alone(self, command: Any, limit: Limit | None = None) -> Any:
+    async def run_alone(self, command: Any, limit: TimeLimit | None = None) -> Any:
         if self._alone is None:
             return await super().run_alone(command, limit)
         if limit is None:

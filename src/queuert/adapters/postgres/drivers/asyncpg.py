@@ -31,7 +31,7 @@ from queuert.adapters.postgres.drivers.session import AsyncSqlProvider
 from queuert.adapters.postgres.drivers.sources import PoolOptions, Source
 from queuert.adapters.waiting import ON_LOOP, ON_LOOP_PLAINLY
 from queuert.errors import TransactionMisused
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 AsyncpgSource = str | asyncpg.Pool | asyncpg.Connection
 Rows = list[tuple[Any, ...]]
@@ -120,7 +120,7 @@ class AsyncpgDriver(PooledDriver[Connection]):
             connection.terminate()
         return True
 
-    async def take(self, command: PgStatement | None, limit: Limit | None = None) -> Connection:
+    async def take(self, command: PgStatement | None, limit: TimeLimit | None = None) -> Connection:
         try:
             connection = self._source.take_now(limit)
             if connection is None:

@@ -18,7 +18,7 @@ from queuert.adapters.postgres.urls import check_url
 from queuert.adapters.waiting import ON_LOOP
 from queuert.blocking import run_blocking
 from queuert.errors import StorageError
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -91,7 +91,7 @@ class GivenAsyncpgPool(GivenPool[Connection]):
         super().__init__(Gate(ON_LOOP, pool.get_max_size(), None))
         self._pool = pool
 
-    async def acquire(self, limit: Limit | None) -> Connection:
+    async def acquire(self, limit: TimeLimit | None) -> Connection:
         return await self._pool.acquire(timeout=None if limit is None else limit.seconds)
 
     async def release(self, connection: Connection) -> None:
@@ -104,16 +104,16 @@ class OwnPool(Source[Connection]):
 
     def __init__(self, url: str, options: PoolOptions) -> None:
         self._pool = connections.Pool(AsyncpgOpener(url, prepare=options.prepare), options, CLOSE_WAIT)
-        self.lanes = self._pool.lanes
+        self.shares = self._pool.shares
 
     @property
     def database(self) -> str | None:  # type: ignore[override]
         return self._pool.database
 
-    async def take(self, limit: Limit | None) -> Connection:
+    async def take(self, limit: TimeLimit | None) -> Connection:
         return asyncpg.pool.PoolConnectionProxy(self, await self._pool.take(limit))  # type: ignore[arg-type]
 
-    def take_now(self, limit: Limit | None) -> Connection | None:
+    def take_now(self, limit: TimeLimit | None) -> Connection | None:
         connection = self._pool.take_now(limit)
         return None if connection is None else asyncpg.pool.PoolConnectionProxy(self, connection)  # type: ignore[arg-type]
 

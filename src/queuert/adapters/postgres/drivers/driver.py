@@ -12,11 +12,11 @@ from enum import Enum, auto
 from typing import Any, Generic, TypeVar
 
 from queuert.adapters.postgres.drivers import errors
-from queuert.adapters.postgres.drivers.lanes import Lanes
+from queuert.adapters.postgres.drivers.shares import Shares
 from queuert.adapters.postgres.drivers.sources import Source
 from queuert.adapters.waiting import Waiting
 from queuert.errors import QueuertError, StorageUnavailable, TransactionMisused
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 C = TypeVar("C")
 
@@ -128,7 +128,7 @@ class Driver(ABC, Generic[C]):
     # Connections
 
     @abstractmethod
-    async def take(self, command: Any, limit: Limit | None = None) -> C:
+    async def take(self, command: Any, limit: TimeLimit | None = None) -> C:
         """A connection outside of any transaction: to run this command alone or, if it is None, for
         a transaction. A cancellation ends the wait at once. With a limit, the command is one of the
         worker's own."""
@@ -144,7 +144,7 @@ class Driver(ABC, Generic[C]):
 
     # The worker's own connections: see `queuert.ports.provider.Upkeep`
 
-    lanes: Lanes | None = None
+    shares: Shares | None = None
     """None: the number of connections is not known, or not limited."""
 
     def distrust_idle(self) -> None:
@@ -234,8 +234,8 @@ class PooledDriver(Driver[C]):
         await self._source.close()
 
     @property
-    def lanes(self) -> Lanes | None:  # type: ignore[override]
-        return self._source.lanes
+    def shares(self) -> Shares | None:  # type: ignore[override]
+        return self._source.shares
 
     def distrust_idle(self) -> None:
         self._source.distrust_idle()

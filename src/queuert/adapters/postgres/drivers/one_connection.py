@@ -9,7 +9,7 @@ from queuert.adapters.postgres.drivers.errors import unavailable
 from queuert.adapters.postgres.drivers.sources import Source
 from queuert.adapters.waiting import done
 from queuert.errors import TransactionMisused, TransactionNested
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 C = TypeVar("C")
 
@@ -23,7 +23,7 @@ class OneConnection(Source[C]):
         self._lock = driver.waiting.lock()
         self._holder: object = None
 
-    async def take(self, limit: Limit | None) -> C:  # noqa: ARG002
+    async def take(self, limit: TimeLimit | None) -> C:  # noqa: ARG002
         waiting = self._driver.waiting
         if self._holder is not None and self._holder == waiting.current():
             raise TransactionNested(

@@ -15,11 +15,11 @@ from time import monotonic
 from typing import Generic, TypeVar
 
 from queuert.adapters.postgres.drivers.errors import unavailable
-from queuert.adapters.postgres.drivers.lanes import OF_OWN_POOL, Lane, Lanes
+from queuert.adapters.postgres.drivers.shares import OF_OWN_POOL, Share, Shares
 from queuert.adapters.postgres.drivers.sources import PoolOptions, Source
 from queuert.adapters.waiting import Waiting
 from queuert.errors import ClientClosed
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 C = TypeVar("C")
 
@@ -61,18 +61,18 @@ class Opener(ABC, Generic[C]):
 class _Facts:
     """What the pool knows of a connection."""
 
-    __slots__ = ("idle_since", "lane", "opened_at")
+    __slots__ = ("idle_since", "opened_at", "share")
 
-    def __init__(self, lane: Lane) -> None:
-        self.lane = lane
+    def __init__(self, share: Share) -> None:
+        self.share = share
         self.opened_at = self.idle_since = monotonic()
 
 
 class Pool(Source[C]):
     def __init__(self, opener: Opener[C], options: PoolOptions, close_wait: float = 0.0) -> None:
         """`close_wait`: seconds that `close` waits for connections that are in use."""
-        self._lanes = Lanes(opener.waiting, options.max_size, OF_OWN_POOL)
-        self.lanes = self._lanes
+        self._shares = Shares(opener.waiting, options.max_size, OF_OWN_POOL)
+        self.shares = self._shares
         self._opener = opener
         self._timeout = options.timeout
         self._close_wait = close_wait
@@ -92,39 +92,39 @@ class Pool(Source[C]):
     def in_use(self) -> list[C]:
         return list(self._used)
 
-    def take_now(self, limit: Limit | None) -> C | None:
-        lane = self._lanes.lane_for(limit)
-        if not lane.permits.take_now():
+    def take_now(self, limit: TimeLimit | None) -> C | None:
+        share = self._shares.share_for(limit)
+        if not share.permits.take_now():
             return None
-        found = self._pop_idle(lane)
+        found = self._pop_idle(share)
         if found is not None:
             connection, facts = found
             if self._opener.is_usable(connection) and facts.idle_since >= self._trusted_since:
                 self._used[connection] = facts
                 return connection
             self._idle[connection] = facts  # `take` closes it
-        self._lanes.leave(lane)
+        self._shares.leave(share)
         return None
 
-    async def take(self, limit: Limit | None) -> C:
+    async def take(self, limit: TimeLimit | None) -> C:
         began = monotonic()
-        lane = self._lanes.lane_for(limit)
-        if not await self._lanes.enter(lane, self._timeout):
-            raise unavailable(f"all {lane.size} connections were in use for {self._timeout:g} s")
+        share = self._shares.share_for(limit)
+        if not await self._shares.enter(share, self._timeout):
+            raise unavailable(f"all {share.size} connections were in use for {self._timeout:g} s")
         try:
-            while (found := self._pop_idle(lane)) is not None:
+            while (found := self._pop_idle(share)) is not None:
                 connection, facts = found
                 if self._opener.is_usable(connection) and facts.idle_since >= self._trusted_since:
                     self._used[connection] = facts
                     return connection
                 await self._opener.close(connection)
             left = max(1.0, self._timeout - (monotonic() - began))
-            timeout = self._statement_timeout if lane.upkeep else None
+            timeout = self._statement_timeout if share.upkeep else None
             connection = await self._opener.connect(left if limit is None else limit.seconds, timeout)
         except BaseException:
-            self._lanes.leave(lane)
+            self._shares.leave(share)
             raise
-        self._used[connection] = _Facts(lane)
+        self._used[connection] = _Facts(share)
         return connection
 
     def give_back_now(self, connection: C) -> bool:
@@ -136,7 +136,7 @@ class Pool(Source[C]):
         facts.idle_since = now
         del self._used[connection]
         self._idle[connection] = facts
-        self._lanes.leave(facts.lane)
+        self._shares.leave(facts.share)
         return True
 
     async def give_back(self, connection: C) -> None:
@@ -154,7 +154,7 @@ class Pool(Source[C]):
                 await self._opener.close(connection)
         finally:
             self._used.pop(connection, None)
-            self._lanes.leave(facts.lane)
+            self._shares.leave(facts.share)
             if self._closed and not self._used and not self._emptied.done():
                 self._emptied.set_result(None)
 
@@ -164,27 +164,27 @@ class Pool(Source[C]):
 
     async def reserve(self, statement_timeout: float) -> None:
         """Set connections aside for a worker, with the largest timeout of all workers."""
-        if not await self._lanes.reserve(self._timeout, self._make_room):
-            raise unavailable(f"all {self._lanes.size} connections were in use for {self._timeout:g} s")
+        if not await self._shares.reserve(self._timeout, self._make_room):
+            raise unavailable(f"all {self._shares.size} connections were in use for {self._timeout:g} s")
         if self._statement_timeout is None or statement_timeout > self._statement_timeout:
             self._statement_timeout = statement_timeout
             try:
-                await self._close_idle(lambda facts: facts.lane.upkeep)
+                await self._close_idle(lambda facts: facts.share.upkeep)
             except BaseException:
                 await self.unreserve()
                 raise
 
     async def unreserve(self) -> None:
-        number = self._lanes.retire()
+        number = self._shares.retire()
         try:
-            await self._close_idle(lambda facts: facts.lane.retired)
+            await self._close_idle(lambda facts: facts.share.retired)
         finally:
-            self._lanes.restore(number)
+            self._shares.restore(number)
 
     async def close(self) -> None:
         """Connections that are in use are closed when they are given back."""
         self._closed = True
-        self._lanes.close(ClientClosed("PostgreSQL provider"))
+        self._shares.close(ClientClosed("PostgreSQL provider"))
         await self._close_idle(lambda _: True)
         if self._used and self._close_wait:
             with suppress(TimeoutError):
@@ -193,17 +193,17 @@ class Pool(Source[C]):
     async def _make_room(self) -> None:
         """The connections that are set aside are within `size`. A caller that is about to connect
         has a permit, but no connection yet: so count permits, not connections."""
-        main = self._lanes.main
-        idle = [connection for connection, facts in list(self._idle.items()) if facts.lane is main]
+        main = self._shares.main
+        idle = [connection for connection, facts in list(self._idle.items()) if facts.share is main]
         await self._close_these(idle[: max(0, len(idle) - main.permits.free)])
 
     def _is_over(self, facts: _Facts, now: float) -> bool:
-        return self._closed or facts.lane.retired or now - facts.opened_at > LONGEST_LIFE
+        return self._closed or facts.share.retired or now - facts.opened_at > LONGEST_LIFE
 
-    def _pop_idle(self, lane: Lane) -> tuple[C, _Facts] | None:
+    def _pop_idle(self, share: Share) -> tuple[C, _Facts] | None:
         for connection in reversed(list(self._idle)):
             facts = self._idle.get(connection)
-            if facts is not None and facts.lane is lane and self._idle.pop(connection, None) is not None:
+            if facts is not None and facts.share is share and self._idle.pop(connection, None) is not None:
                 return connection, facts
         return None
 

@@ -30,7 +30,7 @@ from queuert.adapters.postgres.drivers.session import AsyncSqlProvider, SyncSqlP
 from queuert.adapters.postgres.drivers.sources import PoolOptions, Source
 from queuert.adapters.waiting import done
 from queuert.errors import QueuertError
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 C = TypeVar("C", bound=AnyConnection)
 T = TypeVar("T")
@@ -125,7 +125,7 @@ class PsycopgDriver(PooledDriver[C]):
     def abandon(self, connection: C) -> bool:
         return psycopg_connection.abandon(connection)
 
-    async def take(self, command: PgStatement | None, limit: Limit | None = None) -> C:  # noqa: ARG002
+    async def take(self, command: PgStatement | None, limit: TimeLimit | None = None) -> C:  # noqa: ARG002
         connection = self._source.take_now(limit)
         if connection is None:
             connection = await self._source.take(limit)

@@ -20,7 +20,7 @@ from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, 
 from queuert.adapters.postgres.drivers.psycopg_conninfo import check_conninfo
 from queuert.adapters.postgres.drivers.sources import Gate, GivenPool
 from queuert.adapters.waiting import IN_THREAD, ON_LOOP, Waiting, done
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 AnyPool = AsyncConnectionPool[Any] | ConnectionPool[Any]
 
@@ -50,7 +50,7 @@ class GivenPsycopgPool(GivenPool[Any]):
         self._waiting = waiting
         self._pool = pool
 
-    async def acquire(self, limit: Limit | None) -> Any:
+    async def acquire(self, limit: TimeLimit | None) -> Any:
         seconds = self._pool.timeout if limit is None else min(limit.seconds, self._pool.timeout)
         try:
             return await take_living(self._waiting, self._pool, seconds)

@@ -18,7 +18,7 @@ from queuert.adapters.postgres.drivers import errors
 from queuert.adapters.postgres.drivers.driver import LAST, Declined, Driver, Status, Transaction, ended_badly
 from queuert.blocking import Block, run_blocking
 from queuert.errors import ClientClosed, QueuertError, StorageUnavailable, TransactionMisused
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 if TYPE_CHECKING:
     from queuert.ports.provider import Abandoning, AsyncProvider, CommittingWith, SyncProvider, Upkeep
@@ -70,7 +70,7 @@ class SqlProvider(Generic[C]):
         self.driver.require_transaction(connection)
         return await self.driver.run(connection, command)
 
-    async def run_alone(self, command: Any, limit: Limit | None = None) -> Any:
+    async def run_alone(self, command: Any, limit: TimeLimit | None = None) -> Any:
         """Run a command on a connection of our own, committed at once; again after a deadlock."""
         driver = self.driver
         for attempt in range(1, ATTEMPTS + 1):
@@ -93,7 +93,7 @@ class SqlProvider(Generic[C]):
             await driver.waiting.sleep(random.uniform(0, 0.02 * 2**attempt))
         raise AssertionError("unreachable")
 
-    async def _take(self, command: Any, limit: Limit | None) -> C:
+    async def _take(self, command: Any, limit: TimeLimit | None) -> C:
         try:
             return await self.driver.take(command, limit)
         except StorageUnavailable as error:
@@ -144,7 +144,7 @@ class SqlProvider(Generic[C]):
 
     # The worker's own statements: see `queuert.ports.provider.Upkeep`
 
-    async def run_within(self, limit: Limit, command: Any) -> Any:
+    async def run_within(self, limit: TimeLimit, command: Any) -> Any:
         self.check_open()
         return await self.run_alone(command, limit)
 
@@ -155,8 +155,8 @@ class SqlProvider(Generic[C]):
         await self.driver.unreserve()
 
     def room(self) -> tuple[int, int] | None:
-        lanes = self.driver.lanes
-        return None if lanes is None else (lanes.size - lanes.set_aside, lanes.set_aside)
+        shares = self.driver.shares
+        return None if shares is None else (shares.size - shares.set_aside, shares.set_aside)
 
     async def shut_down(self) -> None:
         if not self._closed:
@@ -168,7 +168,7 @@ class AsyncSqlProvider(SqlProvider[C]):
     async def execute(self, connection: C | None, command: Any) -> Any:
         return await self.run(connection, command)
 
-    async def execute_within(self, limit: Limit, command: Any) -> Any:
+    async def execute_within(self, limit: TimeLimit, command: Any) -> Any:
         return await self.run_within(limit, command)
 
     async def close(self) -> None:
@@ -179,7 +179,7 @@ class SyncSqlProvider(SqlProvider[C]):
     def execute(self, connection: C | None, command: Any) -> Any:
         return run_blocking(self.run(connection, command))
 
-    def execute_within(self, limit: Limit, command: Any) -> Any:
+    def execute_within(self, limit: TimeLimit, command: Any) -> Any:
         return run_blocking(self.run_within(limit, command))
 
     def close(self) -> None:

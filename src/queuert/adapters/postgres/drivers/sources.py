@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, NamedTuple, TypeVar
 
 from queuert.adapters.postgres.drivers.errors import unavailable
-from queuert.adapters.postgres.drivers.lanes import OF_GIVEN_POOL, Lane, Lanes
+from queuert.adapters.postgres.drivers.shares import OF_GIVEN_POOL, Share, Shares
 from queuert.adapters.waiting import Waiting
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 C = TypeVar("C")
 
@@ -22,14 +22,14 @@ RESERVE_TIMEOUT = 30.0
 class Source(ABC, Generic[C]):
     database: str | None = None
     """The name of the database, once it is known for sure."""
-    lanes: Lanes | None = None
+    shares: Shares | None = None
     """How many connections there are, if that is known."""
 
     @abstractmethod
-    async def take(self, limit: Limit | None) -> C:
+    async def take(self, limit: TimeLimit | None) -> C:
         """With a limit: for a statement of the worker's own."""
 
-    def take_now(self, limit: Limit | None) -> C | None:  # noqa: ARG002
+    def take_now(self, limit: TimeLimit | None) -> C | None:  # noqa: ARG002
         """`take`, if nothing has to be awaited. None: something has to be."""
         return None
 
@@ -68,31 +68,31 @@ class Gate(Generic[C]):
 
     def __init__(self, waiting: Waiting, size: int, timeout: float | None) -> None:
         """`timeout`: seconds to wait for a connection; None: no limit."""
-        self.lanes = Lanes(waiting, size, OF_GIVEN_POOL)
+        self.shares = Shares(waiting, size, OF_GIVEN_POOL)
         self._timeout = timeout
-        self._taken: dict[int, Lane] = {}
+        self._taken: dict[int, Share] = {}
 
-    async def take(self, limit: Limit | None, acquire: Callable[[], Awaitable[C]]) -> C:
-        lane = self.lanes.lane_for(limit)
-        if not await self.lanes.enter(lane, self._timeout):
-            raise unavailable(f"{lane.size} connections of the pool were in use for {self._timeout:g} s")
+    async def take(self, limit: TimeLimit | None, acquire: Callable[[], Awaitable[C]]) -> C:
+        share = self.shares.share_for(limit)
+        if not await self.shares.enter(share, self._timeout):
+            raise unavailable(f"{share.size} connections of the pool were in use for {self._timeout:g} s")
         try:
             connection = await acquire()
         except BaseException:
-            self.lanes.leave(lane)
+            self.shares.leave(share)
             raise
-        self._taken[id(connection)] = lane
+        self._taken[id(connection)] = share
         return connection
 
     def leave(self, connection: C) -> None:
-        self.lanes.leave(self._taken.pop(id(connection)))
+        self.shares.leave(self._taken.pop(id(connection)))
 
     async def reserve(self) -> None:
-        if not await self.lanes.reserve(RESERVE_TIMEOUT):
-            raise unavailable(f"all {self.lanes.size} connections were in use for {RESERVE_TIMEOUT:g} s")
+        if not await self.shares.reserve(RESERVE_TIMEOUT):
+            raise unavailable(f"all {self.shares.size} connections were in use for {RESERVE_TIMEOUT:g} s")
 
     def unreserve(self) -> None:
-        self.lanes.restore(self.lanes.retire())
+        self.shares.restore(self.shares.retire())
 
 
 class GivenPool(Source[C]):
@@ -100,15 +100,15 @@ class GivenPool(Source[C]):
 
     def __init__(self, gate: Gate[C]) -> None:
         self._gate = gate
-        self.lanes = gate.lanes
+        self.shares = gate.shares
 
     @abstractmethod
-    async def acquire(self, limit: Limit | None) -> C: ...
+    async def acquire(self, limit: TimeLimit | None) -> C: ...
 
     @abstractmethod
     async def release(self, connection: C) -> None: ...
 
-    async def take(self, limit: Limit | None) -> C:
+    async def take(self, limit: TimeLimit | None) -> C:
         return await self._gate.take(limit, lambda: self.acquire(limit))
 
     async def give_back(self, connection: C) -> None:

@@ -20,12 +20,12 @@ from queuert.adapters.postgres.notify.channels import publish
 from queuert.adapters.postgres.notify.locks import SessionLocks
 from queuert.adapters.postgres.urls import check_url
 from queuert.ports.notify import OnMessage
-from queuert.ports.provider import AsyncProvider, Limit, SyncProvider
+from queuert.ports.provider import AsyncProvider, SyncProvider, TimeLimit
 
 APPLICATION = "queuert listener"
 """The connection's name in pg_stat_activity, unless the URL sets another."""
 
-LIMIT = Limit(5.0)
+LIMIT = TimeLimit(5.0)
 """Callers give up earlier than this. So the limit is for statements whose callers no longer
 wait.
 """

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.adapters.postgres.operations.store import Store, distinct
+from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.rows import Row, job_of, json_of, utc
 from queuert.archive import ArchiveRow, ChainToArchive, chains_to_archive
 from queuert.failed_attempts import FailedAttempt
 from queuert.ports.program import Program
 
 
-class Archiving(Store):
+class Archiving(BaseOperations):
     def waiting_to_archive(self, types: Sequence[str]) -> Program[list[str]]:
         rows: list[Row] = (yield self.statement("archive.waiting", types=list(types))) if types else []
         return sorted(row[0] for row in rows)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import utc
 from queuert.audit import FORGOTTEN, KEPT, AuditRecord, NewAudit
 from queuert.ports.program import Program
 from queuert.sql.auditing import list_audit
 
 
-class Auditing(Store):
+class Auditing(BaseOperations):
     def record_audit(self, entries: Sequence[NewAudit], kept: float = KEPT) -> Program[None]:
         if entries:
             yield self.statement(

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from queuert.adapters.postgres.operations.store import Reached, Store
+from queuert.adapters.postgres.operations.base import BaseOperations, Reached
 from queuert.adapters.postgres.rows import Row, blocker_of, job_of, json_of, utc
 from queuert.arguments import EARLIEST, LATEST
 from queuert.failed_attempts import told
@@ -29,7 +29,7 @@ _PAUSED = _REACHED = 12
 """The column of the first row that has the pauses, or the positions of limits."""
 
 
-class Claiming(Store):
+class Claiming(BaseOperations):
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
         """Jobs with a limit have a statement of their own, which comes first.
 

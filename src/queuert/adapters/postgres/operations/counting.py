@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
 from queuert.history import HistoryLook, Tally
 from queuert.ports.program import Program
 
 
-class Counting(Store):
+class Counting(BaseOperations):
     _merged_up_to: str | None = None
     """The place in the table up to which the last steps have merged."""
 

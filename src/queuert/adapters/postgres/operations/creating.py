@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from queuert.adapters.postgres.command import SEPARATOR
-from queuert.adapters.postgres.operations.store import Store, distinct
+from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
 from queuert.arguments import seconds
 from queuert.errors import BlockerNotFound
@@ -15,7 +15,7 @@ from queuert.model import NOW, BlockerRef, ChainRow, Created, NewJob
 from queuert.ports.program import Program
 
 
-class Creating(Store):
+class Creating(BaseOperations):
     def create_jobs(self, jobs: Sequence[NewJob]) -> Program[list[Created]]:
         if not jobs:
             return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from queuert.adapters.postgres.installation import functions_for, migrations_for
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
 from queuert.circumstances import RunningGroup
 from queuert.examination import Damage, Look, OldSnapshot, RepairOutcome, Surroundings, TableState, place_of
@@ -11,7 +11,7 @@ from queuert.ports.program import Program
 from queuert.sql.migrate import current_version
 
 
-class Examining(Store):
+class Examining(BaseOperations):
     parts: tuple[str, ...] = ("running", "ready", "line", "lanes", "later", "blocked", "keys")
     full_parts: tuple[str, ...] = ("edges", "jobs")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import WIDTH, Row, chain_of, utc
 from queuert.circumstances import AHEAD, BLOCKERS_READ, BLOCKERS_SHOWN, Circumstances
 from queuert.ids import is_uuid
@@ -17,7 +17,7 @@ _Worker = tuple[str, int, int, int | None, str | None, str | None, WorkerState]
 _workers = msgspec.json.Decoder(list[_Worker])
 
 
-class Explaining(Store):
+class Explaining(BaseOperations):
     def circumstances(self, chain_id: str) -> Program[Circumstances | None]:
         if not is_uuid(chain_id):
             return None

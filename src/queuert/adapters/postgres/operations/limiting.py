@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
 from queuert.limit_records import (
     COUNTED,
@@ -25,7 +25,7 @@ from queuert.ports.program import Program
 _rule = msgspec.json.Decoder(LimitRule)
 
 
-class Limiting(Store):
+class Limiting(BaseOperations):
     def declare_limits(
         self, types: Sequence[str], declared: Sequence[DeclaredLimit], *, alive_for: float
     ) -> Program[list[KnownLimit]]:

@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 
 from queuert.adapters.postgres.command import PgStatement, number_placeholders
-from queuert.adapters.postgres.operations.store import Store, distinct
+from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.rows import Row, chain_of, job_of
 from queuert.errors import InvalidCursor
 from queuert.ids import is_uuid
@@ -51,7 +51,7 @@ _BY_FIRST = (
 _numbered = lru_cache(maxsize=256)(number_placeholders)
 
 
-class Listing(Store):
+class Listing(BaseOperations):
     def list_jobs(self, where: JobFilter, page: PageRequest) -> Program[Listed[JobRow]]:
         if where.by_chain:
             page.chain_position()  # raises `InvalidCursor`

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.installation import functions_for, migrations_for
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row
 from queuert.ports.program import Program
 from queuert.retention import Vacuumed
 from queuert.sql.migrate import MigrationPlan, carry_out, current_version, migrate, one_at_a_time, plan
 
 
-class Migrating(Store):
+class Migrating(BaseOperations):
     def migrate(self) -> Program[list[int]]:
         applied = yield from migrate(migrations_for(self.installation), self.texts, PgStatement)
         yield from self._ensure_functions()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
 from queuert.model import NOW, When
 from queuert.pause_records import Pause, PauseTarget
@@ -14,7 +14,7 @@ from queuert.sql.circumstances import in_order
 T = TypeVar("T")
 
 
-class Pausing(Store):
+class Pausing(BaseOperations):
     def pause(
         self,
         target: PauseTarget,

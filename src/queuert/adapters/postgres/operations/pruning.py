@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row
 from queuert.ports.program import Program
 from queuert.retention import NOTED_COUNTED, KeepPolicy, Pruned, PruneRequest, Retention, TypeRetention
 
 
-class Pruning(Store):
+class Pruning(BaseOperations):
     def store_policies(self, policies: Sequence[KeepPolicy]) -> Program[list[str]]:
         if not policies:
             return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.adapters.postgres.operations.store import Store, distinct
+from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.rows import Row, blocker_of, chain_of
 from queuert.failed_attempts import FailedAttempt
 from queuert.ids import is_uuid
@@ -13,7 +13,7 @@ from queuert.ports.program import Program
 from queuert.sql.circumstances import pause_rows
 
 
-class Reading(Store):
+class Reading(BaseOperations):
     def get_jobs(self, ids: Sequence[str]) -> Program[list[JobRow | None]]:
         return self.jobs_by_id("read.jobs", ids)
 

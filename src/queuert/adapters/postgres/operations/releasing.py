@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, job_of
 from queuert.model import JobRow
 from queuert.ports.program import Program
 
 
-class Releasing(Store):
+class Releasing(BaseOperations):
     def release(self, worker: str, held: Sequence[str]) -> Program[list[JobRow]]:
         rows: list[Row] = yield self.statement(
             "release.unknown", worker=worker, held=list(held), statistics=self.statistics

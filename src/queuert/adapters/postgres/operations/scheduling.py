@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
 from queuert.ports.program import Program
 from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
 
 
-class Scheduling(Store):
+class Scheduling(BaseOperations):
     def get_schedules(self, names: Sequence[str], *, lock: bool = False) -> Program[ScheduleLook]:
         if not names:
             return ScheduleLook(datetime.now(UTC), [])

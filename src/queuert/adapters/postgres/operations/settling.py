@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from queuert.adapters.postgres.command import SEPARATOR, PgStatement
+from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.operations.creating import columns_of, edges_of
-from queuert.adapters.postgres.operations.store import Store, distinct
 from queuert.adapters.postgres.rows import Row, chain_of, job_of, raise_problem
 from queuert.errors import InvalidArgument
 from queuert.failed_attempts import told
@@ -35,7 +35,7 @@ LONGEST_SPELLED_OUT = 100_000
 _UUID = re.compile("[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-class Settling(Store):
+class Settling(BaseOperations):
     unblocked_at_once = UNBLOCKED_AT_ONCE
 
     def settle(self, settlements: Sequence[Settlement]) -> Program[Settled]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from queuert.adapters.postgres.operations.store import Store
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
 from queuert.ports.program import Program
 from queuert.worker_records import OVERDUE, SEEN_EVERY, LastHandled, WorkerAbout, WorkerRow, decode_about
@@ -13,7 +13,7 @@ _LATE = {"seen_every": SEEN_EVERY, "overdue": OVERDUE}
 """When a registration is late."""
 
 
-class Workers(Store):
+class Workers(BaseOperations):
     def register_worker(
         self, worker_id: str, *, lock_key: int | None = None, horizon: int = 0, about: WorkerAbout | None = None
     ) -> Program[WorkerRow]:

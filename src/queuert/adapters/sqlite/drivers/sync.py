@@ -14,7 +14,7 @@ from queuert.adapters.sqlite.connections.own import OwnConnection
 from queuert.adapters.sqlite.drivers.base import BaseProvider
 from queuert.adapters.waiting import IN_THREAD
 from queuert.errors import TransactionNested
-from queuert.ports.provider import Limit, SyncProvider
+from queuert.ports.provider import SyncProvider, TimeLimit
 
 
 class _ThreadConnections:
@@ -63,7 +63,7 @@ class SqliteProvider(BaseProvider):
         finally:
             self.leave(mine)
 
-    def execute_within(self, limit: Limit, command: Command) -> Any:
+    def execute_within(self, limit: TimeLimit, command: Command) -> Any:
         mine = self._mine()
         alarm = IN_THREAD.alarm(limit.seconds, mine.own.interrupt)
         try:

@@ -26,7 +26,7 @@ from queuert.adapters.sqlite.connections.own import OwnConnection
 from queuert.adapters.sqlite.connections.threads import Call, Threads, finish
 from queuert.adapters.sqlite.drivers.base import BaseProvider
 from queuert.errors import ClientClosed, StorageUnavailable, TransactionMisused
-from queuert.ports.provider import AsyncProvider, Limit, Upkeep
+from queuert.ports.provider import AsyncProvider, TimeLimit, Upkeep
 
 Conn = TypeVar("Conn")
 T = TypeVar("T")
@@ -79,7 +79,7 @@ class BaseAsyncProvider(BaseProvider, ABC, Generic[Conn]):
         self.lock.release()
         return answer
 
-    async def execute_within(self, limit: Limit, command: Command) -> Any:
+    async def execute_within(self, limit: TimeLimit, command: Command) -> Any:
         """Waiting for other writers does not count: the busy timeout limits that."""
         self._check_open()
         if not command.writes:
@@ -104,7 +104,7 @@ class BaseAsyncProvider(BaseProvider, ABC, Generic[Conn]):
     def room(self) -> tuple[int, int] | None:
         return None
 
-    def _silent(self, limit: Limit) -> StorageUnavailable:
+    def _silent(self, limit: TimeLimit) -> StorageUnavailable:
         return StorageUnavailable(
             f"{self.database.path} did not answer within {limit.seconds:g} s, so the statement was interrupted"
         )
@@ -129,7 +129,7 @@ class BaseAsyncProvider(BaseProvider, ABC, Generic[Conn]):
         await self._writer.close()
         await self._readers.close()
 
-    async def _with_lock(self, function: Callable[[OwnConnection], T], limit: Limit | None = None) -> T:
+    async def _with_lock(self, function: Callable[[OwnConnection], T], limit: TimeLimit | None = None) -> T:
         """Call a function in the writer's thread.
 
         If it fails or is given up, the lock is released.

@@ -27,7 +27,7 @@ class Reached(msgspec.Struct):
     lanes: dict[str, msgspec.Raw] = {}
 
 
-class Store:
+class BaseOperations:
     """The statements of one installation.
 
     `positions`: how far claims have scanned each type, kept while many dead index entries have to

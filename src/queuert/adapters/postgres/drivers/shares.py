@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from queuert.adapters.permits import Permits
 from queuert.adapters.waiting import Waiting, holding
-from queuert.ports.provider import Limit
+from queuert.ports.provider import TimeLimit
 
 MakeRoom: TypeAlias = Callable[[], Awaitable[None]]
 
@@ -22,7 +22,7 @@ OF_GIVEN_POOL = 1
 """For what is urgent."""
 
 
-class Lane:
+class Share:
     """A share of the connections: at most `size` at a time."""
 
     def __init__(self, size: int, *, upkeep: bool) -> None:
@@ -33,42 +33,42 @@ class Lane:
         self.retired = False
 
 
-class Lanes:
+class Shares:
     def __init__(self, waiting: Waiting, size: int, most: int) -> None:
         """`most`: how many are set aside for workers, if the pool is large enough."""
         self.size = size
-        self.main = Lane(size, upkeep=False)
+        self.main = Share(size, upkeep=False)
         self.set_aside = max(0, min(most, size - 1))
         self._waiting = waiting
-        self._worker: Lane | None = None
-        self._urgent: Lane | None = None
+        self._worker: Share | None = None
+        self._urgent: Share | None = None
         self._workers = 0
         self._reserving = waiting.lock()
 
-    def lane_for(self, limit: Limit | None) -> Lane:
-        """Calls of users, and all calls while no worker runs, share the main lane."""
+    def share_for(self, limit: TimeLimit | None) -> Share:
+        """The main share is for calls of users, and for all calls while no worker runs."""
         if limit is None:
             return self.main
         return (self._urgent if limit.urgent else self._worker) or self.main
 
-    async def enter(self, lane: Lane, timeout: float | None) -> bool:
+    async def enter(self, share: Share, timeout: float | None) -> bool:
         """False: no connection was free in time."""
         try:
-            return await lane.permits.take(self._waiting, timeout)
+            return await share.permits.take(self._waiting, timeout)
         except BaseException:
-            if lane.retired:  # it may have been our turn
-                self._return(lane)
+            if share.retired:  # it may have been our turn
+                self._return(share)
             raise
 
-    def leave(self, lane: Lane) -> None:
-        lane.permits.give_back()
-        if lane.retired:
-            self._return(lane)
+    def leave(self, share: Share) -> None:
+        share.permits.give_back()
+        if share.retired:
+            self._return(share)
 
     async def reserve(self, timeout: float | None, make_room: MakeRoom | None = None) -> bool:
         """A worker begins: set its connections aside. False: they were not free in time.
 
-        `make_room` closes what is idle beyond the permits of the main lane that are then free.
+        `make_room` closes what is idle beyond the permits of the main share that are then free.
         """
         async with holding(self._reserving):
             if self._workers == 0:
@@ -76,9 +76,9 @@ class Lanes:
                     return False
                 if self.set_aside > 0:
                     self.main.size = self.size - self.set_aside
-                    self._urgent = Lane(1, upkeep=True)
+                    self._urgent = Share(1, upkeep=True)
                 if self.set_aside > 1:
-                    self._worker = Lane(self.set_aside - 1, upkeep=True)
+                    self._worker = Share(self.set_aside - 1, upkeep=True)
             self._workers += 1
             return True
 
@@ -105,23 +105,23 @@ class Lanes:
         self._workers -= 1
         if self._workers > 0:
             return 0
-        retired = [lane for lane in (self._worker, self._urgent) if lane is not None]
+        retired = [share for share in (self._worker, self._urgent) if share is not None]
         self._worker = self._urgent = None
         self.main.size = self.size
-        for lane in retired:
-            lane.retired = True
-        return sum(lane.permits.take_free() for lane in retired)
+        for share in retired:
+            share.retired = True
+        return sum(share.permits.take_free() for share in retired)
 
     def restore(self, number: int) -> None:
-        """This many connections of the main lane that were set aside can be used again."""
+        """This many connections of the main share that were set aside can be used again."""
         for _ in range(number):
             self.main.permits.give_back()
 
     def close(self, error: BaseException) -> None:
-        for lane in (self.main, self._worker, self._urgent):
-            if lane is not None:
-                lane.permits.close(error)
+        for share in (self.main, self._worker, self._urgent):
+            if share is not None:
+                share.permits.close(error)
 
-    def _return(self, lane: Lane) -> None:
-        """The permits of a retired lane go back to where they came from."""
-        self.restore(lane.permits.take_free())
+    def _return(self, share: Share) -> None:
+        """The permits of a retired share go back to where they came from."""
+        self.restore(share.permits.take_free())
