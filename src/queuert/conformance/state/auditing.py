@@ -52,7 +52,7 @@ async def the_latest_first(store: Store) -> None:
 
 @case
 async def pages_of_records(store: Store) -> None:
-    """A page ends after so many records, and the next one begins before the last of them."""
+    """A page ends after this many records, and the next one begins before the last of them."""
     await store.record(*(entry(str(number)) for number in range(5)))
     page = await store.audit(2)
     equal([each.target for each in page], ["4", "3"], "the first page")

@@ -89,7 +89,7 @@ async def it_follows_a_job(store: Store) -> None:
 
 @driver_case
 async def counts_up_to_a_limit(store: Store) -> None:
-    """With a limit, at most so many jobs of each type and status are counted."""
+    """With a limit, at most this many jobs of each type and status are counted."""
     source = await store.start("source")
     await store.create(
         *(new_job("a", blockers=waiting_for(source, chain_type="source")) for _ in range(3)),

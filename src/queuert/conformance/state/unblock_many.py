@@ -30,7 +30,7 @@ async def waiting(store: Store, number: int, *chain_ids: str) -> list[str]:
 
 
 async def complete(store: Store, *, at_once: int) -> Settled:
-    """Claim and complete the next source, which may free so many dependents at once."""
+    """Claim and complete the next source, which may free this many dependents at once."""
     store.operations.unblocked_at_once = at_once
     return await store.settle(completed(await store.claim_one(SOURCE)))
 
