@@ -141,7 +141,7 @@ async def how_late_it_is(store: Store) -> None:
 
 @case
 async def in_small_steps(store: Store) -> None:
-    """A step looks at a limited number of chains, says that there is more, and the next one goes on."""
+    """A step looks at a few chains, tells that there are more, and the next one goes on."""
     await store.keep(short())
     ids = [await ended(store) for _ in range(5)]
     steps = [await store.prune(2) for _ in range(3)]
