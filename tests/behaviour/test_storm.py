@@ -29,7 +29,7 @@ from tests.support.postgres import PostgresServer
 from tests.support.proxy import Proxy, proxy_to
 
 import queuert
-from queuert import Client
+from queuert import Client, StorageUnavailable
 
 SECONDS = float(os.environ.get("QUEUERT_STORM_SECONDS", "600"))
 """How long the faults go on, for each storage."""
@@ -204,7 +204,11 @@ async def calm(client: Client[Any]) -> list[Any]:
     """What does not come to its end. A slow machine may have much left, as long as it becomes less."""
     fewest, since = math.inf, time.monotonic()
     while True:
-        left = [each for each in await client.stats() if _open(each)]
+        try:
+            left = [each for each in await client.stats() if _open(each)]
+        except StorageUnavailable:  # the last fault has cut an idle connection of ours, too
+            await asyncio.sleep(0.5)
+            continue
         if sum(map(_open, left)) < fewest:
             fewest, since = sum(map(_open, left)), time.monotonic()
         if not left or time.monotonic() > since + STUCK_AFTER:
