@@ -46,8 +46,9 @@ def not_served(where: JobFilter, served: frozenset[str], texts: Mapping[str, str
     """
     if served >= EVERYTHING:
         return []
-    given = {name for name in texts if getattr(where, name, None) not in (None, False)}
-    return [text for name, text in texts.items() if name in given - served]
+    return [
+        text for name, text in texts.items() if name not in served and getattr(where, name, None) not in (None, False)
+    ]
 
 
 def tests_current_jobs(where: JobFilter) -> bool:
