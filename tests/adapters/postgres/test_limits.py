@@ -120,6 +120,37 @@ async def test_claims_that_end_while_the_lane_is_open_count(scene: Scene) -> Non
     scene.check()
 
 
+@pytest.mark.parametrize("how", ["after", "before"])
+async def test_claims_that_end_in_late_transactions_are_counted_at_once(scene: Scene, how: str) -> None:
+    """A settlement is committed after news that is younger than its own."""
+    await scene.start(*(job("x") for _ in range(9)))
+    first, second = await take(scene, 2)
+    settling = await (await scene.session()).begin()
+    if how != "after":
+        await settling.settle(completed(first))
+    await scene.settle(completed(second))
+    (third,) = await take(scene, 2)
+    assert await take(scene, 2) == []
+    if how == "after":
+        await settling.settle(completed(first))
+    await settling.commit()
+    (fourth,) = await take(scene, 2)
+    scene.check()
+    await scene.settle(completed(third), completed(fourth))
+    assert len(await take(scene, 2)) == 2
+    scene.check()
+
+
+async def test_a_claim_and_what_ends_it_in_one_transaction(scene: Scene) -> None:
+    await scene.start(*(job("x") for _ in range(9)))
+    own = await (await scene.session()).begin()
+    first, second = (await own.run(scene.operations.claim(limited(2)))).jobs
+    await own.settle(completed(first), completed(second))
+    await own.commit()
+    assert len(await take(scene, 5)) == 2
+    scene.check()
+
+
 async def test_one_job_of_each_lane(scene: Scene) -> None:
     """As many lanes as jobs are wanted: there is nothing to choose."""
     await scene.start(*(job(key) for key in "xyz" for _ in range(2)))

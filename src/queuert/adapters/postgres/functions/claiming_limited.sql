@@ -1,59 +1,12 @@
 -- Claiming jobs that have a limit.
 
--- Positions. As long as another session keeps an old snapshot, rows that claims have deleted stay in the
--- indexes of `news`, `line` and `turn`, and every claim has to step over them. A claim that met many of
--- them returns positions of the limit, and the next claims start there, for ten seconds at most:
---
--- - of each lane, what `not_shown` knew when its news was last taken: all other news of it is gone.
--- - of each lane, the last place in line that was taken: all jobs up to there, of these types. A job that
---   joins before it waits until the position ends, or until no other job waits in the lane. Lanes that are
---   ordered have none.
--- - the lowest tag. If there are too few turns from there on, the table is read. If there is no turn at
---   all, tags go on from the highest one: otherwise they would be among those of dead rows.
--- - when to look for news: once in ten times as long as it takes, while there are enough turns.
---
--- No count depends on a position, and no lane is closed as empty because of one. News is exact, and has an
--- end only because the client may have been told of a claim that was not committed.
-
--- Positions after a claim: `p_new`, with the lanes whose turns were taken. `p_last`: for the number of a
--- lane, the last place in line that was taken, if nothing was left before it. If nothing was taken but
--- something could be, the place is the one of before.
-CREATE OR REPLACE FUNCTION {places_after}(
-    p_new jsonb, p_before jsonb, p_names text[], p_lanes {turn}[], p_ends integer[], p_seen jsonb[], p_taken integer[],
-    p_waiting boolean[], p_last jsonb
-) RETURNS jsonb LANGUAGE plpgsql AS $body$
-DECLARE
-    v_new jsonb := p_new;
-    v_first integer := 1;
-    v_name text;
-    v_lanes jsonb;
-BEGIN
-    FOR v_each IN 1..cardinality(p_names) LOOP
-        v_name := p_names[v_each];
-        IF v_new ? v_name AND p_ends[v_each] >= v_first THEN
-            v_lanes := (
-                SELECT jsonb_object_agg(l.lane, p_seen[l.n] || coalesce(
-                    p_last -> l.n::text,
-                    CASE WHEN p_taken[l.n] = 0 AND p_waiting[l.n] THEN jsonb_path_query_array(p_before -> v_name -> 'lanes' -> l.lane, '$[2 to 4]') END,
-                    '[null, null, null]'
-                ))
-                FROM (SELECT (p_lanes[n]).lane, n FROM generate_series(v_first, p_ends[v_each]) AS n) AS l
-            );
-            v_new := jsonb_set(v_new, ARRAY[v_name, 'lanes'], v_new -> v_name -> 'lanes' || v_lanes);
-        END IF;
-        v_first := p_ends[v_each] + 1;
-    END LOOP;
-    RETURN v_new;
-END $body$;
-
 -- Claim jobs with a limit, `p_limit` at most. `p_types`, `p_queues`, `p_limits` and the rest are as
 -- in `claim`; `p_pair_types` and `p_pair_names`: positions of types, and the limits that their jobs
 -- may have. `p_beside`: how many jobs the whole claim may take: those without a limit compete.
 --
 -- Returns the columns of `claim`, and the lane of each job. The first row has `more` and `next_in`,
--- in `blockers` the lanes to go on looking from, as JSON, in `last_error` the positions, if there are any,
--- and in `ran_before` whether `claim` may find jobs without a limit, or has to tell of pauses. If not,
--- `next_in` is also right for these.
+-- in `blockers` the lanes to go on looking from, as JSON, and in `ran_before` whether `claim` may find
+-- jobs without a limit, or has to tell of pauses. If not, `next_in` is also right for these.
 --
 -- Locks: an advisory lock for each cap, which is waited for. Then, without waiting: an advisory lock
 -- for each limit; lanes; turns; waiting jobs. All of these are skipped if another transaction has
@@ -61,7 +14,7 @@ END $body$;
 CREATE OR REPLACE FUNCTION {claim_limited}(
     p_worker text, p_limit integer, p_beside integer, p_types text[], p_queues integer[], p_limits integer[], p_leases double precision[],
     p_pair_types integer[], p_pair_names text[], p_queue_names text[], p_queue_priorities integer[], p_queue_caps integer[],
-    p_member_queues integer[], p_member_types text[], p_cluster_cap integer, p_cursors text, p_positions text,
+    p_member_queues integer[], p_member_types text[], p_cluster_cap integer, p_cursors text,
     p_token bigint, p_statistics boolean
 ) RETURNS TABLE (
     id text, type_name text, chain_id text, chain_type text, chain_index integer, input text, priority integer,
@@ -137,29 +90,6 @@ DECLARE
     v_order integer[];
     v_chosen integer[] := '{}';
     v_ids uuid[];
-    -- Positions: those that were given, those of the limit at hand, and the new ones.
-    v_begun_at timestamptz;
-    v_positions jsonb := p_positions;
-    v_position jsonb;
-    v_new jsonb := '{}';
-    v_known jsonb;
-    v_seen jsonb;
-    v_places_known boolean;
-    v_from double precision;
-    v_top double precision;
-    v_enough boolean;
-    v_dead bigint := pg_stat_get_xact_tuples_returned({line_key}::regclass) - pg_stat_get_xact_tuples_fetched({line_key}::regclass)
-        + pg_stat_get_xact_tuples_returned({turn_key}::regclass) - pg_stat_get_xact_tuples_fetched({turn_key}::regclass)
-        + pg_stat_get_xact_tuples_returned({news_key}::regclass) - pg_stat_get_xact_tuples_fetched({news_key}::regclass);
-    v_look_at timestamptz;
-    v_look_read bigint;
-    v_until timestamptz;
-    v_from_priorities integer[];
-    v_from_times timestamptz[];
-    v_from_ids uuid[];
-    v_begun_priorities integer[];
-    v_begun_times timestamptz[];
-    a_seen jsonb[] := '{}';
 BEGIN
     IF p_cluster_cap IS NOT NULL OR array_remove(p_queue_caps, NULL) <> '{}' THEN
         SELECT found.rooms, found.total INTO v_rooms, v_total
@@ -167,7 +97,6 @@ BEGIN
         v_number := least(v_number, v_total);
     END IF;
     v_now := {clock};
-    v_begun_at := v_now;
     IF cardinality(v_names) > 1 THEN
         v_names := ARRAY(SELECT DISTINCT name FROM unnest(p_pair_names) AS name ORDER BY name);
     END IF;
@@ -216,47 +145,19 @@ BEGIN
             WHERE p.name = v_name AND v_left[p.n] > 0 AND (v_rooms[p_queues[p.n]] IS NULL OR v_rooms[p_queues[p.n]] > 0)
         );
         v_types := ARRAY(SELECT p_types[n] FROM unnest(v_kinds) AS n);
-        v_known := NULL;
-        v_from := '-infinity';
-        v_look_at := NULL;
-        v_look_read := NULL;
-        v_position := v_positions -> v_name;
-        IF (v_position ->> 'until')::timestamptz > v_now AND (v_position -> 'types' = to_jsonb(v_types) OR v_position ->> 'types' IS NULL) THEN
-            v_known := v_position -> 'lanes';
-            v_from := v_position ->> 'tag';
-            v_look_read := v_position ->> 'read';
-            v_look_at := v_position ->> 'look_at';
-            v_enough := v_number <= (
-                SELECT count(*) FROM (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.tag >= v_from ORDER BY t.tag, t.lane LIMIT v_number) AS ahead
-            );
-            v_may_look := v_may_look AND NOT (v_enough AND coalesce(v_look_at > v_now, false));
-        END IF;
-        v_top := v_position ->> 'top';
-        v_seen := '{}';
         IF v_may_look THEN
             v_look := {look_for_lanes}(
-                v_name, v_rule, v_keyed, v_closed, v_cursors ->> v_name, greatest(50, p_limit), v_known, v_from, v_top, v_look_read, v_now
+                v_name, v_rule, v_keyed, v_closed, v_cursors ->> v_name, greatest(50, p_limit), v_now
             );
             v_cursors := v_cursors || jsonb_build_object(v_name, v_look.cursor);
             v_missed := v_missed OR v_look.more AND cardinality(v_kinds) > 0;
-            IF v_known IS NOT NULL THEN
-                v_look_at := v_now + least(10 * ({clock} - v_now), interval '1 second');
-                v_look_read := v_look.read;
-                v_seen := coalesce(v_look.seen, v_seen);
-                v_known := v_known || v_seen;
-            END IF;
         ELSE
             v_missed := true;
         END IF;
-        IF v_known IS NOT NULL AND NOT v_enough THEN
-            -- After the look: no other claim opens lanes until this one ends, or it is told to ask again.
-            v_from := coalesce({lowest_turn}(v_name), v_top, v_from);
-        END IF;
         v_got := 0;
         v_only := NULL;
-        v_tag := v_from;
+        v_tag := '-infinity';
         v_lane := '';
-        v_places_known := v_known IS NOT NULL AND NOT coalesce((v_rule ->> 'ordered')::boolean, false);
         WHILE v_got < v_number AND cardinality(v_kinds) > 0 LOOP
             SELECT array_agg(x.place), array_agg(x.turn) INTO v_places, v_turns FROM (
                 SELECT t.ctid AS place, t AS turn FROM {turn} AS t
@@ -279,13 +180,8 @@ BEGIN
                 v_weights := array_fill(coalesce((v_rule ->> 'weight')::double precision, 1), ARRAY[v_each]);
             END IF;
             -- After the locks: what is allowed now was not used up by another claim.
-            v_news := {take_news}(v_turns, v_known);
+            v_news := {take_news}(v_turns);
             v_missed := v_missed OR v_news.more;
-            IF v_places_known THEN
-                SELECT array_agg((x.mark ->> 2)::integer ORDER BY x.n), array_agg((x.mark ->> 3)::timestamptz ORDER BY x.n), array_agg((x.mark ->> 4)::uuid ORDER BY x.n)
-                INTO v_from_priorities, v_from_times, v_from_ids
-                FROM (SELECT v_known -> l.lane AS mark, l.ordinality AS n FROM unnest(v_turns) WITH ORDINALITY AS l) AS x;
-            END IF;
             v_now := greatest(v_now, {clock});
             v_concurrency := (v_rule ->> 'concurrency')::integer;
             -- Mostly each lane gives one job: nothing else competes, and no second job is before the last lane.
@@ -297,8 +193,8 @@ BEGIN
                     WHERE l.running - l.ended >= v_concurrency
                 )
             THEN
-                SELECT e.ids, e.waiting, e.priorities, e.times INTO v_ids, a_waiting, v_begun_priorities, v_begun_times FROM {begin_each}(
-                    v_turns, v_from_priorities, v_from_times, v_from_ids, v_types[1], p_queue_names[p_queues[v_kinds[1]]], p_worker, p_leases[v_kinds[1]], p_token, p_statistics, v_now
+                SELECT e.ids, e.waiting INTO v_ids, a_waiting FROM {begin_each}(
+                    v_turns, v_types[1], p_queue_names[p_queues[v_kinds[1]]], p_worker, p_leases[v_kinds[1]], p_token, p_statistics, v_now
                 ) AS e;
                 v_each_once := v_ids IS NOT NULL;
             END IF;
@@ -309,13 +205,6 @@ BEGIN
                 a_weights := v_weights;
                 a_taken := array_fill(1, ARRAY[v_number]);
                 v_got := v_number;
-                IF v_known IS NOT NULL THEN
-                    v_seen := v_seen || (
-                        SELECT jsonb_object_agg(l.lane, v_news.seen || jsonb_build_array(l.priority, l.time, l.id))
-                        FROM unnest(v_turns, v_begun_priorities, v_begun_times, v_ids)
-                            AS l (name, tag, lane, running, begun, begun_at, holder, priority, time, id)
-                    );
-                END IF;
                 EXIT;
             END IF;
             -- So many of each lane may be taken. If there are enough lanes, none is given more than
@@ -339,7 +228,7 @@ BEGIN
                 ) AS o;
             END IF;
             f := {candidates}(
-                v_turns, v_from_priorities, v_from_times, v_from_ids, v_room, v_only, v_weights, v_kinds, p_types, p_queues, p_queue_priorities, CASE WHEN v_filled THEN v_tag ELSE 'infinity' END
+                v_turns, v_room, v_only, v_weights, v_kinds, p_types, p_queues, p_queue_priorities, CASE WHEN v_filled THEN v_tag ELSE 'infinity' END
             );
             IF f.ids IS NOT NULL THEN
                 c_lanes := c_lanes || ARRAY(SELECT v_first + n FROM unnest(f.lanes) AS n);
@@ -357,22 +246,12 @@ BEGIN
             a_places := a_places || v_places;
             a_ended := a_ended || v_news.ended;
             a_weights := a_weights || v_weights;
-            a_seen := a_seen || array_fill(v_news.seen, ARRAY[v_each]);
         END LOOP;
         a_ends := a_ends || cardinality(a_places);
-        v_from_priorities := NULL;
-        v_from_times := NULL;
-        v_from_ids := NULL;
-        IF v_known IS NOT NULL THEN
-            v_until := least(v_until, (v_position ->> 'until')::timestamptz);
-            v_new := v_new || jsonb_build_object(v_name, jsonb_build_object(
-                'until', v_position -> 'until', 'types', v_types, 'tag', v_from::text, 'top', v_top, 'read', v_look_read, 'look_at', v_look_at, 'lanes', v_seen
-            ));
-        END IF;
         IF v_got >= v_number AND NOT v_each_once THEN
             v_behind := v_behind OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND (t.tag, t.lane) > (v_tag, v_lane));
         ELSIF cardinality(v_kinds) > 0 AND NOT v_each_once THEN
-            v_missed := v_missed OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.tag >= v_from AND t.ctid <> ALL (a_places));
+            v_missed := v_missed OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_name AND t.ctid <> ALL (a_places));
         END IF;
     END LOOP;
 
@@ -453,14 +332,6 @@ BEGIN
     END IF;
     IF cardinality(a_places) > 0 THEN
         DELETE FROM {turn} WHERE ctid = ANY (a_places);
-        IF v_new <> '{}' AND NOT v_each_once THEN
-            v_new := {places_after}(v_new, v_positions, v_names, a_turns, a_ends, a_seen, a_taken, a_waiting, (
-                SELECT jsonb_object_agg(last.lane, jsonb_build_array(c_priorities[last.n], c_times[last.n], c_ids[last.n])) FROM (
-                    SELECT c_lanes[c.n] AS lane, (array_agg(c.n ORDER BY c_numbers[c.n] DESC))[1] AS n FROM unnest(v_chosen) AS c (n)
-                    GROUP BY 1 HAVING max(c_numbers[c.n]) = count(*)
-                ) AS last
-            ));
-        END IF;
         a_taken := coalesce(a_taken, array_fill(0, ARRAY[cardinality(a_places)]));
         v_first := 1;
         FOR v_each IN 1..cardinality(v_names) LOOP
@@ -468,7 +339,7 @@ BEGIN
                 PERFORM {place_lanes}(
                     v_names[v_each], v_rules -> v_names[v_each] -> 0, (v_rules -> v_names[v_each] ->> 1)::boolean, v_closed, true,
                     a_turns[v_first:a_ends[v_each]], a_ended[v_first:a_ends[v_each]], a_taken[v_first:a_ends[v_each]],
-                    a_waiting[v_first:a_ends[v_each]], a_weights[v_first:a_ends[v_each]], a_holders[v_first:a_ends[v_each]], NULL, NULL, v_now
+                    a_waiting[v_first:a_ends[v_each]], a_weights[v_first:a_ends[v_each]], a_holders[v_first:a_ends[v_each]], v_now
                 );
             END IF;
             v_first := a_ends[v_each] + 1;
@@ -476,33 +347,13 @@ BEGIN
     END IF;
     IF v_each_once THEN
         -- After the lanes were placed: also those that stay open.
-        v_more := EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_names[1] AND t.tag >= v_from) OR EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_names[1]);
+        v_more := EXISTS (SELECT FROM {turn} AS t WHERE t.name = v_names[1]);
     ELSIF v_behind AND cardinality(v_ids) >= v_number THEN
         v_more := true;
     END IF;
     IF v_missed AND cardinality(v_ids) < v_number THEN
         -- Another claim has locked lanes, and may leave jobs.
         v_next := v_now + interval '20 milliseconds';
-    END IF;
-    v_next := least(v_next, v_until);
-    -- Entries that were read, and had no row. Without an old snapshot they are read once or twice.
-    v_dead := pg_stat_get_xact_tuples_returned({line_key}::regclass) - pg_stat_get_xact_tuples_fetched({line_key}::regclass)
-        + pg_stat_get_xact_tuples_returned({turn_key}::regclass) - pg_stat_get_xact_tuples_fetched({turn_key}::regclass)
-        + pg_stat_get_xact_tuples_returned({news_key}::regclass) - pg_stat_get_xact_tuples_fetched({news_key}::regclass) - v_dead;
-    IF v_new <> '{}' OR v_dead > 2000 + 40 * v_number AND cardinality(v_ids) > 0 THEN
-        v_new := (
-            SELECT jsonb_object_agg(asked.name, CASE WHEN v_new ? asked.name THEN v_new -> asked.name || jsonb_build_object('tag', coalesce((
-                SELECT t.tag FROM {turn} AS t WHERE t.name = asked.name AND t.tag >= (v_new -> asked.name ->> 'tag')::double precision
-                ORDER BY t.tag, t.lane LIMIT 1
-            ), taken.top, '-infinity')::text, 'top', taken.top) ELSE jsonb_build_object(
-                'until', v_begun_at + least(1000 * ({clock} - v_begun_at), interval '10 seconds'), 'types', NULL, 'tag', '-infinity',
-                'top', taken.top, 'lanes', '{}'::jsonb
-            ) END)
-            FROM unnest(v_names) AS asked (name)
-            CROSS JOIN LATERAL (
-                SELECT greatest(max(t.tag), (v_positions -> asked.name ->> 'top')::double precision) AS top FROM unnest(a_turns) AS t WHERE t.name = asked.name
-            ) AS taken
-        );
     END IF;
     SELECT v_others OR EXISTS (
         SELECT FROM unnest(p_types) AS asked (type_name)
@@ -520,7 +371,7 @@ BEGIN
         WHERE asked.n <> ALL (coalesce(v_shut, '{}'))
     )) INTO v_others, v_next;
     RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
-        NULL::double precision, NULL::integer, NULL::bigint, NULL::bigint, nullif(v_new, '{}')::text, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
+        NULL::double precision, NULL::integer, NULL::bigint, NULL::bigint, NULL, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
         v_others, v_cursors::text, v_more, extract(epoch FROM v_next - v_now)::double precision, v_now, NULL;
     IF cardinality(v_ids) = 0 THEN
         RETURN;

@@ -2,64 +2,23 @@
 -- each of them has locked the lanes that it passes: the row of `turn` of a lane that is open, the row
 -- of `lane` of one that is not. A lane is passed as a row of `turn`.
 
--- The transactions whose news a snapshot does not show: the first one from which on any may be missing,
--- and older ones that were open, as JSON. Null if there are too many of these. The own transaction may
--- add news later.
-CREATE OR REPLACE FUNCTION {not_shown}(p_snapshot pg_snapshot) RETURNS jsonb LANGUAGE plpgsql AS $body$
-DECLARE
-    v_end bigint := pg_snapshot_xmax(p_snapshot)::text::bigint;
-    v_open bigint[] := ARRAY(SELECT open::text::bigint FROM pg_snapshot_xip(p_snapshot) AS open) || pg_current_xact_id()::text::bigint;
-    v_old bigint[] := ARRAY(SELECT open FROM unnest(v_open) AS open WHERE open < v_end - 1000);
-BEGIN
-    RETURN CASE WHEN cardinality(v_old) <= 20 THEN jsonb_build_array(
-        (SELECT least(v_end, min(open)) FROM unnest(v_open) AS open WHERE open >= v_end - 1000), to_jsonb(v_old)
-    ) END;
-END $body$;
-
 -- Take what is new of lanes, and count the claims that have ended, for each of them. If it is very much,
 -- something may be left: `more`. Index news_lane.
---
--- `p_known`: null, or the positions of lanes (see `claim_limited`). Then `seen` is what each of these
--- lanes need not read again.
-CREATE OR REPLACE FUNCTION {take_news}(p_lanes {turn}[], p_known jsonb, OUT ended integer[], OUT more boolean, OUT seen jsonb)
-LANGUAGE plpgsql AS $body$
+CREATE OR REPLACE FUNCTION {take_news}(p_lanes {turn}[], OUT ended integer[], OUT more boolean) LANGUAGE plpgsql AS $body$
 DECLARE
     v_most integer := 500 + 10 * cardinality(p_lanes);
     v_names text[] := ARRAY(SELECT l.lane FROM unnest(p_lanes) AS l);
-    v_snapshot pg_snapshot;
     v_places tid[];
     v_left text[];
     v_at integer := 1;
     v_name text COLLATE "C";
 BEGIN
     ended := array_fill(0, ARRAY[cardinality(p_lanes)]);
-    IF p_known IS NULL THEN
-        -- All lanes at once is three times as fast as lane by lane. No order: servers before 17 would sort
-        -- all rows. They come in the order of the index anyway.
-        SELECT array_agg(e.ctid), array_agg(e.lane) FILTER (WHERE e.kind < 0) INTO v_places, v_left
-        FROM (SELECT e.ctid, e.lane, e.kind FROM {news} AS e WHERE e.lane = ANY (v_names) LIMIT v_most) AS e;
-        more := coalesce(cardinality(v_places) >= v_most, false);
-    ELSE
-        SELECT array_agg(e.ctid), array_agg(e.lane) FILTER (WHERE e.kind < 0), pg_current_snapshot() INTO v_places, v_left, v_snapshot
-        FROM (
-            SELECT e.ctid, e.lane, e.kind FROM unnest(v_names) AS l (lane)
-            CROSS JOIN LATERAL (
-                SELECT coalesce((p_known -> l.lane ->> 0)::bigint, 0) AS first,
-                    ARRAY(SELECT x FROM jsonb_array_elements_text(coalesce(p_known -> l.lane -> 1, '[]')) AS x)::bigint[] AS old
-            ) AS known
-            CROSS JOIN unnest('{-1, 0}'::integer[]) AS k (kind)
-            CROSS JOIN LATERAL (
-                SELECT n.ctid, n.lane, n.kind FROM {news} AS n WHERE n.lane = l.lane AND n.kind = k.kind AND n.id >= known.first
-                UNION ALL
-                SELECT n.ctid, n.lane, n.kind FROM {news} AS n
-                WHERE n.lane = l.lane AND n.kind = k.kind AND n.id = ANY (known.old) AND n.id < known.first
-            ) AS e LIMIT v_most
-        ) AS e;
-        more := coalesce(cardinality(v_places) >= v_most, false);
-        IF NOT more THEN
-            seen := {not_shown}(v_snapshot);
-        END IF;
-    END IF;
+    -- All lanes at once is three times as fast as lane by lane. No order: servers before 17 would sort
+    -- all rows. They come in the order of the index anyway.
+    SELECT array_agg(e.ctid), array_agg(e.lane) FILTER (WHERE e.kind < 0) INTO v_places, v_left
+    FROM (SELECT e.ctid, e.lane, e.kind FROM {news} AS e WHERE e.lane = ANY (v_names) LIMIT v_most) AS e;
+    more := coalesce(cardinality(v_places) >= v_most, false);
     IF v_places IS NOT NULL THEN
         DELETE FROM {news} WHERE ctid = ANY (v_places);
     END IF;
@@ -75,47 +34,27 @@ END $body$;
 
 -- The common claim, made cheap: begin the first job of each of these lanes, in their order. All jobs have
 -- one type. Returns their ids, and which lanes have another job; or nulls if a lane has none that is free,
--- and then nothing is written. `p_from…`: nulls, or the places in line after which to look (see
--- `claim_limited`); then also the places of these jobs. Locks waiting jobs, and skips locked ones. Primary key of `line`.
+-- and then nothing is written. Locks waiting jobs, and skips locked ones. Primary key of `line`.
 CREATE OR REPLACE FUNCTION {begin_each}(
-    p_lanes {turn}[], p_from_priorities integer[], p_from_times timestamptz[], p_from_ids uuid[], p_type text, p_queue text,
-    p_worker text, p_lease double precision, p_token bigint, p_statistics boolean, p_now timestamptz,
-    OUT ids uuid[], OUT priorities integer[], OUT times timestamptz[], OUT waiting boolean[]
+    p_lanes {turn}[], p_type text, p_queue text, p_worker text, p_lease double precision, p_token bigint,
+    p_statistics boolean, p_now timestamptz, OUT ids uuid[], OUT waiting boolean[]
 ) LANGUAGE plpgsql AS $body$
 DECLARE
     v_number integer := cardinality(p_lanes);
     v_names text[];
     v_places tid[];
+    v_times timestamptz[];
 BEGIN
-    IF p_from_ids IS NULL THEN
-        SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.id), array_agg(c.scheduled_at) INTO v_names, v_places, ids, times
-        FROM (
-            SELECT l.lane, w.*
-            FROM unnest(p_lanes) WITH ORDINALITY AS l
-            CROSS JOIN LATERAL (
-                SELECT e.ctid AS place, e.id, e.scheduled_at FROM {line} AS e WHERE e.lane = l.lane AND e.type_name IS NOT DISTINCT FROM p_type
-                ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1
-            ) AS w
-            ORDER BY l.ordinality
-        ) AS c;
-    ELSE
-        SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.scheduled_at)
-        INTO v_names, v_places, ids, priorities, times
-        FROM (
-            SELECT l.lane, w.*
-            FROM unnest(p_lanes, p_from_priorities, p_from_times, p_from_ids) WITH ORDINALITY
-                AS l (name, tag, lane, running, begun, begun_at, holder, from_priority, from_time, from_id, ordinality)
-            CROSS JOIN LATERAL (
-                SELECT e.ctid AS place, e.id, e.priority, e.scheduled_at FROM {line} AS e
-                WHERE e.lane = l.lane AND e.type_name IS NOT DISTINCT FROM p_type AND (e.priority, e.scheduled_at, e.id) > (
-                    coalesce(l.from_priority, -2147483648), coalesce(l.from_time, '-infinity'),
-                    coalesce(l.from_id, '00000000-0000-0000-0000-000000000000')
-                )
-                ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1
-            ) AS w
-            ORDER BY l.ordinality
-        ) AS c;
-    END IF;
+    SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.id), array_agg(c.scheduled_at) INTO v_names, v_places, ids, v_times
+    FROM (
+        SELECT l.lane, w.*
+        FROM unnest(p_lanes) WITH ORDINALITY AS l
+        CROSS JOIN LATERAL (
+            SELECT e.ctid AS place, e.id, e.scheduled_at FROM {line} AS e WHERE e.lane = l.lane AND e.type_name IS NOT DISTINCT FROM p_type
+            ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1
+        ) AS w
+        ORDER BY l.ordinality
+    ) AS c;
     IF cardinality(ids) IS DISTINCT FROM v_number OR (
         SELECT count(*) FROM (SELECT FROM {line} AS w WHERE w.ctid = ANY (v_places) FOR UPDATE SKIP LOCKED) AS locked
     ) < v_number THEN
@@ -127,33 +66,21 @@ BEGIN
     SELECT b.id, p_token + b.n - 1, p_type, p_queue, p_worker, p_now + make_interval(secs => p_lease), p_now, b.lane
     FROM unnest(ids, v_names) WITH ORDINALITY AS b (id, lane, n);
     IF p_statistics THEN
-        INSERT INTO {tally} (at, type_name, what, number, since) VALUES (p_now, p_type, 'begun', v_number, times);
+        INSERT INTO {tally} (at, type_name, what, number, since) VALUES (p_now, p_type, 'begun', v_number, v_times);
     END IF;
     -- OFFSET: otherwise, a plan may hash all of `line`.
-    IF p_from_ids IS NULL THEN
-        waiting := ARRAY(
-            SELECT EXISTS (SELECT FROM {line} AS e WHERE e.lane = l.lane ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0)
-            FROM unnest(p_lanes) WITH ORDINALITY AS l ORDER BY l.ordinality
-        );
-    ELSE
-        -- If there is none, `place_lanes` looks before it, too.
-        waiting := ARRAY(
-            SELECT EXISTS (
-                SELECT FROM {line} AS e WHERE e.lane = l.lane AND (e.priority, e.scheduled_at, e.id) > (l.priority, l.scheduled_at, l.id)
-                ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0
-            )
-            FROM unnest(v_names, priorities, times, ids) WITH ORDINALITY AS l (lane, priority, scheduled_at, id, ordinality) ORDER BY l.ordinality
-        );
-    END IF;
+    waiting := ARRAY(
+        SELECT EXISTS (SELECT FROM {line} AS e WHERE e.lane = l.lane ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0)
+        FROM unnest(p_lanes) WITH ORDINALITY AS l ORDER BY l.ordinality
+    );
 END $body$;
 
 -- The first jobs of lanes, in the order of their turns: `p_rooms` of each, or only `p_only`, of the types
--- at the positions `p_kinds`, after the places `p_from…` (or nulls). Of each: the position of its lane, and its number there. `number`: how many
+-- at the positions `p_kinds`. Of each: the position of its lane, and its number there. `number`: how many
 -- of them come up to the turn `p_last`. Locks nothing. Primary key of `line`. (IS NOT DISTINCT FROM: with
 -- an equals sign, a plan may read all jobs of the type along `line_type`.)
 CREATE OR REPLACE FUNCTION {candidates}(
-    p_lanes {turn}[], p_from_priorities integer[], p_from_times timestamptz[], p_from_ids uuid[], p_rooms integer[], p_only uuid[],
-    p_weights double precision[], p_kinds integer[], p_types text[], p_queues integer[],
+    p_lanes {turn}[], p_rooms integer[], p_only uuid[], p_weights double precision[], p_kinds integer[], p_types text[], p_queues integer[],
     p_queue_priorities integer[], p_last double precision, OUT lanes integer[], OUT places tid[], OUT ids uuid[], OUT kinds integer[],
     OUT priorities integer[], OUT times timestamptz[], OUT numbers bigint[], OUT number bigint
 ) LANGUAGE plpgsql AS $body$
@@ -167,15 +94,11 @@ BEGIN
         INTO lanes, places, ids, kinds, priorities, times, numbers, number
         FROM (
             SELECT l.ordinality::integer AS lane, w.*, l.tag + (w.number - 1) / p_weights[l.ordinality] AS turn
-            FROM unnest(p_lanes, p_from_priorities, p_from_times, p_from_ids) WITH ORDINALITY
-                AS l (name, tag, lane, running, begun, begun_at, holder, from_priority, from_time, from_id, ordinality)
+            FROM unnest(p_lanes) WITH ORDINALITY AS l
             CROSS JOIN LATERAL (
                 SELECT x.*, row_number() OVER () AS number FROM (
                     SELECT e.ctid AS place, e.id, e.priority, e.scheduled_at FROM {line} AS e
-                    WHERE e.lane = l.lane AND e.type_name IS NOT DISTINCT FROM v_type AND (e.priority, e.scheduled_at, e.id) > (
-                        coalesce(l.from_priority, -2147483648), coalesce(l.from_time, '-infinity'),
-                        coalesce(l.from_id, '00000000-0000-0000-0000-000000000000')
-                    )
+                    WHERE e.lane = l.lane AND e.type_name IS NOT DISTINCT FROM v_type
                     ORDER BY e.priority, e.scheduled_at, e.id LIMIT p_rooms[l.ordinality]
                 ) AS x
             ) AS w
@@ -189,16 +112,12 @@ BEGIN
     INTO lanes, places, ids, kinds, priorities, times, numbers, number
     FROM (
         SELECT l.ordinality::integer AS lane, w.*, l.tag + (w.number - 1) / p_weights[l.ordinality] AS turn, of_type.kind
-        FROM unnest(p_lanes, p_from_priorities, p_from_times, p_from_ids) WITH ORDINALITY
-            AS l (name, tag, lane, running, begun, begun_at, holder, from_priority, from_time, from_id, ordinality)
+        FROM unnest(p_lanes) WITH ORDINALITY AS l
         CROSS JOIN LATERAL (
             SELECT x.*, row_number() OVER () AS number FROM (
                 (
                     SELECT e.ctid AS place, e.id, e.type_name, e.priority, e.scheduled_at FROM {line} AS e
-                    WHERE e.lane = l.lane AND e.type_name = ANY (v_types) AND (e.priority, e.scheduled_at, e.id) > (
-                        coalesce(l.from_priority, -2147483648), coalesce(l.from_time, '-infinity'),
-                        coalesce(l.from_id, '00000000-0000-0000-0000-000000000000')
-                    )
+                    WHERE e.lane = l.lane AND e.type_name = ANY (v_types)
                     ORDER BY e.priority, e.scheduled_at, e.id LIMIT CASE WHEN p_only[l.ordinality] IS NULL THEN p_rooms[l.ordinality] ELSE 0 END
                 )
                 UNION ALL
@@ -214,25 +133,14 @@ BEGIN
     ) AS c;
 END $body$;
 
--- The lowest tag of a limit, from the table instead of the index. Called if there are few turns, so that
--- most rows are dead: see `lanes_in_news`.
-CREATE OR REPLACE FUNCTION {lowest_turn}(p_name text) RETURNS double precision LANGUAGE plpgsql
-SET plan_cache_mode TO force_generic_plan SET enable_indexscan TO off SET enable_indexonlyscan TO off SET enable_bitmapscan TO off
-SET max_parallel_workers_per_gather TO 0 SET jit TO off AS $body$
-BEGIN
-    RETURN (SELECT min(t.tag) FROM {turn} AS t WHERE t.name = p_name);
-END $body$;
-
 -- Write down what has become of lanes. `p_were_open`: they had a turn, which was deleted; otherwise
 -- each gets a new turn, after the lane whose turn it is. For each lane: `p_ended`, claims that have
 -- ended; `p_taken`, jobs that begin now; `p_waiting`, others wait; `p_weights`; `p_holders`, the last
--- job that begins now; `p_from`, a tag that may be the lowest; `p_top`, where tags go on if there is no
--- turn. A lane that may begin a job gets its turn. One that a rate has closed gets a
+-- job that begins now. A lane that may begin a job gets its turn. One that a rate has closed gets a
 -- row in `reopen`. One that nothing is known of any more is deleted.
 CREATE OR REPLACE FUNCTION {place_lanes}(
     p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_were_open boolean, p_lanes {turn}[], p_ended integer[], p_taken integer[],
-    p_waiting boolean[], p_weights double precision[], p_holders uuid[], p_from double precision,
-    p_top double precision, p_now timestamptz
+    p_waiting boolean[], p_weights double precision[], p_holders uuid[], p_now timestamptz
 ) RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE
     v_rated boolean := p_keyed OR coalesce(jsonb_typeof(p_rule -> 'rate') = 'array', false);
@@ -246,10 +154,7 @@ BEGIN
         DELETE FROM {closing} WHERE until <= p_now AND lane = ANY (ARRAY(SELECT l.lane FROM unnest(p_lanes) AS l));
     END IF;
     IF NOT p_were_open THEN
-        v_floor := coalesce(
-            (SELECT t.tag FROM {turn} AS t WHERE t.name = p_name AND t.tag >= p_from ORDER BY t.tag, t.lane LIMIT 1),
-            CASE WHEN p_from > '-infinity' THEN {lowest_turn}(p_name) END, p_top, 0
-        );
+        v_floor := coalesce((SELECT t.tag FROM {turn} AS t WHERE t.name = p_name ORDER BY t.tag, t.lane LIMIT 1), 0);
     ELSIF v_rated THEN
         -- A clock that is set back does not move the begins.
         INSERT INTO {begun} (lane, seq, at)
@@ -337,22 +242,17 @@ END $body$;
 
 -- Look at lanes that something has happened to. Those that are open are left alone: the claim that
 -- takes their turn looks. Creates and locks the rows of the others (those that another claim has
--- locked are skipped), and gives a turn to those that may begin a job. `more`: there is more to look
--- at. The caller has the lock of the limit, so no other claim creates lanes of it. `p_known`, `p_from`, `p_top`:
--- the positions of lanes and of turns (see `claim_limited`), or nulls; `seen`: the new ones of lanes.
+-- locked are skipped), and gives a turn to those that may begin a job. True: there is more to look
+-- at. The caller has the lock of the limit, so no other claim creates lanes of it.
 CREATE OR REPLACE FUNCTION {visit_lanes}(
-    p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_lanes text[], p_known jsonb, p_from double precision,
-    p_top double precision, p_now timestamptz, OUT more boolean, OUT seen jsonb
-) LANGUAGE plpgsql AS $body$
+    p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_lanes text[], p_now timestamptz
+) RETURNS boolean LANGUAGE plpgsql AS $body$
 DECLARE
     v_lanes {turn}[];
-    v_waiting boolean[];
     v_news record;
 BEGIN
-    more := false;
-    seen := '{}';
     IF (SELECT count(*) FROM {lane} AS l WHERE l.lane = ANY (p_lanes) AND l.open) = cardinality(p_lanes) THEN
-        RETURN;
+        RETURN false;
     END IF;
     INSERT INTO {lane} (lane) SELECT DISTINCT asked FROM unnest(p_lanes) AS asked
     WHERE NOT EXISTS (SELECT FROM {lane} AS l WHERE l.lane = asked OFFSET 0) ORDER BY asked ON CONFLICT DO NOTHING;
@@ -361,50 +261,20 @@ BEGIN
         FROM {lane} AS l WHERE l.lane = ANY (p_lanes) AND NOT l.open FOR UPDATE SKIP LOCKED
     );
     IF cardinality(v_lanes) = 0 THEN
-        RETURN;
+        RETURN false;
     END IF;
-    v_news := {take_news}(v_lanes, p_known);
-    IF p_known IS NOT NULL THEN
-        v_waiting := ARRAY(
-            SELECT EXISTS (
-                SELECT FROM {line} AS e WHERE e.lane = l.lane AND (e.priority, e.scheduled_at, e.id) > (l.priority, l.scheduled_at, l.id)
-                ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0
-            )
-            FROM (
-                SELECT o.lane, o.ordinality, (p_known -> o.lane ->> 2)::integer AS priority, (p_known -> o.lane ->> 3)::timestamptz AS scheduled_at,
-                    (p_known -> o.lane ->> 4)::uuid AS id
-                FROM unnest(v_lanes) WITH ORDINALITY AS o
-            ) AS l ORDER BY l.ordinality
-        );
-    END IF;
-    PERFORM {place_lanes}(p_name, p_rule, p_keyed, p_closed, false, v_lanes, v_news.ended, NULL, v_waiting, NULL, NULL, p_from, p_top, p_now);
-    more := v_news.more;
-    IF p_known IS NOT NULL THEN
-        seen := (
-            SELECT jsonb_object_agg(l.lane, v_news.seen || jsonb_build_array(p_known -> l.lane -> 2, p_known -> l.lane -> 3, p_known -> l.lane -> 4))
-            FROM unnest(v_lanes) AS l
-        );
-    END IF;
-END $body$;
-
--- The lanes of a limit that are in the news, in their order, from the table instead of the index: to step
--- over a dead row costs a fifth of what it costs to step over its entry.
-CREATE OR REPLACE FUNCTION {lanes_in_news}(p_first text, p_end text) RETURNS text[] LANGUAGE plpgsql
-SET plan_cache_mode TO force_generic_plan SET enable_indexscan TO off SET enable_indexonlyscan TO off SET enable_bitmapscan TO off
-SET max_parallel_workers_per_gather TO 0 SET jit TO off AS $body$
-BEGIN
-    RETURN ARRAY(SELECT DISTINCT n.lane FROM {news} AS n WHERE n.lane > p_first AND n.lane < p_end ORDER BY n.lane);
+    v_news := {take_news}(v_lanes);
+    PERFORM {place_lanes}(p_name, p_rule, p_keyed, p_closed, false, v_lanes, v_news.ended, NULL, NULL, NULL, NULL, p_now);
+    RETURN v_news.more;
 END $body$;
 
 -- Find lanes that something has happened to: whose time to open has come, and that are in the news.
 -- At most `p_most` of each, in their order, from the lane `p_cursor` on and around. `cursor` is the
 -- last one, if there may be more. So a lane with very much news does not keep others waiting. Primary
--- key of `reopen`, and news_lane. `p_read`: how many entries of that index the last look has read, if
--- they were many. If the table has few pages compared to that, it is read instead. `read`: the same
--- for the next look. For the others see `visit_lanes`.
+-- key of `reopen`, and news_lane. For what is done with them see `visit_lanes`.
 CREATE OR REPLACE FUNCTION {look_for_lanes}(
-    p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_cursor text, p_most integer, p_known jsonb, p_from double precision,
-    p_top double precision, p_read bigint, p_now timestamptz, OUT cursor text, OUT more boolean, OUT seen jsonb, OUT read bigint
+    p_name text, p_rule jsonb, p_keyed boolean, p_closed boolean, p_cursor text, p_most integer, p_now timestamptz,
+    OUT cursor text, OUT more boolean
 ) LANGUAGE plpgsql AS $body$
 DECLARE
     v_first text COLLATE "C" := p_name || E'\x1e';
@@ -415,16 +285,9 @@ DECLARE
     v_found text[];
     v_last text COLLATE "C";
 BEGIN
-    read := p_read;
     v_due := ARRAY(SELECT r.lane FROM {reopen} AS r WHERE r.name = p_name AND r.at <= p_now ORDER BY r.at, r.lane LIMIT p_most)
         || ARRAY(SELECT r.lane FROM {reopen} AS r WHERE r.name = E'\x01' || p_name AND r.at <= p_now ORDER BY r.at, r.lane LIMIT 10);
-    IF p_read > 20 * pg_relation_size({news_text}::regclass) / 8192 THEN
-        v_found := {lanes_in_news}(v_first, v_end);
-        v_lanes := ARRAY(SELECT n.lane FROM unnest(v_found) AS n (lane) ORDER BY n.lane COLLATE "C" <= v_after, n.lane COLLATE "C" LIMIT p_most);
-    ELSE
-        read := -pg_stat_get_xact_tuples_returned({news_key}::regclass);
-    END IF;
-    WHILE read <= 0 LOOP
+    LOOP
         -- Mostly a lane has one row, or a few: reading on is much faster than looking for the next lane.
         v_found := ARRAY(
             SELECT DISTINCT n.lane FROM (
@@ -448,13 +311,9 @@ BEGIN
         v_end := v_after || E'\x01';
         v_after := v_first;
     END LOOP;
-    IF read <= 0 THEN
-        read := read + pg_stat_get_xact_tuples_returned({news_key}::regclass);
-    END IF;
     more := false;
     IF cardinality(v_due) + cardinality(v_lanes) > 0 THEN
-        SELECT v.more, v.seen INTO more, seen
-        FROM {visit_lanes}(p_name, p_rule, p_keyed, p_closed, v_due || v_lanes, p_known, p_from, p_top, p_now) AS v;
+        more := {visit_lanes}(p_name, p_rule, p_keyed, p_closed, v_due || v_lanes, p_now);
     END IF;
     IF cardinality(v_lanes) >= p_most THEN
         cursor := v_lanes[cardinality(v_lanes)];

@@ -15,25 +15,12 @@ from queuert.model import JobRow
 from queuert.ports.program import Program
 
 
-class Reached(msgspec.Struct):
-    """The positions of one limit, and of each of its lanes. Only the server reads most of it."""
-
-    until: str
-    types: msgspec.Raw
-    tag: str
-    top: float | None = None
-    read: int | None = None
-    look_at: str | None = None
-    lanes: dict[str, msgspec.Raw] = {}
-
-
 class BaseOperations:
     """The statements of one installation.
 
     `positions`: how far claims have scanned each type, kept while many dead index entries have to
     be skipped (`scan_positions` in `functions/claiming.sql`). `cursors`: for each limit, the last
-    lane that a claim has looked at (`look_for_lanes`). `reached`: the same as `positions`, for
-    each limit (`functions/claiming_limited.sql`). `worker_rows`: where the rows of this
+    lane that a claim has looked at (`look_for_lanes`). `worker_rows`: where the rows of this
     process's workers are.
     """
 
@@ -45,7 +32,6 @@ class BaseOperations:
         self.words = self.installation.words()
         self.positions: dict[str, msgspec.Raw] = {}
         self.cursors: dict[str, str | None] = {}
-        self.reached: dict[str, Reached] = {}
         self.worker_rows: dict[str, str] = {}
 
     def statement(self, name: str, **parameters: Any) -> PgStatement:

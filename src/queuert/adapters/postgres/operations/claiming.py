@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from queuert.adapters.postgres.operations.base import BaseOperations, Reached
+from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, blocker_of, job_of, json_of, utc
 from queuert.arguments import EARLIEST, LATEST
 from queuert.failed_attempts import told
@@ -20,13 +20,9 @@ from queuert.sql.circumstances import pause_rows
 _FIRST, _LAST = ((moment - EPOCH).total_seconds() for moment in (EARLIEST, LATEST))
 _blockers = msgspec.json.Decoder(list[tuple[str, str, str, str | None, str | None]])
 _cursors = msgspec.json.Decoder(dict[str, str | None])
-_reached = msgspec.json.Decoder(dict[str, Reached])
-_LANES = 200
-"""For how many lanes of a limit positions are kept. They are sent with each claim."""
-_NOTHING = b"null"
 _positions = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_PAUSED = _REACHED = 12
-"""The column of the first row that has the pauses, or the positions of limits."""
+_PAUSED = 12
+"""The column of the first row that has the pauses."""
 
 
 class Claiming(BaseOperations):
@@ -55,7 +51,6 @@ class Claiming(BaseOperations):
         pairs = [(place, name) for place, limit in enumerate(places, 1) for name in limit.limits]
         names = {name for _, name in pairs}
         slots = request.limit if request.slots is None else request.slots
-        known = {name: found for name in names if (found := self.reached.get(name)) is not None}
         rows: list[Row] = yield self.statement(
             "limits.take",
             **asked,
@@ -64,14 +59,11 @@ class Claiming(BaseOperations):
             pair_types=[place for place, _ in pairs],
             pair_names=[name for _, name in pairs],
             cursors=msgspec.json.encode({name: self.cursors.get(name) for name in names}).decode(),
-            positions=msgspec.json.encode(known).decode() if known else None,
             first_token=request.first_token,
             statistics=self.statistics,
         )
         others, cursors, more, next_in, claimed_at, _ = rows[0][-6:]
         self.cursors.update(_cursors.decode(cursors))
-        if known or rows[0][_REACHED] is not None:
-            self._reach(names, rows[0][_REACHED])
         since, times = utc(claimed_at), _Times()
         leased = {limit.name: since + timedelta(seconds=limit.lease) for limit in places}
         jobs = [_claimed(row[:-1], request.worker, since, leased, times, row[-1]) for row in rows[1:]]
@@ -131,25 +123,6 @@ class Claiming(BaseOperations):
         elif self.positions:
             for name in names:
                 self.positions.pop(name, None)
-
-    def _reach(self, names: set[str], positions: str | None) -> None:
-        """The server returns the positions of the lanes that it has looked at.
-
-        The others keep their positions until all of the limit end.
-        """
-        found = _reached.decode(positions) if positions is not None else {}
-        for name in names:
-            before, after = self.reached.pop(name, None), found.get(name)
-            if after is None:
-                continue
-            lanes = dict(before.lanes) if before is not None and before.until == after.until else {}
-            for lane, place in after.lanes.items():
-                if bytes(place) == _NOTHING:
-                    lanes.pop(lane, None)
-                elif lane in lanes or len(lanes) < _LANES:
-                    lanes[lane] = place
-            after.lanes = lanes
-            self.reached[name] = after
 
     def renew(self, leases: Sequence[Lease]) -> Program[list[str]]:
         if not leases:

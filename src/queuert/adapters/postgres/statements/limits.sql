@@ -4,7 +4,7 @@
 SELECT * FROM {claim_limited}(
     :worker::text, :limit::integer, :beside::integer, :types::text[], :queues::integer[], :limits::integer[], :leases::double precision[],
     :pair_types::integer[], :pair_names::text[], :queue_names::text[], :queue_priorities::integer[], :queue_caps::integer[],
-    :member_queues::integer[], :member_types::text[], :cluster_cap::integer, :cursors::text, :positions::text,
+    :member_queues::integer[], :member_types::text[], :cluster_cap::integer, :cursors::text,
     :first_token::bigint, :statistics::boolean
 );
 
