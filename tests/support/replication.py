@@ -62,6 +62,11 @@ class Pair:
         hosts = ",".join(quote(str(each.directory), safe="") for each in (self.primary, self.standby))
         return f"{scheme}://postgres@/{database}?host={hosts}&target_session_attrs=read-write"
 
+    def cut_off(self) -> None:
+        """From now on, nothing that the primary does reaches the standby. What it has sent by now, may."""
+        self.standby.cut_off()
+        _until(lambda: self.say("SELECT count(*) FROM pg_stat_replication") == [(0,)])
+
     def kill_primary(self) -> None:
         """All its processes, as if its machine had lost power. Each of them has a group of its own."""
         pids = [self.primary.pid, *_children(self.primary.pid)]
