@@ -29,7 +29,8 @@ from tests.support.redis import RedisServer
 import queuert
 from bench.server import server
 from queuert import Attempt, EntryJob, Handlers, Worker
-from queuert.transaction import OpenTransaction, Step
+from queuert.engine.callbacks import Step
+from queuert.engine.transaction import OpenTransaction
 
 RESULTS = Path(__file__).resolve().parent / "results"
 HOUR = 3600.0

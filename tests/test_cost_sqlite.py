@@ -13,8 +13,8 @@ from tests.support.jobs import JOBS, After, Greet, Nothing
 
 import queuert
 from queuert import Client, Dedup, EntryJob
+from queuert.base.statuses import STATUSES
 from queuert.client.sync_client import SyncClient
-from queuert.statuses import STATUSES
 
 MANY = 2_000
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from queuert import Diagnosis, Finding
-from queuert.circumstances import RunningGroup
-from queuert.examination import OldSnapshot, Surroundings, TableState
-from queuert.operations.surroundings import around, of_channel, of_clock, of_workers
-from queuert.worker_records import WorkerAbout, WorkerQueue, WorkerRow, WorkerState, WorkerType
+from queuert.features.doctor.surroundings import around, of_channel, of_clock, of_workers
+from queuert.records.circumstances import RunningGroup
+from queuert.records.examination import OldSnapshot, Surroundings, TableState
+from queuert.records.workers import WorkerAbout, WorkerQueue, WorkerRow, WorkerState, WorkerType
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 BEFORE, SINCE = NOW - timedelta(hours=1), NOW - timedelta(minutes=1)

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from queuert import failure_log
-from queuert.failure_log import INTERVAL, FailureLog
+from queuert.base import failure_log
+from queuert.base.failure_log import INTERVAL, FailureLog
 
 logger = logging.getLogger("queuert.test")
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from queuert.errors import InvalidArgument
-from queuert.history import (
+from queuert.records.history import (
     BOUNDS,
     DAY,
     HOUR,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from queuert.base.ids import UuidV7, generate_uuid7, validate_uuid
 from queuert.errors import InvalidJobId
-from queuert.ids import UuidV7, generate_uuid7, validate_uuid
 
 
 class Clock:

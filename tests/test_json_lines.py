@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from queuert import ArchivedChain, ArchivedJob, InvalidArgument, JsonLines, json_lines, read_json_lines
+from queuert import ArchivedChain, ArchivedJob, InvalidArgument, JsonLines, read_json_lines
+from queuert.features.retention import json_lines
 
 NOW = datetime(2026, 11, 5, 12, 30, 1, 5, tzinfo=UTC)
 

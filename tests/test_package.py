@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("queuert", "queuert_django", "queuert_pytest")
+PACKAGES = ("queuert", "queuert_conformance", "queuert_django", "queuert_pytest")
 NEEDED = ("README.md", "CHANGELOG.md", "LICENSE", "Makefile", "constraints.txt", "pyproject.toml")
 FOLDERS = ("docs", "examples", "requirements", "src", "tests", "tools")
 LARGEST = 3_000_000

@@ -26,15 +26,15 @@ from tools.site.surface import NAMES, surface
 
 import queuert
 import queuert.testing
-from queuert import why
+from queuert import logging, why
 from queuert.client.base import BaseClient
+from queuert.engine.sessions import Sessions
+from queuert.features.limits import Unset
+from queuert.features.observing.otel.stats import AsyncStats, SyncStats
 from queuert.jobs.registry import Registry
-from queuert.observability import logging
-from queuert.observability.otel.stats import AsyncStats, SyncStats
-from queuert.operations.limits import Unset
-from queuert.pause_records import Everything
 from queuert.ports.sync_notify import SyncNotify
-from queuert.worker.middleware import Values
+from queuert.records.pauses import Everything
+from queuert.worker.handlers.middleware import Values
 
 T = TypeVar("T")
 
@@ -48,8 +48,8 @@ FOR_USERS = (
     "queuert_django.testing",
     "queuert.testing",
     "queuert.dashboard",
-    "queuert.observability.logging",
-    "queuert.observability.otel",
+    "queuert.logging",
+    "queuert.otel",
 )
 """The other public modules are for adapters: their contracts are prose, not lists of arguments."""
 
@@ -75,7 +75,7 @@ def programs() -> dict[str, str]:
 
 
 def is_ours(module: str) -> bool:
-    return module.partition(".")[0] in ("queuert", "queuert_django")
+    return module.partition(".")[0] in ("queuert", "queuert_conformance", "queuert_django")
 
 
 def private_uses(tree: ast.Module) -> Iterator[str]:
@@ -271,6 +271,7 @@ MADE_BY_THE_LIBRARY = {
 NEED_NO_NAME = (
     BaseClient,  # either client
     Everything,  # the type of EVERYTHING
+    Sessions,  # for the library itself
     Registry,  # of a client that is made of the job types of another one
     SyncNotify,
     Unset,  # the type of a default

@@ -12,11 +12,12 @@ from tests.support.jobs import Greet
 from tests.support.worlds import KINDS, Database, Flavour, World, start, status_of
 
 from queuert.adapters.in_process import InProcessNotify
-from queuert.blocking import run_blocking
+from queuert.base.blocking import run_blocking
+from queuert.engine.callbacks import Step
+from queuert.engine.notifications import Notifications
+from queuert.engine.transaction import Hooks, OpenTransaction
 from queuert.errors import TransactionClosed
-from queuert.operations.notifications import Notifications
 from queuert.ports.notify import Topic
-from queuert.transaction import Hooks, OpenTransaction, Step
 
 
 class Recorder:

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from queuert.circumstances import BlockingRow, Circumstances, DueJob, RunningGroup
-from queuert.durations import clock
-from queuert.model import ChainRow, JobRow
-from queuert.operations.why import explain
-from queuert.pause_records import Pause, PauseTarget
+from queuert.base.times import clock
+from queuert.features.why.finding import explain
+from queuert.records.circumstances import BlockingRow, Circumstances, DueJob, RunningGroup
+from queuert.records.model import ChainRow, JobRow
+from queuert.records.pauses import Pause, PauseTarget
+from queuert.records.workers import LastHandled, WorkerAbout, WorkerQueue, WorkerRow, WorkerType
 from queuert.why import (
     BeingUnblocked,
     Ended,
@@ -27,7 +28,6 @@ from queuert.why import (
     SlotsBusy,
     Why,
 )
-from queuert.worker_records import LastHandled, WorkerAbout, WorkerQueue, WorkerRow, WorkerType
 
 NOW = datetime(2026, 11, 17, 3, 0, 0, tzinfo=UTC)
 JOB = JobRow(

@@ -15,9 +15,9 @@ from tests.support.ears import Ear
 from tests.support.servers import free_port
 
 from queuert.adapters.broadcast import BroadcastNotify
-from queuert.conformance import NotifyHarness
-from queuert.conformance.pytest_plugin import notify_tests
 from queuert.ports.notify import MISSED, TOPICS, NotifyAdapter
+from queuert_conformance import NotifyHarness
+from queuert_conformance.pytest_plugin import notify_tests
 
 EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "zeromq_notify.py"
 

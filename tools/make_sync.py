@@ -39,14 +39,16 @@ REPLACEMENTS = [
     ("            for item in page.items:\n                yield item\n", "            yield from page.items\n"),
     ("await ", ""),
     ("import Sessions, Tx", "import Sessions, SyncSessions, Tx"),
-    ("Sessions(state", "SyncSessions(state"),
+    ("= Sessions(", "= SyncSessions("),
     (
-        "from queuert.bulk import",
-        "from queuert.blocking import Blocking, run_blocking\nfrom queuert.bulk import",
+        "from queuert.base.contexts import",
+        "from queuert.base.blocking import Blocking, run_blocking\nfrom queuert.base.contexts import",
     ),
     ("ChainWaiting", "SyncChainWaiting"),
+    ("AsyncSubmissions", "SyncSubmissions"),
     ("explain_timeout", "explain_timeout_sync"),
-    ("hears_itself(self._notify)", "self._notify.run(hears_itself)"),
+    ("hears_itself(self._sessions.channel)", "self._sessions.channel.run(hears_itself)"),
+    ("blocking=False", "blocking=True"),
     (
         "channel: NotifyAdapter = BoundedNotify(notify)",
         "channel = notify if isinstance(notify, SyncNotify) else SyncNotify(BoundedNotify(notify))",
@@ -69,7 +71,7 @@ REPLACEMENTS = [
 ASYNC_ONLY = re.compile(r"    async def _ended_chains.*?\n\n(?=    async def)", re.DOTALL)
 
 # What the sessions do is written once, as coroutines and async blocks.
-AWAITED_SESSIONS = re.compile(r"await (self\._sessions\.\w+\(.*\))$", re.MULTILINE)
+AWAITED_SESSIONS = re.compile(r"await ((?:self\.(?:_sessions|_submissions)\.\w+|archive_all)\(.*\))$", re.MULTILINE)
 SESSION_BLOCKS = re.compile(r"return (self\._sessions\.\w+\(.*\))$", re.MULTILINE)
 
 

@@ -1,12 +1,10 @@
 """Durable, typed job chains that commit with your own database transaction."""
 
-from queuert.archive import ArchivedChain, ArchivedJob, ArchiveTable
-from queuert.audit import AuditRecord
-from queuert.bulk import BulkPlan, PlanNote
+from queuert.base.backoff import Backoff
+from queuert.base.statuses import Status
+from queuert.base.transaction import Transaction
 from queuert.client.client import Client, Completion
 from queuert.client.sync_client import SyncClient, SyncCompletion
-from queuert.dedup import Dedup
-from queuert.doctor import Diagnosis, Finding
 from queuert.errors import (
     BlockerNotFound,
     ChainArchived,
@@ -58,11 +56,16 @@ from queuert.errors import (
     UnknownJobType,
     WaitTimeout,
 )
-from queuert.failed_attempts import FailedAttempt
-from queuert.history import Histogram, History, HistoryPoint
-from queuert.jobs.bulk import BulkResult
+from queuert.features.bulk.jobs import BulkResult
+from queuert.features.bulk.plan import BulkPlan, PlanNote
+from queuert.features.doctor.diagnosis import Diagnosis, Finding
+from queuert.features.retention.json_lines import JsonLines, read_json_lines
+from queuert.features.schedules.declared import Schedules
+from queuert.features.schedules.schedule import Schedule
+from queuert.features.schedules.times import After, Cron, Every, Tick
+from queuert.features.why import Why
 from queuert.jobs.chain import Chain
-from queuert.jobs.codec import Codec
+from queuert.jobs.codecs.codec import Codec
 from queuert.jobs.deduplication import Debounce, Throttle
 from queuert.jobs.filter import Filter
 from queuert.jobs.job import EntryJob, Job
@@ -70,28 +73,25 @@ from queuert.jobs.limits import Limit, LimitKey, Rate
 from queuert.jobs.queue import Queue
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobTypes
-from queuert.json_lines import JsonLines, read_json_lines
-from queuert.limit_records import LimitRow, LimitRule, RateRule
-from queuert.listing_records import Page
-from queuert.model import TypeStats
-from queuert.pause_records import EVERYTHING, Pause
 from queuert.ports.observer import Observer
-from queuert.retention import Keep, KeepPolicy, Pruned, Retention, TypeRetention, Vacuumed
-from queuert.schedules.declaring import Schedules
-from queuert.schedules.schedule import Schedule
-from queuert.schedules.times import After, Cron, Every, Tick
-from queuert.statuses import Status
-from queuert.transaction import Transaction
-from queuert.why import Why
+from queuert.records.archive import ArchivedChain, ArchivedJob, ArchiveTable
+from queuert.records.audit import AuditRecord
+from queuert.records.dedup import Dedup
+from queuert.records.failed_attempts import FailedAttempt
+from queuert.records.history import Histogram, History, HistoryPoint
+from queuert.records.limits import LimitRow, LimitRule, RateRule
+from queuert.records.listings import Page
+from queuert.records.model import TypeStats
+from queuert.records.pauses import EVERYTHING, Pause
+from queuert.records.retention import Keep, KeepPolicy, Pruned, Retention, TypeRetention, Vacuumed
+from queuert.records.workers import WorkerInfo, WorkerQueue, WorkerType
 from queuert.wiring import connect, connect_sync
-from queuert.worker.abort import AbortReason, AbortSignal
-from queuert.worker.attempt import Attempt, BaseAttempt, SyncAttempt
-from queuert.worker.backoff import Backoff
-from queuert.worker.handlers import Handlers
+from queuert.worker.base.abort import AbortReason, AbortSignal
+from queuert.worker.handlers.attempt import Attempt, BaseAttempt, SyncAttempt
+from queuert.worker.handlers.middleware import Key, Middleware
+from queuert.worker.handlers.registry import Handlers
 from queuert.worker.health import WorkerHealth
-from queuert.worker.middleware import Key, Middleware
 from queuert.worker.worker import Worker
-from queuert.worker_records import WorkerInfo, WorkerQueue, WorkerType
 
 __all__ = [
     "EVERYTHING",

@@ -1,6 +1,6 @@
 """`python -m queuert` is the `queuert` command."""
 
-from queuert.cli import main
+from queuert.operate.cli import main
 
 if __name__ == "__main__":
     main()

@@ -60,10 +60,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from queuert.why import Why
+from typing import Any, Literal, Protocol
 
 ValidationCode = Literal[
     "not_entry_point",
@@ -413,6 +410,17 @@ class BlockerNotFound(QueuertError):
         self.chain_id = chain_id
 
 
+class Explanation(Protocol):
+    """Why a chain has not ended: a `queuert.why.Why`."""
+
+    @property
+    def reasons(self) -> Sequence[object]:
+        """All reasons, the one that must end first comes first."""
+        ...
+
+    def __str__(self) -> str: ...
+
+
 class WaitTimeout(QueuertError, TimeoutError):
     """`wait`: the chain did not end in time. It goes on: call `wait` again to wait longer.
 
@@ -428,7 +436,7 @@ class WaitTimeout(QueuertError, TimeoutError):
             (with the async client: within a second). A traceback shows it as a note.
     """
 
-    why: Why | None = None
+    why: Explanation | None = None
 
     def __init__(
         self,

@@ -11,9 +11,9 @@ from django.db import connections, transaction
 
 from django import forms
 from queuert import Chain, QueuertError, SyncClient
-from queuert.blocking import run_blocking
-from queuert.operating.changes import BY_NAME, Change
-from queuert.operating.pauses import end_of_pause
+from queuert.base.blocking import run_blocking
+from queuert.operate.changes import BY_NAME, Change
+from queuert.operate.pauses import end_of_pause
 
 _atomic: Any = transaction.atomic
 

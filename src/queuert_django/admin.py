@@ -16,8 +16,8 @@ from django.utils.html import format_html, format_html_join
 
 from queuert import Chain as ClientChain
 from queuert import JobRecord, Page, SyncClient
-from queuert.arguments import MAX_NAME_LENGTH
-from queuert.operating.changes import Change
+from queuert.base.arguments import MAX_NAME_LENGTH
+from queuert.operate.changes import Change
 from queuert_django.actions import (
     CANCEL,
     RETRY,

@@ -13,7 +13,7 @@ from django.db import connections
 
 from queuert.adapters.django.databases import postgres_problem, sqlite_problem
 from queuert.errors import InvalidArgument, JobTypeError
-from queuert.worker.handlers import registry_of
+from queuert.worker.handlers.registry import registry_of
 from queuert_django.discovery import find_handlers, find_jobs
 from queuert_django.options import databases
 

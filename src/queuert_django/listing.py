@@ -15,8 +15,8 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 
 from queuert import Filter, Page
+from queuert.base.statuses import STATUSES
 from queuert.errors import InvalidArgument
-from queuert.statuses import STATUSES
 
 AFTER = "after"
 """The cursor of the page, in the address."""

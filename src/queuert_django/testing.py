@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from queuert import testing
 from queuert.adapters.django.connection import Strict
-from queuert.contexts import context
+from queuert.base.contexts import context
 from queuert.testing import SyncRunning
 from queuert_django.clients import get_client
 from queuert_django.discovery import find_handlers

@@ -8,8 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 from queuert.adapters.memory import MemoryConnection, MemoryOperations, MemoryProvider, MemoryStore
-from queuert.listing_records import ChainFilter, JobFilter, PageRequest
-from queuert.model import (
+from queuert.ports.program import Program
+from queuert.ports.provider import run
+from queuert.records.listings import ChainFilter, JobFilter, PageRequest
+from queuert.records.model import (
     BlockerRef,
     Claimed,
     ClaimRequest,
@@ -20,8 +22,6 @@ from queuert.model import (
     Settlement,
     TypeLimit,
 )
-from queuert.ports.program import Program
-from queuert.ports.provider import run
 
 T = TypeVar("T")
 

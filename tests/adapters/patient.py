@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from queuert.conformance.state.build import FUTURE, completed, key, new_job, queue, request
-from queuert.conformance.state.unblock import behind
-from queuert.model import Claimed, NewJob, When
 from queuert.ports.program import Program
 from queuert.ports.provider import run
 from queuert.ports.state import SyncStateAdapter
+from queuert.records.model import Claimed, NewJob, When
+from queuert_conformance.state.build import FUTURE, completed, key, new_job, queue, request
+from queuert_conformance.state.unblock import behind
 
 
 class Patient:

@@ -12,8 +12,12 @@ from typing import Any, TypeVar
 
 from tests.support.sqlite import with_tables
 
+from queuert.adapters.sql.statement import Statement
 from queuert.adapters.sqlite import SqliteOperations, sqlite_state, sync_sqlite_state
-from queuert.model import (
+from queuert.ports.program import Program
+from queuert.ports.provider import run, run_async
+from queuert.ports.state import StateAdapter
+from queuert.records.model import (
     BlockerRef,
     Claimed,
     ClaimRequest,
@@ -24,10 +28,6 @@ from queuert.model import (
     Settlement,
     TypeLimit,
 )
-from queuert.ports.program import Program
-from queuert.ports.provider import run, run_async
-from queuert.ports.state import StateAdapter
-from queuert.sql.statement import Statement
 
 T = TypeVar("T")
 

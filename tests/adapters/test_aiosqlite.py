@@ -190,11 +190,11 @@ async def test_a_closed_client(client: Client[Connection], mine: Connection) -> 
         with pytest.raises(ClientClosed):
             await client.start(tx, Greet())
         with pytest.raises(ClientClosed):
-            await client._state.provider.execute(mine, client._state.operations)
+            await client.sessions.storage.provider.execute(mine, client.sessions.storage.operations)
         with pytest.raises(ClientClosed):
-            client._state.provider.check(mine)
+            client.sessions.storage.provider.check(mine)
         await mine.rollback()
-    await client._state.close()
+    await client.sessions.storage.close()
 
 
 # Joining the caller's
@@ -290,7 +290,7 @@ async def test_a_closed_connection_is_refused(client: Client[Connection], path: 
         with pytest.raises(TransactionMisused, match="no transaction is open"):
             await client.start(tx, Greet())
     with pytest.raises(TransactionMisused, match="cannot be used"):
-        async with client._state.provider.savepoint(closed):
+        async with client.sessions.storage.provider.savepoint(closed):
             pass
 
 

@@ -15,7 +15,11 @@ from tests.support.postgres import Databases, postgres
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
 from queuert.adapters.sqlite import sync_sqlite_state
-from queuert.conformance.state.build import (
+from queuert.base.statuses import STATUSES
+from queuert.ports.provider import run
+from queuert.records.listings import JobFilter, PageRequest
+from queuert.records.model import JobRow, When
+from queuert_conformance.state.build import (
     FUTURE,
     cancelled,
     completed,
@@ -31,10 +35,6 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.listing_records import JobFilter, PageRequest
-from queuert.model import JobRow, When
-from queuert.ports.provider import run
-from queuert.statuses import STATUSES
 
 __all__ = ["postgres"]
 

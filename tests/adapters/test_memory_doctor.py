@@ -13,10 +13,10 @@ from queuert import SyncClient
 from queuert.adapters.in_process import NoNotify
 from queuert.adapters.memory import MemoryStore, sync_memory_state
 from queuert.adapters.memory.tables import Tables
-from queuert.conformance.state.build import completed, key, new_id, new_job, queue, request
-from queuert.conformance.state.unblock import behind
-from queuert.model import BlockerRef, JobRow
 from queuert.ports.provider import run
+from queuert.records.model import BlockerRef, JobRow
+from queuert_conformance.state.build import completed, key, new_id, new_job, queue, request
+from queuert_conformance.state.unblock import behind
 
 
 class Ward:

@@ -7,11 +7,11 @@ from datetime import timedelta
 import pytest
 from tests.adapters.memory_support import ALL, START, Memory, new_job, next_job, queue
 
-from queuert.arguments import Duration
-from queuert.dedup import Dedup
+from queuert.base.arguments import Duration
 from queuert.errors import BlockerNotFound, InvalidArgument, InvalidCursor, JobIdExists, JobTypeMismatch
-from queuert.listing_records import ChainFilter, JobFilter, PageRequest
-from queuert.model import BlockerRef, BlockerRow, ClaimRequest, Lease, Settlement, TypeLimit, Unblocked, When
+from queuert.records.dedup import Dedup
+from queuert.records.listings import ChainFilter, JobFilter, PageRequest
+from queuert.records.model import BlockerRef, BlockerRow, ClaimRequest, Lease, Settlement, TypeLimit, Unblocked, When
 
 
 class TestCreate:

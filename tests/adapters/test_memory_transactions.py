@@ -22,7 +22,6 @@ from queuert.adapters.memory import (
     sync_memory_state,
 )
 from queuert.adapters.memory.tables import Tables
-from queuert.dedup import Dedup
 from queuert.errors import (
     BlockerNotFound,
     ClientClosed,
@@ -32,9 +31,10 @@ from queuert.errors import (
     TransactionMisused,
     TransactionNested,
 )
-from queuert.model import ClaimRequest, Lease, Settlement, When
 from queuert.ports.program import Program, atomically
 from queuert.ports.provider import run_async
+from queuert.records.dedup import Dedup
+from queuert.records.model import ClaimRequest, Lease, Settlement, When
 
 
 def test_a_version_has_all_tables_of_the_one_before() -> None:

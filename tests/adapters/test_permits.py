@@ -10,7 +10,7 @@ import pytest
 
 from queuert.adapters.permits import Permits
 from queuert.adapters.waiting import IN_THREAD, ON_LOOP
-from queuert.blocking import run_blocking
+from queuert.base.blocking import run_blocking
 
 
 async def turns(number: int = 3) -> None:

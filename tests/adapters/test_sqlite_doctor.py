@@ -13,8 +13,8 @@ from tests.adapters.patient import Patient
 import queuert
 from queuert import Finding
 from queuert.adapters.sqlite import sync_sqlite_state
-from queuert.conformance.state.build import completed, new_id, new_job, queue, request
-from queuert.operations import doctor
+from queuert.features.doctor import examining as doctor
+from queuert_conformance.state.build import completed, new_id, new_job, queue, request
 
 
 class Ward(Patient):

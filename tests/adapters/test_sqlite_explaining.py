@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.adapters.sqlite_support import Sqlite, job
 
-from queuert.conformance.state.registry import about
-from queuert.model import BlockerRef
+from queuert.records.model import BlockerRef
+from queuert_conformance.state.registry import about
 
 COPIES = """
     WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)

@@ -14,6 +14,7 @@ import pytest
 from tests.adapters.sqlite_support import AsyncSqlite, Sqlite, job
 from tests.support.code import Code
 
+from queuert.adapters.sql.migrate import Migration, migrate
 from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
 from queuert.adapters.sqlite.connections import database
 from queuert.adapters.sqlite.connections.errors import translate
@@ -28,7 +29,6 @@ from queuert.errors import (
     TransactionMisused,
 )
 from queuert.ports.provider import run
-from queuert.sql.migrate import Migration, migrate
 
 ALL = [migration.version for migration in migrations_for("queuert_")]
 LATEST = ALL[-1]

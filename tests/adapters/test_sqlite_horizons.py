@@ -10,7 +10,7 @@ from tests.adapters.sqlite_support import ERROR, Sqlite, claim_of, job
 
 from queuert.adapters.sqlite.horizons import Horizons
 from queuert.adapters.sqlite.operations import SqliteOperations
-from queuert.model import JobRow
+from queuert.records.model import JobRow
 
 WORKER = "worker"
 

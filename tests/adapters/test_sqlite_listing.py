@@ -11,10 +11,10 @@ from typing import Any, get_args
 import pytest
 from tests.adapters.sqlite_support import START, Sqlite, job, waiting_for
 
+from queuert.base.statuses import Status
 from queuert.errors import InvalidArgument, InvalidCursor
-from queuert.listing_records import ChainFilter, JobFilter, Listed, Order, PageRequest
 from queuert.ports.program import Program
-from queuert.statuses import Status
+from queuert.records.listings import ChainFilter, JobFilter, Listed, Order, PageRequest
 
 APART = ("blocked", "failed", "cancelled", "expired")
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from tests.adapters.sqlite_support import Sqlite, claim_of, job
 
+from queuert.adapters.sql.statement import Statement
 from queuert.adapters.sqlite.connections.database import Database
 from queuert.errors import ClientClosed, SchemaMissing, StorageBusy, StorageError, TransactionMisused, TransactionNested
-from queuert.sql.statement import Statement
 
 
 @pytest.fixture

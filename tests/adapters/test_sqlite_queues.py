@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.adapters.sqlite_support import Sqlite
 
-from queuert.conformance.state.build import completed, given_back, new_job, put_back, queue, request
-from queuert.model import Claimed, ClaimRequest
+from queuert.records.model import Claimed, ClaimRequest
+from queuert_conformance.state.build import completed, given_back, new_job, put_back, queue, request
 
 
 @pytest.fixture

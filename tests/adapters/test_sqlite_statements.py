@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from tests.adapters.sqlite_support import ERROR, START, Sqlite, claim_of, completed, job, new_id, next_job, waiting_for
 
+from queuert.adapters.sql.statement import load_statements, split_statements, substitute
 from queuert.adapters.sqlite.operations.base import array, statements_for
-from queuert.dedup import Dedup
 from queuert.errors import InvalidArgument
-from queuert.model import NewJob, QueueLimit, Settlement, When
-from queuert.sql.statement import load_statements, split_statements, substitute
+from queuert.records.dedup import Dedup
+from queuert.records.model import NewJob, QueueLimit, Settlement, When
 
 NAMES = sorted(statements_for("queuert_"))
 PARAMETER = re.compile(r":(\w+)")

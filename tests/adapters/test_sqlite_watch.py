@@ -419,7 +419,7 @@ async def test_the_work_of_the_process_itself_is_no_news(tmp_path: Path) -> None
     with connect(path) as other:
         async with queuert.connect(f"sqlite:///{path}", jobs=[Step], poll_interval=3600) as client:
             ear = Ear()
-            await client._notify.listen("chain_ended", ear)
+            await client.sessions.channel.listen("chain_ended", ear)
             async with Worker(client, handlers, poll_interval=3600, concurrency=4):
                 for number in range(20):
                     async with client.transaction() as tx:

@@ -14,7 +14,7 @@ import pytest
 
 import queuert
 from queuert import Backoff, Chain, Client, EntryJob, JobRecord
-from queuert.model import ClaimRequest, Lease, QueueLimit, TypeLimit
+from queuert.records.model import ClaimRequest, Lease, QueueLimit, TypeLimit
 
 PATIENCE = 45.0
 """Seconds before a test gives up. The expected path takes milliseconds; a busy machine may take long."""

@@ -20,7 +20,7 @@ from tests.behaviour.working import begin
 
 import queuert
 from queuert import ArchivedChain, ArchiveTable, ChainArchived, Client, EntryJob, Keep, Worker, read_json_lines
-from queuert.retention import TypeRetention
+from queuert.records.retention import TypeRetention
 
 __all__ = ["at_once"]
 
@@ -114,7 +114,7 @@ async def test_a_function_that_fails(setting: Setting, caplog: pytest.LogCapture
 @pytest.mark.parametrize("kind", ["async", "plain"])
 async def test_a_function_that_hangs(setting: Setting, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """It is given up, nothing is deleted, and it is not called again while it has not returned. Others go on."""
-    monkeypatch.setattr("queuert.client.archiving.LIMIT", 0.2)
+    monkeypatch.setattr("queuert.features.retention.archiving.LIMIT", 0.2)
     calls, release, hangs = list[int](), threading.Event(), True
 
     async def wait_for_ever(tx: Any, chains: Sequence[ArchivedChain]) -> None:

@@ -35,14 +35,15 @@ from queuert import (
     StorageError,
     Worker,
 )
-from queuert.operations import bulk, own
-from queuert.worker import own_work
+from queuert.features.bulk import own
+from queuert.features.bulk import pages as bulk
+from queuert.features.bulk import service as own_work
 
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bulk, "PAGE", PAGE)
-    monkeypatch.setattr("queuert.client.own_work.LONGEST_STEP", PATIENCE)
+    monkeypatch.setattr("queuert.features.bulk.work.LONGEST_STEP", PATIENCE)
 
 
 async def begin(client: Client[Any], action: str, where: str, *args: Any, **options: Any) -> Chain[Any]:
@@ -319,7 +320,7 @@ async def test_a_page_that_waits_too_long_gives_its_locks_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Another transaction holds one of its chains for long. Smaller pages change the chains before it."""
-    monkeypatch.setattr("queuert.client.own_work.LONGEST_STEP", 0.5)
+    monkeypatch.setattr("queuert.features.bulk.work.LONGEST_STEP", 0.5)
     monkeypatch.setattr(own, "FIRST_DELAY", 0.02)
     async with page_held(tmp_path, 5) as (client, chains, operation, gate):
         async with client.transaction() as tx:

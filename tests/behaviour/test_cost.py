@@ -75,7 +75,7 @@ async def test_nothing_is_kept_for_each_job(setting: Setting, monkeypatch: pytes
         monkeypatch.setattr(threading, "Lock", counting("locks", threading.Lock))
         monkeypatch.setattr(threading.Thread, "start", counting("threads", threading.Thread.start))
         monkeypatch.setattr(asyncio.Lock, "__init__", counting("locks", asyncio.Lock.__init__))
-        monkeypatch.setattr(client._notify, "listen", counting("listeners", client._notify.listen))
+        monkeypatch.setattr(client.sessions.channel, "listen", counting("listeners", client.sessions.channel.listen))
         await Worker(client, handlers, concurrency=100, poll_interval=3600).drain()
         monkeypatch.undo()
         assert await done(client, 1000)

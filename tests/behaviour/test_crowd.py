@@ -17,9 +17,9 @@ from tests.support.ears import Ear
 import queuert
 from queuert import Attempt, Handlers, Worker
 from queuert.ports.notify import Announced
-from queuert.worker import crowd
-from queuert.worker.crowd import AT_ONCE
-from queuert.worker.wake import Wake
+from queuert.worker.claims import crowd
+from queuert.worker.claims.crowd import AT_ONCE
+from queuert.worker.claims.wake import Wake
 
 SCHEMES = ["postgresql", "postgresql+asyncpg"]
 
@@ -94,7 +94,7 @@ async def test_an_announcement_tells_how_many_jobs_there_are(
     """Those of one announcement do not count for the next."""
     ear, url = Ear(), database().replace("postgresql://", f"{scheme}://")
     async with queuert.connect(url, jobs=[Step], announce=announce) as client:
-        await client._notify.listen("job_scheduled", ear)
+        await client.sessions.channel.listen("job_scheduled", ear)
         for times, number in enumerate((1000, 1, 7), 1):
             await start(client, number)
             await ear.until("step", times)
@@ -111,7 +111,7 @@ async def test_an_announcement_of_a_sync_client_tells_it_too(
 
     ear = Ear()
     async with queuert.connect(database(), jobs=[Step]) as listening:
-        await listening._notify.listen("job_scheduled", ear)
+        await listening.sessions.channel.listen("job_scheduled", ear)
         await asyncio.to_thread(start_all)
         await ear.until("step")
     assert _announced(ear) == [1000]

@@ -194,7 +194,7 @@ async def test_nobody_hears_of_what_was_rolled_back(setting: Setting) -> None:
         raise RuntimeError("after complete()")
 
     async with working(setting, JOBS, handlers) as client:
-        dispose = await client._notify.listen("job_scheduled", heard.append)
+        dispose = await client.sessions.channel.listen("job_scheduled", heard.append)
         await failed(client, First())
         if setting.notify:  # whoever waits may have polled, and be quicker than the message
             await eventually(lambda: "first" in heard)

@@ -11,7 +11,7 @@ from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Step, start
 
 from queuert import Attempt, Handlers, SyncAttempt, Worker
-from queuert.worker import watchdog
+from queuert.worker.base import watchdog
 
 BLOCKED = 0.8
 """Seconds. The watchdog must have time to see it on a busy machine."""

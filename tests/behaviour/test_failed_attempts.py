@@ -10,8 +10,7 @@ from tests.behaviour.steps import Step, eventually
 from tests.behaviour.working import begin, output, working
 
 from queuert import Attempt, Client, Handlers, JobError
-from queuert.client.base import sessions_of
-from queuert.model import ClaimRequest, QueueLimit, TypeLimit
+from queuert.records.model import ClaimRequest, QueueLimit, TypeLimit
 
 TOLD = "it broke\nin two lines"
 
@@ -62,7 +61,7 @@ async def test_an_attempt_whose_worker_is_gone(setting: Setting) -> None:
 
 
 async def _claim_and_die(client: Client[Any]) -> None:
-    sessions = sessions_of(client)
+    sessions = client.sessions
     request = ClaimRequest("gone", 1, (QueueLimit("q", 0, (TypeLimit("step", 1, 0.01),)),))
     claimed: list[Any] = []
 

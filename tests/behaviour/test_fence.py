@@ -134,7 +134,7 @@ async def test_a_late_result_does_not_end_a_job_that_another_worker_runs(setting
 
 
 def _put_back(record: Any) -> Any:
-    from queuert.model import Settlement
+    from queuert.records.model import Settlement
 
     return Settlement(job_id=record.id, token=record._row.token, status="pending")
 

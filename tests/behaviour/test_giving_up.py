@@ -13,7 +13,7 @@ from tests.behaviour.working import begin, failed, failure, output, working
 from tests.support.worlds import run
 
 from queuert import Attempt, EntryJob, Handlers, InvalidArgument, JobError, Reschedule, SyncAttempt, Worker
-from queuert.model import ClaimRequest, QueueLimit, TypeLimit
+from queuert.records.model import ClaimRequest, QueueLimit, TypeLimit
 
 pytestmark = pytest.mark.in_turn
 

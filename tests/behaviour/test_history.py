@@ -11,7 +11,6 @@ from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import eventually
 
 from queuert import Attempt, Backoff, Client, EntryJob, Handlers, HistoryPoint, JobError, Keep, Worker
-from queuert.client.base import sessions_of
 
 
 class Flaky(EntryJob[int], name="flaky"):
@@ -47,7 +46,7 @@ async def all_of(client: Client[Any], name: str) -> HistoryPoint:
 
 @pytest.mark.drivers
 async def test_what_workers_do_is_counted_once(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queuert.worker.pruning.INTERVAL", (0.01, 0.02))
+    monkeypatch.setattr("queuert.features.retention.service.INTERVAL", (0.01, 0.02))
     async with setting.connect([Flaky, Gone]) as client:
         async with client.transaction() as tx:
             await client.start_many(tx, [Flaky(number=number) for number in range(12)])
@@ -74,7 +73,7 @@ async def _ended(client: Client[Any]) -> bool:
 
 async def test_switched_off_nothing_is_written(setting: Setting) -> None:
     async with setting.connect([Flaky], statistics=False) as client:
-        sessions = sessions_of(client)
+        sessions = client.sessions
         async with client.transaction() as tx:
             chain = await client.start(tx, Flaky(number=2))
             await client.cancel(tx, chain)

@@ -15,7 +15,8 @@ from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Client, Handlers, Worker
 from queuert.adapters.sqlite.horizons import Horizons
-from queuert.worker import filling, horizon, prefetch
+from queuert.worker.claims import filling
+from queuert.worker.policy import horizon, prefetch
 
 JOBS = 4000
 BYSTANDERS = 50

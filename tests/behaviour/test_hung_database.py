@@ -22,12 +22,12 @@ from tests.support.proxy import Proxy, proxy_to
 import queuert
 import queuert.sqlalchemy
 from queuert import Attempt, Client, Handlers, Worker
+from queuert.adapters.sql.statement import Statement
 from queuert.adapters.sqlite.connections.database import Database
 from queuert.adapters.sqlite.drivers.aiosqlite import AiosqliteProvider
 from queuert.adapters.sqlite.drivers.threaded import AsyncSqliteProvider
 from queuert.errors import StorageUnavailable
 from queuert.ports.provider import TimeLimit
-from queuert.sql.statement import Statement
 
 LEASE = 2.0
 """Seconds. A statement of the worker's own gets half of it here; with leases from four seconds on, a quarter."""

@@ -34,7 +34,7 @@ async def test_one_look_ends(setting: Setting) -> None:
 
 
 async def test_a_worker_still_declares_its_schedules(setting: Setting, monkeypatch: Any) -> None:
-    monkeypatch.setattr("queuert.worker.scheduling.firing.DECLARED_EVERY", 0.05)
+    monkeypatch.setattr("queuert.features.schedules.service.DECLARED_EVERY", 0.05)
     schedules = Schedules()
     schedules.every(timedelta(days=1), Other(), name="daily")
     async with setting.connect([Step, Other]) as client:

@@ -22,7 +22,7 @@ from tests.behaviour.test_storm import PROCESSES, Place, Workers, calm, place_fo
 
 import queuert
 from queuert import Client, StorageError
-from queuert.limit_records import split_lane
+from queuert.records.limits import split_lane
 
 SECONDS = float(os.environ.get("QUEUERT_STORM_SECONDS", "300"))
 MOST = {"sync": AT_ONCE, "call": 5, "post": 1}

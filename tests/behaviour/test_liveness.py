@@ -26,8 +26,8 @@ from queuert.adapters.broadcast.pauses import Pauses
 from queuert.adapters.postgres.installation import WORKER_SPACE
 from queuert.adapters.postgres.notify.asyncpg import AsyncpgChannels
 from queuert.adapters.postgres.notify.psycopg import PsycopgChannels
-from queuert.worker import presence
-from queuert.worker_records import WorkerRow
+from queuert.records.workers import WorkerRow
+from queuert.worker.claims import presence
 
 LOOKS = int(6 * presence.GRACE / presence.LOOK_INTERVAL)
 """How often a worker asks for dead ones in three times the grace, at most: twice with each look."""

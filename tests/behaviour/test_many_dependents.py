@@ -17,8 +17,8 @@ from tests.observability.recorder import Recorder
 
 import queuert
 from queuert import Attempt, Chain, ChainInUse, Client, EntryJob, Handlers, Worker
-from queuert.model import UNBLOCKED_AT_ONCE, ClaimRequest, QueueLimit, Settlement, TypeLimit
-from queuert.worker import unblocking
+from queuert.records.model import UNBLOCKED_AT_ONCE, ClaimRequest, QueueLimit, Settlement, TypeLimit
+from queuert.worker.attempts import unblocking
 
 NUMBER = 40
 
@@ -38,7 +38,7 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 def connect(setting: Setting, **options: Any) -> Client[Any]:
     """A client, to be entered, that frees a few dependents at once."""
     client = setting.connect(JOBS, **options)
-    client._state.operations.unblocked_at_once = AT_ONCE
+    client.sessions.storage.operations.unblocked_at_once = AT_ONCE
     return client
 
 

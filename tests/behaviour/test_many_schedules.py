@@ -18,7 +18,7 @@ from tests.support.schedules import half_past, last_tick, make_due
 from tests.support.worlds import run
 
 from queuert import Attempt, Client, Handlers, Worker
-from queuert.worker.scheduling.firing import PAGE
+from queuert.features.schedules.service import PAGE
 
 WORKERS = 3
 

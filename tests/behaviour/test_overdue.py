@@ -368,7 +368,7 @@ async def test_the_grace_of_handler_registry_and_worker(setting: Setting, deaf: 
 
 def test_a_wrong_grace_is_refused() -> None:
     from queuert.jobs.registry import Registry
-    from queuert.worker.handlers import SharedSettings, resolve
+    from queuert.worker.handlers.registry import SharedSettings, resolve
 
     handlers = Handlers[Any](timeout_grace=-1)
     handlers.handles(Try)(lambda attempt: "")

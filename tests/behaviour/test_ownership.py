@@ -118,14 +118,14 @@ async def test_what_was_lost_before_the_worker_listened(setting: Setting, monkey
     """The claim comes first, then the subscription: nobody hears of what happens in between."""
     told, subscribing = Told(), Gate()
     async with setting.connect([Step]) as client, setting.connect([Step]) as other:
-        listen = client._notify.listen
+        listen = client.sessions.channel.listen
 
         async def slowly(topic: Any, callback: Any) -> Any:
             if topic == "ownership_lost":
                 await subscribing()
             return await listen(topic, callback)
 
-        monkeypatch.setattr(client._notify, "listen", slowly)
+        monkeypatch.setattr(client.sessions.channel, "listen", slowly)
         (chain,) = await start(other)
         async with Worker(client, told.handlers, lease=3600, poll_interval=0.05):
             await told.gate.arrival()
@@ -229,7 +229,7 @@ async def test_a_stale_hint_is_checked_and_ignored(setting: Setting) -> None:
 
             async def looked_three_times() -> bool:
                 # More than three, perhaps: a hint that comes before the worker listens is not heard.
-                await client._notify.publish("ownership_lost", [chain.id, "no-such-job"])
+                await client.sessions.channel.publish("ownership_lost", [chain.id, "no-such-job"])
                 return not setting.notify or points.counts["get_jobs.done"] >= looks + 3
 
             await eventually(looked_three_times)

@@ -10,7 +10,8 @@ from tests.behaviour.conftest import Setting
 from tests.behaviour.steps import Gate, Step, done, eventually, job, patiently, running, start
 
 from queuert import Attempt, Handlers, InvalidArgument, Queue, Worker
-from queuert.worker import filling, prefetch
+from queuert.worker.claims import filling
+from queuert.worker.policy import prefetch
 
 pytestmark = pytest.mark.in_turn
 

@@ -27,9 +27,9 @@ from queuert import (
     WorkerQueue,
     WorkerType,
 )
-from queuert.model import ClaimRequest, QueueLimit, TypeLimit
-from queuert.worker import presence
-from queuert.worker_records import LastHandled
+from queuert.records.model import ClaimRequest, QueueLimit, TypeLimit
+from queuert.records.workers import LastHandled
+from queuert.worker.claims import presence
 
 
 class Mail(EntryJob[None], name="mail", queue="mail"):

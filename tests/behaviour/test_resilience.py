@@ -15,7 +15,8 @@ from tests.behaviour.flaky import FlakyNotify, Weather
 from tests.behaviour.steps import PATIENCE, SOON, Gate, Step, done, eventually, job, start, tasks
 from tests.behaviour.watching import Points, watched
 
-from queuert import Attempt, Backoff, Chain, Client, Dedup, EntryJob, Handlers, Job, StorageError, Worker, failure_log
+from queuert import Attempt, Backoff, Chain, Client, Dedup, EntryJob, Handlers, Job, StorageError, Worker
+from queuert.base import failure_log
 
 
 class Countdown(EntryJob[int, "Countdown | Landed"], name="countdown"):
@@ -97,7 +98,7 @@ async def test_a_whole_workload_in_bad_weather(setting: Setting, seed: int) -> N
         for _ in range(2):
             points = Points(records=False)
             inner = setting.connect(JOBS)
-            own = watched(inner, points, notify=FlakyNotify(inner._notify, gusts))
+            own = watched(inner, points, notify=FlakyNotify(inner.sessions.channel, gusts))
             await stack.enter_async_context(own)
             points.visit = storm.step
             options = {"lease": 2, "renew_interval": 0.1, "poll_interval": 0.05, "recovery_backoff": SOON}
@@ -176,7 +177,7 @@ async def test_failures_do_not_make_a_busy_loop(setting: Setting, caplog: pytest
             await start(client, 3)
             await eventually(lambda: points.counts["claim"] > claims)
             for _ in range(50):
-                await client._notify.publish("job_scheduled", ["step"])
+                await client.sessions.channel.publish("job_scheduled", ["step"])
                 await asyncio.sleep(0)
             assert points.counts["claim"] == claims + 1
         await draining
@@ -241,7 +242,7 @@ async def test_a_channel_that_cannot_be_listened_to_means_polling_until_it_can(
         return attempt.job.number
 
     inner = setting.connect([Step])
-    notify = BrokenNotify(inner._notify, call)
+    notify = BrokenNotify(inner.sessions.channel, call)
     async with watched(inner, points, notify=notify) as client:
         async with Worker(client, handlers, concurrency=2, lease=3600, poll_interval=0.05):
             await start(client)
@@ -257,7 +258,7 @@ async def test_a_channel_that_cannot_be_listened_to_means_polling_until_it_can(
             async def cancelled() -> bool:
                 async with client.transaction() as tx:
                     await client.cancel(tx, chains[1])
-                await client._notify.publish("ownership_lost", [chains[1].id])
+                await client.sessions.channel.publish("ownership_lost", [chains[1].id])
                 return bool(reasons)
 
             await eventually(cancelled)
@@ -276,7 +277,7 @@ async def test_a_broken_channel_fails_no_job(setting: Setting, call: str) -> Non
             return 1
 
     inner = setting.connect([Step])
-    notify = BrokenNotify(inner._notify, call)
+    notify = BrokenNotify(inner.sessions.channel, call)
     async with watched(inner, Points(), notify=notify) as client:
         worker = Worker(client, handlers, poll_interval=0.05)
         async with worker:

@@ -245,7 +245,7 @@ async def test_an_id_maker_that_fails_fails_the_attempt_and_not_the_worker(
     setting: Setting, caplog: pytest.LogCaptureFixture
 ) -> None:
     from queuert import Worker
-    from queuert.ids import generate_uuid7
+    from queuert.base.ids import generate_uuid7
 
     handlers, broken = Handlers(), list[bool]()
 

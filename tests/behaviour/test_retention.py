@@ -11,9 +11,8 @@ from tests.behaviour.steps import SOON, eventually, patiently
 from tests.behaviour.working import begin
 
 from queuert import Attempt, Chain, Client, EntryJob, Handlers, JobError, Keep, Observer, Worker
-from queuert.client.base import sessions_of
-from queuert.client.sessions import Sessions
-from queuert.retention import policy_of
+from queuert.engine.sessions import Sessions
+from queuert.records.retention import policy_of
 
 SHORT = Keep(completed=0.05, failed=None)
 
@@ -41,7 +40,7 @@ class Stuck(EntryJob[int], name="stuck"):
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker looks soon, and often."""
-    monkeypatch.setattr("queuert.worker.pruning.INTERVAL", (0.02, 0.05))
+    monkeypatch.setattr("queuert.features.retention.service.INTERVAL", (0.02, 0.05))
 
 
 def handling(*types: Any) -> Handlers[Any]:
@@ -92,17 +91,17 @@ async def test_two_services_with_disjoint_jobs(setting: Setting) -> None:
             await eventually(lambda: gone(one, ping))
             assert not await gone(two, pong)  # no worker that handles it was here yet
             # Now one is, for a moment, and stores what it declares. It does not prune itself.
-            await sessions_of(two).run(sessions_of(two).engine.state.store_policies([policy_of(SHORT, "pong")]))
+            await two.sessions.run(two.sessions.engine.state.store_policies([policy_of(SHORT, "pong")]))
             await eventually(lambda: gone(two, pong))
 
 
 async def test_the_policies_of_types_without_a_handler_are_not_stored(setting: Setting) -> None:
     """A service that only starts jobs of another one does not decide how long they are kept."""
     async with setting.connect([Ping, Pong]) as client:
-        state = sessions_of(client).engine.state
+        state = client.sessions.engine.state
 
         async def stored() -> list[str]:
-            return [each.policy.chain_type for each in (await sessions_of(client).run(state.retention())).types]
+            return [each.policy.chain_type for each in (await client.sessions.run(state.retention())).types]
 
         async with Worker(client, handling(Pong), poll_interval=setting.poll_interval):
             await eventually(stored)

@@ -28,7 +28,7 @@ import queuert
 from queuert import Chain, Client, Keep
 from queuert.adapters.postgres.adapter import sync_psycopg_state
 from queuert.ports.provider import run
-from queuert.retention import policy_of
+from queuert.records.retention import policy_of
 
 logger = logging.getLogger(__name__)
 

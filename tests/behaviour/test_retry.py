@@ -120,7 +120,7 @@ async def test_a_job_that_only_rescheduled_and_ran_out_has_lost_no_worker(settin
     """Earlier versions of the library have counted such runs."""
     from tests.support.worlds import run
 
-    from queuert.model import ClaimRequest, QueueLimit, Settlement, TypeLimit
+    from queuert.records.model import ClaimRequest, QueueLimit, Settlement, TypeLimit
 
     handlers = Handlers[Any]()
 
@@ -408,7 +408,7 @@ async def test_a_job_that_kills_its_worker_each_time_fails_in_the_end(setting: S
 async def _claim_and_die(client: Any, chain: Any, attempt: int) -> None:
     from tests.support.worlds import run
 
-    from queuert.model import ClaimRequest, QueueLimit, TypeLimit
+    from queuert.records.model import ClaimRequest, QueueLimit, TypeLimit
 
     queue = QueueLimit("default", 0, (TypeLimit("try", 1, 0.001),), ("try",))
     state = client._engine.state

@@ -36,7 +36,7 @@ from queuert import (
     Tick,
     Worker,
 )
-from queuert.schedules import planning
+from queuert.features.schedules import planning
 
 pytestmark = pytest.mark.in_turn
 

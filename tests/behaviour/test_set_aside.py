@@ -15,9 +15,9 @@ from tests.conformance.postgres_harness import database
 
 import queuert
 from queuert import Attempt, Chain, Client, EntryJob, Handlers, JobError, StorageRejected, StorageUnavailable, Worker
-from queuert.model import Settled, Settlement
 from queuert.ports.program import Program
-from queuert.worker import settling
+from queuert.records.model import Settled, Settlement
+from queuert.worker.attempts import settling
 
 pytestmark = pytest.mark.in_turn
 
@@ -99,8 +99,8 @@ class Refusing:
 
 def refusing(setting: Setting, points: Points) -> tuple[Client[Any], Refusing]:
     inner = setting.connect([Step, Long, Behind])
-    operations = Refusing(inner._state.operations)
-    state: Any = inner._state
+    operations = Refusing(inner.sessions.storage.operations)
+    state: Any = inner.sessions.storage
     state.operations = operations
     return watched(inner, points), operations
 

@@ -26,7 +26,7 @@ from tests.behaviour.steps import (
 from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, EntryJob, Handlers, Job, StorageError, Worker
-from queuert.worker import filling
+from queuert.worker.claims import filling
 
 pytestmark = pytest.mark.drivers
 

@@ -26,10 +26,10 @@ from queuert import (
     StorageUnavailable,
     TransactionNested,
 )
+from queuert.base.ids import generate_uuid7
 from queuert.client import submitting
-from queuert.ids import generate_uuid7
+from queuert.engine.transaction import Hooks
 from queuert.ports.program import Program
-from queuert.transaction import Hooks
 
 pytestmark = pytest.mark.drivers
 
@@ -64,7 +64,7 @@ class Scene:
 
 async def waiting(number: int, client: Client[Any]) -> None:
     """Until so many wait for the one that is under way."""
-    submissions = client._sessions._submissions  # pyright: ignore[reportPrivateUsage]
+    submissions = client._submissions  # pyright: ignore[reportPrivateUsage]
     await eventually(lambda: len(submissions._waiting) == number)  # pyright: ignore[reportPrivateUsage]
 
 
@@ -103,13 +103,13 @@ async def test_those_that_come_meanwhile_go_together(setting: Setting) -> None:
 async def test_a_group_is_announced_once(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
     points, announced = Points(), list[list[object]]()
     async with watched(setting.connect([Step]), points) as client:
-        flush = client._sessions.flush
+        flush = client.sessions.flush
 
         async def counted(hooks: Hooks) -> None:
             announced.append(list(hooks._by_name))
             await flush(hooks)
 
-        monkeypatch.setattr(client._sessions, "flush", counted)
+        monkeypatch.setattr(client.sessions, "flush", counted)
         scene = Scene(client, points)
         gate = await scene.hold()
         for number in range(1, 8):
@@ -177,7 +177,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_others_alone(setting: Setti
         too_late.cancel()
         with pytest.raises(asyncio.CancelledError):
             await patiently(too_late)
-        dispose = await client._notify.listen("job_scheduled", heard.append)
+        dispose = await client.sessions.channel.listen("job_scheduled", heard.append)
         second.open()
         await patiently(stays)
         assert await scene.numbers() == [0, 0, 2, 3, 4]
@@ -269,7 +269,7 @@ async def test_what_was_submitted_is_stored_before_the_client_is_closed(setting:
         scene.submit(1)
         await waiting(1, client)
         closing = asyncio.create_task(client.close())
-        await eventually(lambda: client._sessions.closed)
+        await eventually(lambda: client.sessions.closed)
         with pytest.raises(ClientClosed):
             await client.submit(Step(number=2))
         gate.open()

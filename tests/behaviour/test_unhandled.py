@@ -12,7 +12,7 @@ from tests.behaviour.watching import Points, watched
 from tests.behaviour.working import begin
 
 from queuert import Attempt, Client, EntryJob, Handlers, Job, StorageError, Worker
-from queuert.worker import unhandled
+from queuert.worker.attempts import unhandled
 
 pytestmark = pytest.mark.in_turn
 

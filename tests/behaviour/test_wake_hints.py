@@ -78,7 +78,7 @@ async def test_without_hints_everybody_asks_and_every_job_still_runs_once(
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(setting.connect([Step]))
         if setting.notify in HINTS:
-            bound: Any = client._notify.consume_wake_hint
+            bound: Any = client.sessions.channel.consume_wake_hint
             monkeypatch.setattr(type(bound.__self__), "consume_wake_hint", always)
         everybody = await crowd(stack, setting, handlers, 3600 if setting.notify else 0.05)
         before = [points.counts.copy() for points in everybody]
@@ -97,7 +97,7 @@ def has_run(ran: list[int], number: int) -> bool:
 async def is_provided(client: Client[Any]) -> bool:
     """Put one hint on the channel. It may have lost its connection, if the machine stood still."""
     try:
-        await client._notify.provide_wake_hints({"step": 1})
+        await client.sessions.channel.provide_wake_hints({"step": 1})
     except NotifyUnavailable:
         return False
     return True
@@ -118,9 +118,9 @@ async def test_a_hint_that_is_lost_delays_nobody_past_the_poll(setting: Setting)
         Worker(client, handlers, poll_interval=0.2),
     ):
         await eventually(lambda: is_provided(client))
-        assert await client._notify.consume_wake_hint("step")
+        assert await client.sessions.channel.consume_wake_hint("step")
         await start(silent)
-        await client._notify.publish("job_scheduled", ["step"])
+        await client.sessions.channel.publish("job_scheduled", ["step"])
         await eventually(lambda: done(client, 1))
         assert ran == [0]
 
@@ -138,9 +138,9 @@ async def test_a_hint_that_is_lost_takes_nothing_from_the_next(setting: Setting)
     ):
         await eventually(lambda: points.counts["next_available_in.done"])
         await eventually(lambda: is_provided(client))
-        assert await client._notify.consume_wake_hint("step")
+        assert await client.sessions.channel.consume_wake_hint("step")
         await start(silent)
-        await client._notify.publish("job_scheduled", ["step"])
+        await client.sessions.channel.publish("job_scheduled", ["step"])
         await start(client)
         await eventually(lambda: done(client, 2))
         assert ran == [0, 0]
@@ -224,7 +224,7 @@ async def test_a_flood_of_messages(setting: Setting, coalesce: int) -> None:
             await eventually(lambda: points.counts["next_available_in.done"])
             claims = points.counts["claim"]
             for _ in range(50):
-                await client._notify.publish("job_scheduled", ["step", "unknown-type"])
+                await client.sessions.channel.publish("job_scheduled", ["step", "unknown-type"])
             await start(client, 2)
             await eventually(lambda: done(client, 2))
             await patiently(worker.drain())

@@ -25,10 +25,10 @@ from queuert import (
     JobError,
     Queue,
     WaitTimeout,
-    Why,
     Worker,
 )
-from queuert.client import explaining
+from queuert.errors import Explanation
+from queuert.features.why import waiting as explaining
 from queuert.why import (
     Blocked,
     BlockingChain,
@@ -44,6 +44,7 @@ from queuert.why import (
     Reason,
     Running,
     SlotsBusy,
+    Why,
 )
 
 
@@ -74,7 +75,8 @@ def worker_on(client: Client[Any], handlers: Handlers[Any], setting: Setting, **
     return Worker(client, handlers, poll_interval=setting.poll_interval, prefetch=0, **options)
 
 
-def only(why: Why, kind: type[Reason]) -> Any:
+def only(why: Explanation | None, kind: type[Reason]) -> Any:
+    assert isinstance(why, Why)
     assert [type(reason) for reason in why.reasons] == [kind], str(why)
     (reason,) = why.reasons
     assert str(reason) in str(why)

@@ -15,7 +15,7 @@ from typing import Any, cast
 from tests.behaviour.steps import Gate
 
 from queuert import Client, StorageError
-from queuert.contexts import async_context, context
+from queuert.base.contexts import async_context, context
 from queuert.ports.beginning import Begun, SyncBegun
 from queuert.ports.program import Atomic, Program
 from queuert.ports.state import StateAdapter, StateOperations
@@ -80,11 +80,11 @@ class Points:
 
 def watched(client: Client[Any], points: Points, *, notify: Any = None, poll_interval: float = 0.02) -> Client[Any]:
     """A client on the database of another one, which is not to be entered."""
-    state = client._state
+    state = client.sessions.storage
     operations = cast(StateOperations, _NamedOperations(state.operations, points))
     sync_provider = None if state.sync_provider is None else _SyncProvider(state.sync_provider, points)
     adapter: StateAdapter[Any] = StateAdapter(operations, _Provider(state.provider, points), sync_provider)
-    return Client(adapter, notify or client._notify, client._engine.jobs, poll_interval=poll_interval)
+    return Client(adapter, notify or client.sessions.channel, client._engine.jobs, poll_interval=poll_interval)
 
 
 class _Named:

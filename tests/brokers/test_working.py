@@ -20,7 +20,7 @@ from tests.support.proxy import Proxy
 
 import queuert
 from queuert import Attempt, Client, Handlers, SyncClient, WaitTimeout, Worker
-from queuert.operations import publishing
+from queuert.engine import publishing
 
 HOUR = 3600.0
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import coverage
 
-import queuert.cli
+import queuert.operate.cli
 
 
 def variables_for_coverage() -> dict[str, str]:
@@ -28,7 +28,7 @@ def _configuration() -> str:
     Its directory, not its name: to find a module by name, coverage imports the packages around it, asyncio
     among them, and forgets them again; two copies of asyncio in one process do not get on.
     """
-    command = Path(queuert.cli.__file__).parent
+    command = Path(queuert.operate.cli.__file__).parent
     with tempfile.NamedTemporaryFile("w", suffix=".ini", delete=False) as file:
         file.write(f"[run]\nbranch = true\nparallel = true\nsource = {command}\n")
     return file.name

@@ -30,7 +30,7 @@ from tests.behaviour.steps import PATIENCE
 from tests.cli.measuring import variables_for_coverage
 from tests.support.forking import fork
 
-from queuert.cli import main
+from queuert.operate.cli import main
 
 ROOT = Path(__file__).parents[2]
 

@@ -25,9 +25,8 @@ from tests.cli.incidents import BLOCKED, DONE, FAILED, JOBS, LATER, READY, Charg
 from tests.cli.running import ROOT, Ended, Terminal, command, environment, in_process, queuert, still
 
 from queuert import Attempt, EntryJob, Handlers, Worker, connect
-from queuert.client.base import sessions_of
-from queuert.operating.counts import Count
-from queuert.retention import Keep, KeepPolicy, policy_of
+from queuert.operate.counts import Count
+from queuert.records.retention import Keep, KeepPolicy, policy_of
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def test_status(place: str) -> None:
 
 
 def test_status_does_not_count_beyond_a_bound(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queuert.cli.commands.status.BOUND", 1)
+    monkeypatch.setattr("queuert.operate.cli.commands.status.BOUND", 1)
     assert still(in_process("status", "--url", place).out) == (
         "TYPE         BLOCKED  PENDING  RUNNING  FAILED  OLDEST READY\n"
         "bill               0       1+        0       0           AGE\n"
@@ -83,7 +82,7 @@ def test_status_does_not_count_beyond_a_bound(place: str, monkeypatch: pytest.Mo
     assert [each["at_least"] for each in others] == [[], []]
     (bill, *_) = in_process("status", "--exact", "--json", "--url", place).objects
     assert (bill["pending"], bill["at_least"]) == (2, [])
-    monkeypatch.setattr("queuert.cli.commands.health.BOUND", 1)
+    monkeypatch.setattr("queuert.operate.cli.commands.health.BOUND", 1)
     assert still(in_process("health", "--url", place).out) == (
         "OK: 2+ open jobs, 1 failed, the oldest ready job has waited for AGE\n"
     )
@@ -754,7 +753,7 @@ async def _archive(url: str, *, fails: bool) -> None:
 
     keep = Keep(completed=None, failed=0.001, cancelled=None, expired=None, archive=archive)
     async with connect(url, jobs=JOBS, migrate=False, keep=keep) as client:
-        sessions = sessions_of(client)
+        sessions = client.sessions
         await sessions.run(sessions.engine.state.store_policies([policy_of(keep, "charge-card")]))
         if fails:
             async with client.transaction() as tx:
@@ -767,7 +766,7 @@ async def _archive(url: str, *, fails: bool) -> None:
 
 async def _keep_nothing(url: str) -> None:
     async with connect(url, jobs=JOBS, migrate=False) as client:
-        sessions = sessions_of(client)
+        sessions = client.sessions
         policies = [KeepPolicy(name, None, 0.0, None, 0.0) for name in ("bill", "charge-card")]
         await sessions.run(sessions.engine.state.store_policies(policies))
         async with client.transaction() as tx:

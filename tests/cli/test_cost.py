@@ -16,9 +16,9 @@ from tests.cli.running import Ended, in_process
 
 import queuert
 from queuert import Filter, connect_sync
-from queuert.cli.commands import ls, status
-from queuert.cli.following import Follower
-from queuert.operations import doctor
+from queuert.features.doctor import examining as doctor
+from queuert.operate.cli.commands import ls, status
+from queuert.operate.cli.following import Follower
 
 ID = "01900000-0000-7000-8000-{:012x}"
 
@@ -183,7 +183,7 @@ SIZES = [
 def test_what_is_read_does_not_grow(url: str, some: int, all_of_them: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if all_of_them < 100_000:  # bounds that are reached with few jobs
         monkeypatch.setattr(status, "BOUND", 100)
-        monkeypatch.setattr("queuert.cli.commands.health.BOUND", 100)
+        monkeypatch.setattr("queuert.operate.cli.commands.health.BOUND", 100)
         monkeypatch.setattr(ls, "SHORT_PAGES", 1)
         monkeypatch.setattr(doctor, "ROWS", 100)
     monkeypatch.setenv("QUEUERT_URL", url)

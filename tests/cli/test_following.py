@@ -9,8 +9,8 @@ import pytest
 from tests.cli.incidents import JOBS, Bill, Charge, handlers
 
 from queuert import Client, Filter, Worker, connect
-from queuert.cli import following
-from queuert.cli.following import Follower
+from queuert.operate.cli import following
+from queuert.operate.cli.following import Follower
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.cli.supervising import ROOT, SHOP
 
-from queuert.cli.exits import CommandError
-from queuert.cli.supervisor.loading import load
+from queuert.operate.cli.supervisor.loading import load
+from queuert.operate.exits import CommandError
 
 NAME_ONE = "name a Worker, or a function without arguments that returns one"
 NOT_FOUND = "it is neither in {root} nor installed, nor on PYTHONPATH"

@@ -24,7 +24,7 @@ from tests.cli.running import ROOT, command, environment, in_process
 
 import queuert
 from queuert import SyncClient, Worker
-from queuert.operations import surroundings
+from queuert.features.doctor import surroundings
 
 PAGE = (ROOT / "docs" / "operating.md").read_text("utf-8")
 SESSION = PAGE[PAGE.index("\n## Ten incidents\n") :]

@@ -10,9 +10,9 @@ import pytest
 from tests.cli.incidents import BLOCKED, FAILED, LATER, cause_incidents
 from tests.cli.running import in_process
 
-from queuert.cli.remedies import command_for
-from queuert.operating.pauses import target_of
-from queuert.pause_records import PauseTarget
+from queuert.operate.cli.remedies import command_for
+from queuert.operate.pauses import target_of
+from queuert.records.pauses import PauseTarget
 from queuert.why import (
     BeingUnblocked,
     Blocked,

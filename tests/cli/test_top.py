@@ -13,11 +13,11 @@ from textual.widgets import Input, Static, TextArea
 
 import queuert
 from queuert import Attempt, Client, EntryJob, Every, Handlers, JobError, Worker
-from queuert.cli.top.app import Top
-from queuert.cli.top.asking import Question
-from queuert.cli.top.chain import ChainScreen
-from queuert.cli.top.panes import Chains
-from queuert.cli.top.tables import Table
+from queuert.operate.top.app import Top
+from queuert.operate.top.asking import Question
+from queuert.operate.top.chain import ChainScreen
+from queuert.operate.top.panes import Chains
+from queuert.operate.top.tables import Table
 
 
 class Charge(EntryJob[int], name="charge"):

@@ -18,8 +18,7 @@ from tests.support.worlds import World, start
 import queuert
 from queuert import InvalidArgument, Observer
 from queuert.adapters.in_process import InProcessNotify
-from queuert.client import announcing
-from queuert.operations import publishing
+from queuert.engine import announcing, publishing
 
 
 class Slow(InProcessNotify):
@@ -135,7 +134,7 @@ async def test_commits_wait_while_too_much_is_waiting(world: World, slow: Any, m
 def test_an_event_loop_that_ends_loses_announcements_and_counts_them(slow: Any) -> None:
     async def main() -> None:
         client = queuert.connect("memory://", jobs=[Greet], notify=None)
-        client = type(client)(client._state, slow, [Greet])
+        client = type(client)(client.sessions.storage, slow, [Greet])
         clients.append(await client.__aenter__())
         await start(client, Greet())
         await eventually(slow.held.is_set)
@@ -152,7 +151,7 @@ async def test_a_task_that_is_cancelled_before_it_begins(slow: Any) -> None:
     """As by a program that cancels all tasks. Later commits are announced, and closing ends."""
     slow.released.set()
     source = queuert.connect("memory://", jobs=[Greet], notify=None)
-    async with type(source)(source._state, slow, [Greet]) as client:
+    async with type(source)(source.sessions.storage, slow, [Greet]) as client:
         await start(client, Greet())
         (task,) = (task for task in asyncio.all_tasks() if task.get_name() == "queuert-announcer")
         assert task.cancel()

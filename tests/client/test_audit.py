@@ -9,8 +9,8 @@ from tests.support.jobs import After, Greet
 from tests.support.worlds import START, World, fail, start
 
 from queuert import EVERYTHING, ChainNotRetryable, InvalidArgument, InvalidCursor
-from queuert.audit import AuditRecord
 from queuert.client.client import Client
+from queuert.records.audit import AuditRecord
 
 
 async def records(client: Client[Any], **options: Any) -> list[AuditRecord]:

@@ -14,9 +14,8 @@ from tests.support.naming import short
 from tests.support.worlds import World, start
 
 from queuert import Debounce, Throttle
-from queuert.arguments import MAX_KEY_LENGTH, MAX_NAME_LENGTH
+from queuert.base.arguments import MAX_KEY_LENGTH, MAX_NAME_LENGTH
 from queuert.client.client import Client
-from queuert.dedup import Dedup
 from queuert.errors import (
     InvalidArgument,
     InvalidJobType,
@@ -24,6 +23,7 @@ from queuert.errors import (
     TransactionRequired,
 )
 from queuert.jobs import Chain, EntryJob
+from queuert.records.dedup import Dedup
 
 
 class Any_(EntryJob[None], name="any"):

@@ -12,10 +12,10 @@ from tests.support.jobs import After, Charge, Greet, Rate, Reserve
 from tests.support.worlds import START, World, claim, complete, end, fail, start
 
 from queuert import Chain, EntryJob, Filter, InvalidArgument, InvalidJobType
-from queuert.bulk import BulkPlan
 from queuert.client.client import Client
-from queuert.jobs.bulk import BulkResult
-from queuert.operations import bulk
+from queuert.features.bulk import pages as bulk
+from queuert.features.bulk.jobs import BulkResult
+from queuert.features.bulk.plan import BulkPlan
 
 
 @pytest.fixture(autouse=True)
@@ -395,7 +395,7 @@ async def test_a_plan(client: Client[Any], world: World, monkeypatch: pytest.Mon
 async def test_a_plan_counts_so_many_at_most(
     client: Client[Any], world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queuert.operations.planning.COUNTED", 3)
+    monkeypatch.setattr("queuert.features.bulk.planning.COUNTED", 3)
     await failures(client, 3)
     assert (await plan(client, "retry", "status:failed")).more is False
     await failures(client, 1)

@@ -214,7 +214,7 @@ async def test_a_sync_client_awaits_nothing(
 async def test_neither_kind_is_called_if_a_commit_may_have_taken_effect(
     client: Client[Any], world: World, note: Note, log: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    provider: Any = client._sessions._provider
+    provider: Any = client.sessions._provider
     transaction = provider.transaction
     provider.transaction = lambda *first: _Lost(transaction(*first))
     try:

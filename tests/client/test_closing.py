@@ -164,7 +164,7 @@ async def test_a_channel_that_cannot_be_closed_does_not_keep_the_database_open(w
     with pytest.raises(ConnectionError):
         async with client:
             await start(client, Greet())
-    assert client._state.provider._closed  # type: ignore[attr-defined]
+    assert client.sessions.storage.provider._closed
     await client.close()
     with pytest.raises(ClientClosed):
         await client.stats()

@@ -103,7 +103,7 @@ def test_threads_that_connect_at_once_share_one_store() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({id(client._state.provider.store) for client in clients}) == 1
+    assert len({id(client.sessions.storage.provider.store) for client in clients}) == 1
     for client in clients:
         client.close()
 

@@ -41,10 +41,10 @@ async def test_a_broker_goes_with_any_database(tmp_path: Any) -> None:
         for broker, kind in kinds.items():
             options: Any = {"jobs": [Greet], "notify": broker, "notify_prefix": "here"}
             async with queuert.connect(url, **options) as client:
-                await client._notify.publish("job_scheduled", ["a"])
+                await client.sessions.channel.publish("job_scheduled", ["a"])
                 assert type(provider_of(client)) is kind
             with queuert.connect_sync(url, **options) as sync_client:
-                sync_client._notify.publish("job_scheduled", ["a"])
+                sync_client.sessions.channel.publish("job_scheduled", ["a"])
                 assert type(provider_of(sync_client)) is kind
 
 

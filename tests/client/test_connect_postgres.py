@@ -331,7 +331,7 @@ def test_asyncpg_stands_in_for_a_missing_psycopg() -> None:
     said = run_without(
         ["psycopg"],
         """
-        print(type(queuert.connect("postgresql://host/x", jobs=[Greet])._state.provider).__name__)
+        print(type(queuert.connect("postgresql://host/x", jobs=[Greet]).sessions.storage.provider).__name__)
         print(refused(queuert.connect, "postgresql+psycopg://host/x"))
         """,
     )

@@ -13,7 +13,7 @@ from queuert import Debounce, Dedup, EntryJob, Limit, Throttle
 from queuert.client.client import Client
 from queuert.errors import InvalidArgument
 from queuert.jobs.chain import Chain
-from queuert.limit_records import lane_of
+from queuert.records.limits import lane_of
 
 
 class Index(EntryJob[None], name="index"):

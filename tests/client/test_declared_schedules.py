@@ -13,17 +13,17 @@ from tests.support.worlds import START, World, run
 
 from queuert import Every
 from queuert.client.client import Client
-from queuert.operations.schedules import declaring
-from queuert.operations.schedules.declaring import (
+from queuert.engine.transaction import Hooks
+from queuert.features.schedules import declaring
+from queuert.features.schedules.declaring import (
     ALIVE_FOR,
     COUNTED_EVERY,
     DISABLED_AFTER,
     FORGOTTEN_AFTER,
     count_undeclared,
 )
-from queuert.operations.schedules.defining import define
-from queuert.schedules.times import Times
-from queuert.transaction import Hooks
+from queuert.features.schedules.defining import define
+from queuert.features.schedules.times import Times
 
 HOUR = timedelta(hours=1)
 DAY = 24 * 3600

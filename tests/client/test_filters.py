@@ -15,7 +15,7 @@ import queuert
 from queuert import EntryJob, Filter, InvalidArgument, InvalidCursor, JobTypeMismatch
 from queuert.client.client import Client
 from queuert.errors import UnknownJobType
-from queuert.listing_records import EXAMINED_AT_ONCE
+from queuert.records.listings import EXAMINED_AT_ONCE
 
 
 class Mail(EntryJob[None], name="mail", queue="post"):

@@ -9,10 +9,9 @@ import pytest
 from tests.support.worlds import World, start
 
 from queuert import Chain, Dedup, EntryJob, InvalidArgument, InvalidJobType, Job, Keep
-from queuert.client.base import sessions_of
 from queuert.client.client import Client
 from queuert.jobs.registry import Registry
-from queuert.retention import policy_of
+from queuert.records.retention import policy_of
 
 DAY = 86400.0
 
@@ -30,7 +29,7 @@ class Gone(EntryJob[int], name="gone", keep=Keep(completed=0)):
 
 
 def engine_of(client: Client[Any]) -> Any:
-    return sessions_of(client).engine
+    return client.sessions.engine
 
 
 async def store(client: Client[Any], *types: str) -> None:
@@ -40,7 +39,7 @@ async def store(client: Client[Any], *types: str) -> None:
 
 
 async def drive(client: Client[Any], program: Any) -> Any:
-    answer = sessions_of(client).run(program)
+    answer = client.sessions.run(program)
     return await answer
 
 
@@ -145,7 +144,7 @@ async def test_prune_deletes_what_is_due(world: World) -> None:
 
 
 async def test_prune_takes_as_many_steps_as_are_needed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queuert.operations.pruning.AT_ONCE", 2)
+    monkeypatch.setattr("queuert.features.retention.pruning.AT_ONCE", 2)
     async with world.client([Brief]) as client:
         await store(client, "brief")
         for _ in range(5):
@@ -170,7 +169,7 @@ async def test_a_window_matches_a_chain_that_was_pruned(world: World) -> None:
 
 
 async def test_who_prunes_is_recorded_once_with_the_first_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queuert.operations.pruning.AT_ONCE", 2)
+    monkeypatch.setattr("queuert.features.retention.pruning.AT_ONCE", 2)
     async with world.client([Brief]) as client:
         await store(client, "brief")
         for _ in range(5):

@@ -13,10 +13,10 @@ from tests.support.jobs import After, Charge, Close, Greet, Nothing, Rate, Recei
 from tests.support.naming import short
 from tests.support.worlds import START, World, claim, complete, end, fail, start
 
+from queuert.base.statuses import STATUSES
 from queuert.client.client import Client
 from queuert.errors import InvalidArgument, InvalidCursor
 from queuert.jobs import Chain
-from queuert.statuses import STATUSES
 
 List = Callable[..., Any]
 

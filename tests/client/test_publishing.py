@@ -13,10 +13,11 @@ from tests.behaviour.steps import eventually
 from tests.support.jobs import Greet
 from tests.support.worlds import World, start
 
-from queuert import ClientClosed, NotifyUnavailable, loop_thread
+from queuert import ClientClosed, NotifyUnavailable
 from queuert.adapters.in_process import InProcessNotify
-from queuert.operations import publishing
-from queuert.patience import PatientTimeout
+from queuert.base import loop_thread
+from queuert.base.patience import PatientTimeout
+from queuert.engine import publishing
 from queuert.ports.sync_notify import SyncNotify
 
 

@@ -20,7 +20,7 @@ from queuert import (
     Limit,
 )
 from queuert.client.client import Client
-from queuert.limit_records import lane_of
+from queuert.records.limits import lane_of
 
 
 class Copy(EntryJob[None], name="copy", limit=Limit(by="files", concurrency=1, weight="files")):

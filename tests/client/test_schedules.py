@@ -21,8 +21,8 @@ from queuert.errors import (
     TransactionRequired,
     UnknownJobType,
 )
-from queuert.limit_records import lane_of
-from queuert.schedules.stored import State, encode
+from queuert.features.schedules.stored import State, encode
+from queuert.records.limits import lane_of
 
 HOUR, MINUTE = timedelta(hours=1), timedelta(minutes=1)
 HOURLY = Every(HOUR)

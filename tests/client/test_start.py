@@ -13,7 +13,6 @@ from tests.support.naming import short
 from tests.support.worlds import START, World, claim, complete, end, start, status_of
 
 from queuert.client.client import Client
-from queuert.dedup import Dedup
 from queuert.errors import (
     BlockerNotFound,
     InvalidJobId,
@@ -23,7 +22,8 @@ from queuert.errors import (
     UnknownJobType,
 )
 from queuert.jobs import Chain, EntryJob
-from queuert.model import DEFAULT_PRIORITY
+from queuert.records.dedup import Dedup
+from queuert.records.model import DEFAULT_PRIORITY
 
 
 class Stranger(EntryJob[None], name="stranger"):

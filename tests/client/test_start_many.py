@@ -16,8 +16,8 @@ from tests.support.jobs import JOBS, Greet, Nothing
 
 import queuert
 from queuert import Client, EntryJob, JobIdExists
-from queuert.model import NewJob
-from queuert.operations import create
+from queuert.engine.operations import starting as create
+from queuert.records.model import NewJob
 
 CLIENTS = ["memory", "sqlite", "psycopg", "asyncpg", "memory-sync", "sqlite-sync", "psycopg-sync"]
 TAKEN = "0190163d-8694-739b-aea5-966c26f8ad91"

@@ -13,7 +13,9 @@ import pytest
 from tests.support.jobs import Greet, Nothing
 from tests.support.worlds import World, start, status_of
 
+from queuert.base.transaction import Transaction
 from queuert.client.client import Client
+from queuert.engine.transaction import OpenTransaction
 from queuert.errors import (
     InvalidArgument,
     TransactionClosed,
@@ -21,7 +23,6 @@ from queuert.errors import (
     TransactionNested,
     TransactionRequired,
 )
-from queuert.transaction import OpenTransaction, Transaction
 
 pytestmark = pytest.mark.drivers
 

@@ -11,9 +11,9 @@ from tests.support.schedules import fire, rewrite
 from tests.support.worlds import START, World, run
 
 from queuert import After, Client, Every, Schedule
-from queuert.operations.schedules.firing import cancel_overlapped, fire_due, fire_one, look_at
-from queuert.schedules.planning import FIRED_AT_ONCE
-from queuert.transaction import Hooks
+from queuert.engine.transaction import Hooks
+from queuert.features.schedules.firing import cancel_overlapped, fire_due, fire_one, look_at
+from queuert.features.schedules.planning import FIRED_AT_ONCE
 
 HOUR = timedelta(hours=1)
 HOURLY = Every(HOUR)

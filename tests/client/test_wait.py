@@ -402,7 +402,7 @@ async def test_waiters_see_the_error_when_polling_fails(tasks_only: World) -> No
         await until_waiting(client, chain)
         while client._waiting._poller is None:
             await asyncio.sleep(0)
-        await client._state.close()  # the database goes away under the client
+        await client.sessions.storage.close()  # the database goes away under the client
         with pytest.raises(ClientClosed):
             await waiting
 

@@ -13,9 +13,9 @@ from tests.support.django import add_database, postgres_settings, remove_databas
 from queuert.adapters.django import DjangoConnection, DjangoProvider
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.adapters.sqlite import SqliteOperations
-from queuert.conformance import StateHarness
-from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.ports.state import StateOperations, SyncStateAdapter
+from queuert_conformance import StateHarness
+from queuert_conformance.state.driver import AnyStateAdapter
 
 QUICK = "PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF"
 """Nothing is asked of these files beyond the test."""

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tests.support.matrix import Soak
 
-from queuert.conformance import StateHarness
-from queuert.conformance.case import DRIVER
-from queuert.conformance.pytest_plugin import state_tests
-from queuert.conformance.runner import Factory
+from queuert_conformance import StateHarness
+from queuert_conformance.case import DRIVER
+from queuert_conformance.pytest_plugin import state_tests
+from queuert_conformance.runner import Factory
 
 TRANSACTIONS = ("transactions", "isolation", "concurrency*", "abandoning")
 """Families of cases: about how transactions begin, end, and meet others."""

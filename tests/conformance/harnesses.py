@@ -15,9 +15,9 @@ from tests.support.sqlite import with_tables
 from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
 from queuert.adapters.memory import MemoryStore, memory_state, sync_memory_state
 from queuert.adapters.sqlite import SqliteHub, aiosqlite_state, sqlite_state, sync_sqlite_state
-from queuert.conformance import NotifyHarness, StateHarness
-from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.ports.notify import NotifyAdapter
+from queuert_conformance import NotifyHarness, StateHarness
+from queuert_conformance.state.driver import AnyStateAdapter
 
 
 class MemoryHarness(StateHarness):

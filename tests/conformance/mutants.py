@@ -13,12 +13,13 @@ from queuert.adapters.memory import AsyncMemoryProvider, MemoryConnection, Memor
 from queuert.adapters.memory.command import Command, write
 from queuert.adapters.memory.operations.settling import count_down
 from queuert.adapters.memory.tables import Tables
-from queuert.circumstances import Circumstances
-from queuert.conformance.state.driver import AnyStateAdapter
-from queuert.dedup import Dedup
-from queuert.examination import Damage, Look, RepairOutcome
-from queuert.listing_records import JobFilter, Listed, PageRequest
-from queuert.model import (
+from queuert.ports.program import Program
+from queuert.ports.state import StateAdapter
+from queuert.records.circumstances import Circumstances
+from queuert.records.dedup import Dedup
+from queuert.records.examination import Damage, Look, RepairOutcome
+from queuert.records.listings import JobFilter, Listed, PageRequest
+from queuert.records.model import (
     NOW,
     Available,
     Cancelled,
@@ -35,10 +36,9 @@ from queuert.model import (
     TypeStats,
     new_token,
 )
-from queuert.ports.program import Program
-from queuert.ports.state import StateAdapter
-from queuert.retention import KeepPolicy, Pruned, PruneRequest
-from queuert.worker_records import LastHandled, WorkerAbout, WorkerRow
+from queuert.records.retention import KeepPolicy, Pruned, PruneRequest
+from queuert.records.workers import LastHandled, WorkerAbout, WorkerRow
+from queuert_conformance.state.driver import AnyStateAdapter
 
 
 class IgnoresTokens(MemoryOperations):

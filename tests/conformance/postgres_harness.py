@@ -12,9 +12,9 @@ from psycopg_pool import ConnectionPool
 from tests.support.postgres import forget_jobs, server
 
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
-from queuert.conformance import StateHarness
-from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.ports.provider import run
+from queuert_conformance import StateHarness
+from queuert_conformance.state.driver import AnyStateAdapter
 
 
 @cache

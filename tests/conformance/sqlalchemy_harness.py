@@ -15,9 +15,9 @@ from sqlalchemy.orm import sessionmaker
 from tests.conformance.postgres_harness import database, empty
 from tests.support.sqlite import with_tables
 
-from queuert.conformance import StateHarness
-from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.sqlalchemy import connect, connect_sync
+from queuert_conformance import StateHarness
+from queuert_conformance.state.driver import AnyStateAdapter
 
 ASYNC_DRIVERS = ("psycopg", "asyncpg", "aiosqlite")
 
@@ -43,8 +43,11 @@ class SqlAlchemyHarness(StateHarness):
         engine = _engine(self._url, len(self._engines), is_async=self._is_async)
         self._engines.append(engine)
         if self._is_async:
-            return connect(async_sessionmaker(engine) if self._sessions else engine, jobs=[], notify=None)._state
-        return connect_sync(sessionmaker(engine) if self._sessions else engine, jobs=[], notify=None)._state
+            client: Any = connect(async_sessionmaker(engine) if self._sessions else engine, jobs=[], notify=None)
+        else:
+            client = connect_sync(sessionmaker(engine) if self._sessions else engine, jobs=[], notify=None)
+        storage: AnyStateAdapter = client.sessions.storage
+        return storage
 
     async def reset(self) -> None:
         if not self.single_writer:

@@ -19,9 +19,9 @@ from tests.conformance.harnesses import (
     sync_sqlite,
 )
 
-from queuert.conformance import CodecHarness
-from queuert.conformance.pytest_plugin import codec_tests, notify_tests, state_tests
-from queuert.jobs.codec import PydanticCodec
+from queuert.jobs.codecs.codec import PydanticCodec
+from queuert_conformance import CodecHarness
+from queuert_conformance.pytest_plugin import codec_tests, notify_tests, state_tests
 
 
 class Address(pydantic.BaseModel):

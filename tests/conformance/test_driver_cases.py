@@ -14,7 +14,7 @@ from tests.conformance.postgres_harness import sync_psycopg_harness
 
 from queuert.adapters.postgres.command import PgStatement, PgText
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance import run_state_conformance_sync
+from queuert_conformance import run_state_conformance_sync
 
 
 @pytest.mark.soak  # it runs cases that other tests run, too

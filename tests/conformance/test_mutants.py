@@ -11,7 +11,8 @@ from tests.conformance.mutants import harness_of
 
 from queuert.adapters.in_process import InProcessHub, InProcessNotify
 from queuert.adapters.memory import MemoryOperations
-from queuert.conformance import (
+from queuert.ports.notify import Callback, Dispose, Topic
+from queuert_conformance import (
     CodecHarness,
     NotifyHarness,
     Report,
@@ -19,7 +20,6 @@ from queuert.conformance import (
     run_notify_conformance_sync,
     run_state_conformance_sync,
 )
-from queuert.ports.notify import Callback, Dispose, Topic
 
 
 def assert_only_failure(report: Report, case: str) -> None:
@@ -146,7 +146,7 @@ class Repeats(InProcessNotify):
 def test_a_wrong_notify_adapter_fails(
     mutant: type[InProcessNotify], case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("queuert.conformance.notify.channel._HEAR_SECONDS", 0.2)
+    monkeypatch.setattr("queuert_conformance.notify.channel._HEAR_SECONDS", 0.2)
 
     report = run_notify_conformance_sync(lambda: NotifyHarness(mutant(InProcessHub())), only=case)
 

@@ -9,9 +9,9 @@ import nats
 from tests.support.nats import nats_url
 
 from queuert.adapters.nats import nats_notify
-from queuert.conformance import NotifyHarness
-from queuert.conformance.pytest_plugin import notify_tests
 from queuert.ports.notify import NotifyAdapter
+from queuert_conformance import NotifyHarness
+from queuert_conformance.pytest_plugin import notify_tests
 
 BUCKET = "conformance"
 

@@ -10,7 +10,7 @@ from tests.conformance.postgres_harness import (
     sync_psycopg_harness,
 )
 
-from queuert.conformance.pytest_plugin import state_tests
+from queuert_conformance.pytest_plugin import state_tests
 
 test_kept_psycopg = state_tests(kept_psycopg_harness)
 # Its cursors send the same statements as those of the pool above, through the same module.

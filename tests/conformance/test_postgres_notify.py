@@ -8,9 +8,9 @@ from tests.conformance.postgres_harness import database
 
 from queuert.adapters.postgres.adapter import asyncpg_notify, psycopg_notify
 from queuert.adapters.postgres.drivers.psycopg import PsycopgSyncProvider
-from queuert.conformance import NotifyHarness
-from queuert.conformance.pytest_plugin import notify_tests
 from queuert.ports.notify import NotifyAdapter
+from queuert_conformance import NotifyHarness
+from queuert_conformance.pytest_plugin import notify_tests
 
 
 class PostgresNotifyHarness(NotifyHarness):

@@ -9,9 +9,9 @@ import redis.asyncio
 from tests.support.redis import redis_url
 
 from queuert.adapters.redis import redis_notify
-from queuert.conformance import NotifyHarness
-from queuert.conformance.pytest_plugin import notify_tests
 from queuert.ports.notify import NotifyAdapter
+from queuert_conformance import NotifyHarness
+from queuert_conformance.pytest_plugin import notify_tests
 
 
 class RedisHarness(NotifyHarness):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.conformance.driver_tests import add_driver_tests, add_soak_tests
 from tests.conformance.sqlalchemy_harness import harness
 
-from queuert.conformance.pytest_plugin import state_tests
+from queuert_conformance.pytest_plugin import state_tests
 
 DRIVERS = [("psycopg", False), ("pysqlite", False), ("psycopg", True), ("asyncpg", True), ("aiosqlite", True)]
 REPEATED = [("pysqlite", False), ("psycopg", True)]

@@ -15,7 +15,9 @@ from tests.conformance.harnesses import InProcessHarness, async_memory
 from tests.conformance.test_adapters import pydantic_harness
 
 from queuert.adapters.memory import sync_memory_state
-from queuert.conformance import (
+from queuert.errors import InvalidArgument
+from queuert.jobs.codecs.codec import PydanticCodec
+from queuert_conformance import (
     CodecHarness,
     ConformanceFailed,
     StateHarness,
@@ -27,15 +29,13 @@ from queuert.conformance import (
     run_state_conformance_sync,
     skip,
 )
-from queuert.conformance.case import Suite
-from queuert.conformance.checks import CheckFailed, only, present, raises, same_json
-from queuert.conformance.codec.harness import CODEC
-from queuert.conformance.notify.channel import NOTIFY, Ear
-from queuert.conformance.runner import run_suite
-from queuert.conformance.state.driver import SyncStateDriver, drive
-from queuert.conformance.state.store import STATE
-from queuert.errors import InvalidArgument
-from queuert.jobs.codec import PydanticCodec
+from queuert_conformance.case import Suite
+from queuert_conformance.checks import CheckFailed, only, present, raises, same_json
+from queuert_conformance.codec.harness import CODEC
+from queuert_conformance.notify.channel import NOTIFY, Ear
+from queuert_conformance.runner import run_suite
+from queuert_conformance.state.driver import SyncStateDriver, drive
+from queuert_conformance.state.store import STATE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -125,7 +125,7 @@ def test_raises_wants_the_error_and_no_other() -> None:
 
 
 async def test_an_ear_notices_silence_and_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("queuert.conformance.notify.channel._HEAR_SECONDS", 0.01)
+    monkeypatch.setattr("queuert_conformance.notify.channel._HEAR_SECONDS", 0.01)
     ear = Ear()
     with pytest.raises(CheckFailed, match="expected to receive"):
         await ear.hears("a")
@@ -327,7 +327,7 @@ def test_a_case_may_end_while_a_sync_call_hangs() -> None:
 
 PLUGIN_TESTS = """
 import pytest
-from queuert.conformance.pytest_plugin import codec_tests, notify_tests, state_tests
+from queuert_conformance.pytest_plugin import codec_tests, notify_tests, state_tests
 from tests.conformance import mutants
 from tests.conformance.harnesses import InProcessHarness, NoNotifyHarness, sync_memory
 from tests.conformance.test_adapters import pydantic_harness
@@ -369,7 +369,7 @@ def test_the_plugin_makes_each_case_a_test(tmp_path: Path) -> None:
 
 def test_optimised_python_finds_the_same() -> None:
     script = (
-        "from queuert.conformance import run_state_conformance_sync\n"
+        "from queuert_conformance import run_state_conformance_sync\n"
         "from tests.conformance import mutants\n"
         "harness = mutants.harness_of(mutants.IgnoresPriority)\n"
         "report = run_state_conformance_sync(harness, only='claim_order.lower_priorities_first')\n"

@@ -17,7 +17,7 @@ from tests.dashboard import shop
 import queuert
 from queuert import Client, Worker, testing
 from queuert.dashboard import Access
-from queuert.dashboard.doors.asgi import AsgiDoor
+from queuert.operate.dashboard.doors.asgi import AsgiDoor
 
 T = TypeVar("T")
 

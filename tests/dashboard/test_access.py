@@ -10,8 +10,8 @@ from tests.dashboard import shop
 
 from queuert import Client, InvalidArgument
 from queuert.dashboard import Access, Dashboard
-from queuert.dashboard.access import local_operator
-from queuert.dashboard.csrf import make_token
+from queuert.operate.dashboard.access import local_operator
+from queuert.operate.dashboard.csrf import make_token
 
 
 async def test_without_access_everything_is_refused(client: Client[Any], stock: shop.Stock) -> None:

@@ -10,7 +10,7 @@ import httpx
 from tests.dashboard import shop
 
 from queuert import Client
-from queuert.dashboard.assets import NAMES, assets
+from queuert.operate.dashboard.assets import NAMES, assets
 
 VENDORED = {
     # htmx.org 4.0.1
@@ -26,13 +26,13 @@ LIMIT = 150_000
 
 
 def test_vendored_files_are_what_was_published() -> None:
-    folder = files("queuert.dashboard") / "static"
+    folder = files("queuert.operate.dashboard") / "static"
     found = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in VENDORED}
     assert found == VENDORED
 
 
 def test_no_file_is_left_out_or_unknown() -> None:
-    ours = {each.name for each in (files("queuert.dashboard") / "static").iterdir()}
+    ours = {each.name for each in (files("queuert.operate.dashboard") / "static").iterdir()}
     assert ours == {*NAMES, *(name for name in VENDORED if name.endswith(".txt"))}
 
 

@@ -8,7 +8,7 @@ import httpx
 from tests.dashboard import shop
 
 from queuert import Client, testing
-from queuert.dashboard.hiding import HIDDEN
+from queuert.operate.dashboard.drawing.hiding import HIDDEN
 
 
 async def status_of(client: Client[Any], chain_id: str) -> str | None:

@@ -16,8 +16,8 @@ from tests.support.postgres import server, template
 
 import queuert
 from queuert import Client, testing
-from queuert.client.sessions import Sessions
-from queuert.operations import doctor
+from queuert.engine.sessions import Sessions
+from queuert.features.doctor import examining as doctor
 
 PAGES = {
     "overview": "/",
@@ -59,9 +59,9 @@ def look(url: str, path: str) -> None:
 @pytest.mark.parametrize(("some", "all_of_them"), SIZES)
 def test_what_pages_read_does_not_grow(url: str, some: int, all_of_them: int, monkeypatch: pytest.MonkeyPatch) -> None:
     if all_of_them < 100_000:  # bounds that are reached with few jobs
-        monkeypatch.setattr("queuert.dashboard.pages.overview.BOUND", 100)
-        monkeypatch.setattr("queuert.dashboard.pages.queues.BOUND", 100)
-        monkeypatch.setattr("queuert.dashboard.pages.chains.SHORT_PAGES", 1)
+        monkeypatch.setattr("queuert.operate.dashboard.pages.overview.BOUND", 100)
+        monkeypatch.setattr("queuert.operate.dashboard.pages.queues.BOUND", 100)
+        monkeypatch.setattr("queuert.operate.dashboard.pages.chains.SHORT_PAGES", 1)
         monkeypatch.setattr(doctor, "ROWS", 100)
     place = Sqlite(url) if url.startswith("sqlite") else Postgres(url)
     looks: dict[str, Callable[[], object]] = {name: partial(look, url, path) for name, path in PAGES.items()}

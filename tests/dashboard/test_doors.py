@@ -15,7 +15,7 @@ from tests.dashboard import shop
 import queuert
 from queuert import Client, InvalidArgument
 from queuert.dashboard import Access
-from queuert.dashboard.messages import LARGEST_BODY
+from queuert.operate.dashboard.messages import LARGEST_BODY
 
 
 async def use(app: Any, prefix: str, stock: shop.Stock, client: Client[Any]) -> None:

@@ -13,8 +13,9 @@ from tests.support.postgres import server, template
 
 import queuert
 from queuert import Client
-from queuert.dashboard import Access, live
-from queuert.dashboard.doors.asgi import AsgiDoor
+from queuert.dashboard import Access
+from queuert.operate.dashboard import live
+from queuert.operate.dashboard.doors.asgi import AsgiDoor
 
 
 class Stream:

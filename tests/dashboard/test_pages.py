@@ -15,7 +15,7 @@ from tests.dashboard import shop
 
 import queuert
 from queuert import Client
-from queuert.dashboard.hiding import HIDDEN
+from queuert.operate.dashboard.drawing.hiding import HIDDEN
 
 ALLOWED = frozenset(
     re.findall(

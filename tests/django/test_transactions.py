@@ -75,8 +75,8 @@ def test_an_announcement_tells_how_many_jobs_there_are(tmp_path: Path) -> None:
     """Over PostgreSQL: so a few of many idle workers claim. Those of one announcement do not count for the next."""
     with database("postgres", tmp_path) as alias:
         client, ear = get_client(alias), ThreadEar()
-        client._notify.listen("job_scheduled", ear)
-        client._notify.listen("chain_ended", ear)
+        client.sessions.channel.listen("job_scheduled", ear)
+        client.sessions.channel.listen("chain_ended", ear)
         with transaction.atomic(using=alias):
             client.start_many(connections[alias], [ReserveStock(number=number) for number in range(300)])
         ear.until("reserve-stock")
@@ -285,7 +285,7 @@ def test_a_closed_client(alias: str, client: Client) -> None:
     client.close()
     with transaction.atomic(using=alias), pytest.raises(ClientClosed):
         client.start(connections[alias], Remind(number=1))
-    with pytest.raises(ClientClosed), client._state.provider.savepoint(connections[alias]):
+    with pytest.raises(ClientClosed), client.sessions.storage.provider.savepoint(connections[alias]):
         pass
 
 

@@ -8,10 +8,10 @@ import pytest
 from tests.jobs import shop
 from tests.jobs.shop import ChargeCard, Receipt, ReserveStock
 
+from queuert.base.statuses import STATUSES, Status
 from queuert.errors import ChainNotCompleted, JobTypeValidationError, UnknownJobType
 from queuert.jobs import Chain, JobRecord, Registry
-from queuert.model import BlockerRow, ChainRow, JobRow
-from queuert.statuses import STATUSES, Status
+from queuert.records.model import BlockerRow, ChainRow, JobRow
 
 MOMENT = datetime(2030, 1, 1, tzinfo=UTC)
 ERROR = b'{"code":"TIMEOUT","message":"too slow"}'

@@ -17,8 +17,8 @@ import pytest
 
 from queuert.errors import InvalidArgument, InvalidJobType, JobTypeValidationError
 from queuert.jobs import Codec, EntryJob, Job, JobType, PydanticCodec, Registry
-from queuert.jobs.type_codec import CodecError
-from queuert.jobs.values import has_nul, unstorable
+from queuert.jobs.codecs.type_codec import CodecError
+from queuert.jobs.codecs.values import has_nul, unstorable
 
 NAN, INFINITY = float("nan"), float("inf")
 

@@ -12,8 +12,8 @@ from tests.support.jobs import Charge, Greet
 from tests.support.naming import short
 
 from queuert import Chain, Filter, InvalidArgument
+from queuert.base.statuses import STATUSES
 from queuert.jobs.filter_text import NAMES
-from queuert.statuses import STATUSES
 
 NOW = datetime(2026, 11, 17, 12, tzinfo=UTC)
 

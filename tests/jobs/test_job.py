@@ -15,11 +15,11 @@ import pydantic
 import pytest
 from tests.jobs.shop import SendReceipt
 
-from queuert.arguments import PRIORITY_RANGE
-from queuert.dedup import Dedup
+from queuert.base.arguments import PRIORITY_RANGE
 from queuert.errors import InvalidArgument, InvalidJobType
 from queuert.jobs import NO_OPTIONS, EntryJob, Job, JobOptions, Registry, make_options, options_of
-from queuert.model import When
+from queuert.records.dedup import Dedup
+from queuert.records.model import When
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ import pytest
 
 import queuert
 from queuert import EntryJob, InvalidArgument, InvalidJobType, JobTypeValidationError, Limit, Rate, RateLimited
-from queuert.limit_records import LimitRule
+from queuert.records.limits import LimitRule
 
 
 def test_a_weight_is_a_number_a_field_or_a_function() -> None:

@@ -19,7 +19,7 @@ from queuert.errors import (
 )
 from queuert.jobs import Chain, EntryJob, Job, JobTypes, Registry
 from queuert.jobs.declaration import covers
-from queuert.model import BlockerRef, BlockerRow
+from queuert.records.model import BlockerRef, BlockerRow
 
 
 class Unrelated(EntryJob[None], name="unrelated"):

@@ -139,12 +139,11 @@ async def test_deadlines_and_pauses_follow_the_clock(place: Place, clock: Clock)
 
 
 async def test_a_lease_of_a_worker_that_is_gone_ends_by_the_clock(place: Place, clock: Clock) -> None:
-    from queuert.client.base import sessions_of
-    from queuert.model import ClaimRequest, QueueLimit, TypeLimit
+    from queuert.records.model import ClaimRequest, QueueLimit, TypeLimit
 
     async with place.connect([Flaky], clock=clock) as client:
         chain = await client.submit(Flaky(fails=1))
-        sessions, began = sessions_of(client), clock.now()
+        sessions, began = client.sessions, clock.now()
         limit = QueueLimit("default", 0, (TypeLimit("flaky", 1, 3600.0),))
         claimed = await sessions.run(sessions.engine.state.claim(ClaimRequest("gone", 1, (limit,))))
         assert len(claimed.jobs) == 1

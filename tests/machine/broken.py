@@ -15,8 +15,11 @@ from queuert.adapters.memory import MemoryConnection, MemoryOperations, MemoryPr
 from queuert.adapters.memory.command import write
 from queuert.adapters.memory.operations.deleting import delete_chain
 from queuert.adapters.memory.tables import Tables
-from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
-from queuert.model import (
+from queuert.base.statuses import STATUSES
+from queuert.ports.program import Program
+from queuert.ports.state import SyncStateAdapter
+from queuert.records.listings import ChainFilter, JobFilter, Listed, PageRequest
+from queuert.records.model import (
     ChainRow,
     ClaimRequest,
     ClaimResult,
@@ -30,9 +33,6 @@ from queuert.model import (
     Settlement,
     TypeStats,
 )
-from queuert.ports.program import Program
-from queuert.ports.state import SyncStateAdapter
-from queuert.statuses import STATUSES
 
 
 class SettlesWithAnyToken(MemoryOperations):

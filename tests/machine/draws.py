@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.machine.world import NO_TOKEN, Clock, Ids, Register, RollUp, Step
 
-from queuert.dedup import Dedup, Scope
-from queuert.listing_records import ChainFilter, JobFilter, PageRequest
-from queuert.model import (
+from queuert.base.statuses import STATUSES, Status
+from queuert.records.dedup import Dedup, Scope
+from queuert.records.listings import ChainFilter, JobFilter, PageRequest
+from queuert.records.model import (
     NOW,
     BlockerRef,
     ClaimRequest,
@@ -29,7 +30,6 @@ from queuert.model import (
     TypeLimit,
     When,
 )
-from queuert.statuses import STATUSES, Status
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from tests.machine.driver import Driver, drive
 from tests.machine.test_machine import FACTORIES
 from tests.machine.world import Clock, Ids
 
-from queuert.model import BlockerRef, JobRow, NewJob
+from queuert.records.model import BlockerRef, JobRow, NewJob
 
 W = TypeVar("W", bound="Explored")
 

@@ -19,8 +19,8 @@ from tests.machine.driver import AnyStateAdapter, drive
 from tests.machine.world import Clock, Difference, Everything, Outcome, Side, Step, difference
 
 from queuert.adapters.memory import sync_memory_state
-from queuert.listing_records import PageRequest
-from queuert.model import ClaimRequest, JobRow, NewJob
+from queuert.records.listings import PageRequest
+from queuert.records.model import ClaimRequest, JobRow, NewJob
 
 T = TypeVar("T")
 

@@ -10,7 +10,8 @@ from tests.machine.driver import Driver, drive
 from tests.machine.test_machine import ALWAYS, FACTORIES
 from tests.machine.world import Clock, Ids
 
-from queuert.conformance.state.build import (
+from queuert.records.model import Claimed, Settlement, When
+from queuert_conformance.state.build import (
     completed,
     continued,
     failed,
@@ -22,8 +23,7 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.conformance.state.build import next_job as continuation
-from queuert.model import Claimed, Settlement, When
+from queuert_conformance.state.build import next_job as continuation
 
 TYPES = ("a", "b")
 

@@ -10,8 +10,8 @@ from tests.machine.machine import StateMachine
 from tests.machine.test_machine import EVERY, FACTORIES, machine_on
 from tests.machine.world import Step
 
-from queuert.dedup import Dedup
-from queuert.model import BlockerRef, ClaimRequest, JobRow, NewJob, QueueLimit, Settlement, TypeLimit
+from queuert.records.dedup import Dedup
+from queuert.records.model import BlockerRef, ClaimRequest, JobRow, NewJob, QueueLimit, Settlement, TypeLimit
 
 X, X1, Y, Z, Z1 = (f"00000000-000{number}-7000-8000-000000000000" for number in range(1, 6))
 

@@ -17,12 +17,12 @@ from tests.machine.exploring import Explored, exploring
 from tests.machine.test_machine import ALWAYS
 from tests.machine.world import ALL, Clock
 
-from queuert.conformance.state.build import queue, request
-from queuert.limit_records import Change, DeclaredLimit, LimitRule, RateRule, changed, lane_of, split_lane
-from queuert.listing_records import JobFilter
-from queuert.model import Claimed, ClaimResult, JobRow, NewJob, Settlement, TypeLimit, When
-from queuert.pause_records import PauseTarget
-from queuert.statuses import REPAIRABLE
+from queuert.base.statuses import REPAIRABLE
+from queuert.records.limits import Change, DeclaredLimit, LimitRule, RateRule, changed, lane_of, split_lane
+from queuert.records.listings import JobFilter
+from queuert.records.model import Claimed, ClaimResult, JobRow, NewJob, Settlement, TypeLimit, When
+from queuert.records.pauses import PauseTarget
+from queuert_conformance.state.build import queue, request
 
 TYPES = ("a", "b")
 RULES = {

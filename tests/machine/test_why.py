@@ -12,12 +12,12 @@ from tests.machine.exploring import Explored, exploring
 from tests.machine.test_machine import ALWAYS, FACTORIES
 from tests.machine.world import Clock
 
-from queuert.listing_records import ChainFilter, PageRequest
-from queuert.model import ChainRow, Claimed, ClaimRequest, QueueLimit, Settlement, TypeLimit, When
-from queuert.operations.why import explain
-from queuert.pause_records import PauseTarget
+from queuert.features.why.finding import explain
+from queuert.records.listings import ChainFilter, PageRequest
+from queuert.records.model import ChainRow, Claimed, ClaimRequest, QueueLimit, Settlement, TypeLimit, When
+from queuert.records.pauses import PauseTarget
+from queuert.records.workers import WorkerAbout, WorkerQueue, WorkerType
 from queuert.why import InLine, Paused, QueueFull, Reason, SlotsBusy, Why
-from queuert.worker_records import WorkerAbout, WorkerQueue, WorkerType
 
 TYPES: tuple[str, ...] = ("a", "b", "c", "d")
 QUEUES = ("default", "mail")

@@ -17,10 +17,10 @@ from msgspec.structs import replace
 from tests.machine.driver import Driver
 
 from queuert.errors import QueuertError
-from queuert.listing_records import ChainFilter, JobFilter, PageRequest
-from queuert.model import ClaimRequest, ClaimResult, JobRow, Lease, Settlement, new_token
 from queuert.ports.program import Program
 from queuert.ports.state import StateOperations
+from queuert.records.listings import ChainFilter, JobFilter, PageRequest
+from queuert.records.model import ClaimRequest, ClaimResult, JobRow, Lease, Settlement, new_token
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
 ALL = PageRequest(limit=1_000_000)

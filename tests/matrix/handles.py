@@ -167,12 +167,12 @@ class SqlAlchemy(Handle):
         try:
             if self._is_async:
                 self._source: Any = async_sessionmaker(engine) if self._sessions else engine
-                state: Any = connect(self._source, jobs=[], notify=None)._state
+                state: Any = connect(self._source, jobs=[], notify=None).sessions.storage
                 async with Client(state, Recorder(self.announced), Registry(JOBS)) as self._client:
                     yield
             else:
                 self._source = sessionmaker(engine) if self._sessions else engine
-                state = connect_sync(self._source, jobs=[], notify=None)._state
+                state = connect_sync(self._source, jobs=[], notify=None).sessions.storage
                 with SyncClient(state, Recorder(self.announced), Registry(JOBS)) as self._client:
                     yield
         finally:
@@ -215,7 +215,7 @@ class SqlAlchemy(Handle):
 
     async def settled(self) -> None:
         if self._is_async:
-            await asyncio.gather(*self._client._sessions._flushes)
+            await asyncio.gather(*self._client.sessions._flushes)
 
 
 def begin_immediate(engine: Any) -> None:

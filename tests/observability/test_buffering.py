@@ -238,7 +238,9 @@ async def test_a_block_of_psycopg_that_is_rolled_back_within_the_transaction(rec
 async def test_observers_are_told_before_workers_are_woken(sqlite: Setting, recorder: Recorder) -> None:
     told_when_woken: list[list[str]] = []
     async with sqlite.connect(JOBS, observers=[recorder]) as client:
-        dispose = await client._notify.listen("job_scheduled", lambda _: told_when_woken.append(recorder.names()))
+        dispose = await client.sessions.channel.listen(
+            "job_scheduled", lambda _: told_when_woken.append(recorder.names())
+        )
         await begin(client, Greet())
         await dispose()
     assert told_when_woken == [["chain_created", "job_created"]]

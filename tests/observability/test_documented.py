@@ -12,9 +12,9 @@ from opentelemetry import context as contexts
 from tests.observability.otel import Telemetry
 
 from queuert import Observer
-from queuert.observability.logging import MESSAGES
-from queuert.observability.otel import attributes as names
-from queuert.observability.otel.stats import GAUGES, JOBS, LIMITED, OLDEST_READY_AGE
+from queuert.features.observing.logging import MESSAGES
+from queuert.features.observing.otel import attributes as names
+from queuert.features.observing.otel.stats import GAUGES, JOBS, LIMITED, OLDEST_READY_AGE
 from queuert.ports.observer import EVENTS
 from queuert.ports.tracer import Blocker
 

@@ -15,9 +15,9 @@ from tests.observability.recorder import Recorder
 from tests.support.jobs import JOBS, After, Charge, Greet, Receipt, Reserve, Send
 
 from queuert import Attempt, Chain, ChainFailed, Client, Handlers, JobError, Reschedule, SyncAttempt, Worker
-from queuert.model import Settlement, When
-from queuert.operations import publishing
-from queuert.worker.handlers import registry_of
+from queuert.engine import publishing
+from queuert.records.model import Settlement, When
+from queuert.worker.handlers.registry import registry_of
 
 handlers: Handlers[Any] = Handlers()
 
@@ -367,7 +367,7 @@ async def test_errors_of_the_adapters_are_told_with_the_operation(sqlite: Settin
 
     async with sqlite.connect([Step], observers=[recorder]) as client:
         state: Any = client._engine.state
-        inner, notify = state._inner, client._notify._inner.adapter  # type: ignore[attr-defined]
+        inner, notify = state._inner, client.sessions.channel._inner.adapter
         fail_once(inner, "claim", OSError("disk full"))
         fail_once(notify, "publish", ConnectionError("no channel"), is_async=True)
         (chain,) = await start(client)
@@ -393,7 +393,7 @@ async def test_a_channel_that_hangs_is_told_of(
         async def hang(*_: Any) -> None:
             await asyncio.Event().wait()
 
-        bounded: Any = client._notify._inner  # type: ignore[attr-defined]
+        bounded: Any = client.sessions.channel._inner
         bounded.immediate, bounded.adapter.publish = False, hang
         await start(client)
 
@@ -441,7 +441,7 @@ async def test_a_transaction_that_cannot_commit_is_told_of(sqlite: Setting, reco
             async def __aenter__(self) -> None:
                 raise OSError("no database")
 
-        client._state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
+        client.sessions.storage.provider._inner.transaction = Broken
         with pytest.raises(OSError, match="no database"):
             async with client.transaction():
                 pass
@@ -460,7 +460,7 @@ def test_a_sync_transaction_that_cannot_begin_or_commit_is_told_of(sqlite: Setti
             def __enter__(self) -> None:
                 raise OSError("no database")
 
-        client._state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
+        client.sessions.storage.provider._inner.transaction = Broken
         with pytest.raises(OSError, match="no database"), client.transaction():
             pass
 

@@ -12,8 +12,8 @@ from tests.observability.otel import Telemetry
 from tests.observability.recorder import Recorder
 
 from queuert import Attempt, EntryJob, Handlers, Limit, RateLimited, Worker
-from queuert.observability.logging import EventLog
-from queuert.observability.otel import StatsGauges
+from queuert.logging import EventLog
+from queuert.otel import StatsGauges
 
 
 class Fetch(EntryJob[None], name="fetch", limit=Limit("partner-api", by="partner", concurrency=1)):

@@ -16,8 +16,9 @@ from tests.behaviour.steps import SOON, patiently
 from tests.behaviour.working import begin
 from tests.support.jobs import JOBS, Greet
 
-from queuert import Attempt, Chain, Client, Handlers, JobError, SyncAttempt, Worker, failure_log
-from queuert.observability.logging import MESSAGES, EventLog, JobContext, add_job_context, job_context
+from queuert import Attempt, Chain, Client, Handlers, JobError, SyncAttempt, Worker
+from queuert.base import failure_log
+from queuert.features.observing.logging import MESSAGES, EventLog, JobContext, add_job_context, job_context
 from queuert.ports.observer import EVENTS
 
 log = logging.getLogger("shop")
@@ -110,7 +111,7 @@ async def test_a_fault_of_the_library_is_an_error(sqlite: Setting, caplog: pytes
             async def __aenter__(self) -> None:
                 raise OSError("no database")
 
-        client._state.provider._inner.transaction = Broken  # type: ignore[attr-defined]
+        client.sessions.storage.provider._inner.transaction = Broken
         with pytest.raises(OSError, match="no database"):
             await begin(client, Greet())
 

@@ -14,10 +14,10 @@ from tests.observability.otel import Telemetry
 from tests.support.jobs import JOBS, After, Greet, Receipt, Reserve
 
 from queuert import Attempt, Client, Cron, Every, Handlers, JobError, StorageError, Worker
-from queuert.observability.otel import StatsGauges
-from queuert.observability.otel.metrics import COUNTERS, HISTOGRAMS, UP_DOWN_COUNTERS
-from queuert.observability.otel.stats import GAUGES, OLDEST_READY_AGE
-from queuert.observability.otel.stats import JOBS as JOBS_GAUGE
+from queuert.features.observing.otel.metrics import COUNTERS, HISTOGRAMS, UP_DOWN_COUNTERS
+from queuert.features.observing.otel.stats import GAUGES, OLDEST_READY_AGE
+from queuert.features.observing.otel.stats import JOBS as JOBS_GAUGE
+from queuert.otel import StatsGauges
 from queuert.ports.observer import EVENTS
 
 handlers: Handlers[Any] = Handlers()

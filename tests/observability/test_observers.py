@@ -16,8 +16,8 @@ from tests.support.jobs import JOBS, Greet
 
 import queuert
 from queuert import Attempt, Handlers, InvalidArgument, Observer, Worker
-from queuert.operations import observations, observers, watched
-from queuert.worker import observed
+from queuert.engine.events import observations, observers, watched
+from queuert.worker.attempts import observed
 
 handlers: Handlers[Any] = Handlers()
 
@@ -103,6 +103,6 @@ async def test_with_no_observer_none_of_this_is_called(setting: Setting, monkeyp
 
 
 def test_opentelemetry_is_imported_only_when_it_is_used() -> None:
-    script = "import sys, queuert, queuert.observability.logging; print('opentelemetry' in sys.modules)"
+    script = "import sys, queuert, queuert.logging; print('opentelemetry' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=True)
     assert done.stdout == "False\n"

@@ -14,8 +14,8 @@ from tests.observability.otel import Telemetry
 from tests.observability.recorder import Recorder
 
 from queuert import Attempt, Client, Handlers, JobError, Reschedule, StorageError, StorageRejected, SyncAttempt, Worker
-from queuert.model import Settlement
 from queuert.ports.program import Program
+from queuert.records.model import Settlement
 
 NOT_OUTCOMES = {"attempt_started", "attempt_ended", "attempt_lease_renewed", "attempt_lease_lost"}
 

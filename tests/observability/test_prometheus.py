@@ -18,7 +18,7 @@ from tests.behaviour.working import begin
 from tests.support.jobs import JOBS, Greet
 
 from queuert import Attempt, Handlers, Worker
-from queuert.observability.otel import OpenTelemetry, StatsGauges
+from queuert.otel import OpenTelemetry, StatsGauges
 
 handlers: Handlers[Any] = Handlers()
 

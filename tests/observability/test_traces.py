@@ -14,7 +14,7 @@ from tests.observability.otel import Telemetry
 from tests.support.jobs import JOBS, After, Charge, Close, Greet, Rate, Receipt, Report, Reserve, Send
 
 from queuert import Attempt, Client, Handlers, JobError, Observer, SyncAttempt, Worker
-from queuert.observability.otel.tracing import read, written
+from queuert.features.observing.otel.tracing import read, written
 
 handlers: Handlers[Any] = Handlers()
 
@@ -202,7 +202,7 @@ async def test_dependents_that_are_freed_later(setting: Setting, telemetry: Tele
         return "Hello"
 
     async with setting.connect(JOBS, observers=[telemetry.observer]) as client:
-        client._state.operations.unblocked_at_once = 1
+        client.sessions.storage.operations.unblocked_at_once = 1
         async with client.transaction() as tx:
             greeting = await client.start(tx, Greet())
             await client.start_many(tx, [After(greeting=greeting) for _ in range(4)])

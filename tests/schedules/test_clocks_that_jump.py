@@ -21,12 +21,12 @@ from tests.support.worlds import run
 
 from queuert import After, Client, Cron, Every
 from queuert.adapters.in_process import NoNotify
+from queuert.base.statuses import TERMINAL
+from queuert.engine.transaction import Hooks
+from queuert.features.schedules.firing import Outrun, cancel_overlapped, fire_due
+from queuert.features.schedules.stored import state_of
 from queuert.jobs import Registry
-from queuert.operations.schedules.firing import Outrun, cancel_overlapped, fire_due
-from queuert.schedules.ids import read_chain_id
-from queuert.schedules.stored import state_of
-from queuert.statuses import TERMINAL
-from queuert.transaction import Hooks
+from queuert.records.schedules import read_chain_id
 
 HOUR = timedelta(hours=1)
 Factory = Callable[[Clock], AbstractContextManager[Any]]

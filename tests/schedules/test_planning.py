@@ -9,9 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from queuert import After, Cron, Every
-from queuert.schedule_records import ScheduleRow
-from queuert.schedules.ids import chain_id, read_chain_id
-from queuert.schedules.planning import (
+from queuert.features.schedules.planning import (
     FIRED_AT_ONCE,
     LOOK_AGAIN,
     RETRY,
@@ -22,7 +20,8 @@ from queuert.schedules.planning import (
     failed,
     plan,
 )
-from queuert.schedules.stored import Definition, State, encode, state_of
+from queuert.features.schedules.stored import Definition, State, encode, state_of
+from queuert.records.schedules import ScheduleRow, chain_id, read_chain_id
 
 NOON = datetime(2030, 6, 1, 12, tzinfo=UTC)
 HOUR, MINUTE, SECOND = timedelta(hours=1), timedelta(minutes=1), timedelta(seconds=1)

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from queuert import After, Cron, Every, InvalidArgument, InvalidSchedule, QueuertError, Tick
-from queuert.schedules.times import Times, from_data
+from queuert.features.schedules.times import Times, from_data
 
 NOON = datetime(2026, 11, 17, 12, tzinfo=UTC)
 MINUTES = timedelta(minutes=1)

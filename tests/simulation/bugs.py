@@ -13,16 +13,16 @@ from tests.simulation.plan import Plan
 from queuert.adapters.memory import lanes
 from queuert.adapters.memory.connection import MemoryTransaction
 from queuert.adapters.memory.operations import MemoryOperations
-from queuert.model import NOW, QueueLimit
-from queuert.operations.settle import settle
+from queuert.engine.operations.ending import settle
+from queuert.engine.transaction import Hooks
 from queuert.ports.program import Program
-from queuert.transaction import Hooks
-from queuert.worker.attempt_transaction import AttemptTransaction, TransactionInTask
-from queuert.worker.claiming import ClaimPolicy
-from queuert.worker.leases import LeaseKeeper
-from queuert.worker.orphans import Orphans
+from queuert.records.model import NOW, QueueLimit
+from queuert.worker.attempts.transaction import AttemptTransaction, TransactionInTask
+from queuert.worker.attempts.verdict import Verdicts
+from queuert.worker.claims.leases import LeaseKeeper
+from queuert.worker.claims.orphans import Orphans
+from queuert.worker.policy.claiming import ClaimPolicy
 from queuert.worker.run import WorkerRun
-from queuert.worker.verdict import Verdicts
 
 
 async def _nothing(*_: Any) -> None: ...

@@ -9,8 +9,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from queuert import Attempt, EntryJob, Handlers, Limit, Rate, RateLimited
-from queuert.limit_records import split_lane
-from queuert.model import JobRow
+from queuert.records.limits import split_lane
+from queuert.records.model import JobRow
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -19,8 +19,9 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 from unittest import mock
 
-from queuert import model
-from queuert.worker import execution, watchdog
+from queuert.records import model
+from queuert.worker.attempts import execution
+from queuert.worker.base import watchdog
 
 T = TypeVar("T")
 

@@ -16,8 +16,8 @@ from typing import Any
 from queuert import StorageUnavailable
 from queuert.adapters.in_process import InProcessHub, InProcessNotify
 from queuert.adapters.sqlite.connections.abandoning import OwnRaw
-from queuert.blocking import run_blocking
-from queuert.contexts import async_context
+from queuert.base.blocking import run_blocking
+from queuert.base.contexts import async_context
 from queuert.ports.beginning import Begun
 from queuert.ports.notify import Topic
 

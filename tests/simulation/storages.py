@@ -21,8 +21,8 @@ from queuert.adapters.memory.provider import AsyncMemoryProvider
 from queuert.adapters.postgres.drivers.psycopg import PsycopgSyncProvider
 from queuert.adapters.postgres.notify.locks import SessionLocks
 from queuert.adapters.sqlite import sync_sqlite_state
-from queuert.blocking import Block, run_blocking
-from queuert.contexts import async_context
+from queuert.base.blocking import Block, run_blocking
+from queuert.base.contexts import async_context
 from queuert.ports.program import Program
 from queuert.ports.provider import BlockingProvider, run_async
 

@@ -24,11 +24,11 @@ from tests.simulation.process import Faults, Process, Shared
 from tests.simulation.storages import Embedded, Postgres, storage_of
 
 from queuert import Backoff, Chain, ChainError, Client, Dedup, QueuertError, Worker
-from queuert.ids import UuidV7
-from queuert.listing_records import JobFilter, PageRequest
-from queuert.model import ChainRow, JobRow
+from queuert.base.ids import UuidV7
+from queuert.base.statuses import OPEN
 from queuert.ports.state import StateAdapter
-from queuert.statuses import OPEN
+from queuert.records.listings import JobFilter, PageRequest
+from queuert.records.model import ChainRow, JobRow
 
 T = TypeVar("T")
 

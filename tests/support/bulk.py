@@ -7,8 +7,8 @@ from typing import Any
 from tests.support.worlds import WORKER
 
 from queuert.client.client import Client
-from queuert.operations import own
-from queuert.operations.own import Step
+from queuert.features.bulk import own
+from queuert.features.bulk.own import Step
 
 
 async def page(client: Client[Any]) -> Step:

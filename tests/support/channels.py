@@ -6,7 +6,7 @@ from typing import Any
 
 
 def adapter_of(client: Any) -> Any:
-    found = client._notify
+    found = client.sessions.channel
     while hasattr(found, "adapter"):
         found = found.adapter
     return found

@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from typing import Any, cast
 
+from queuert.base.transaction import Transaction
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient, SyncCompletion
-from queuert.transaction import Transaction
 
 _BLOCKS = ("transaction", "after_commit", "savepoint", "take_over")
 

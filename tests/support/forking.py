@@ -33,7 +33,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 PRELOADED = (
     "queuert",
-    "queuert.cli",
+    "queuert.operate.cli",
     "queuert.wiring",
     "queuert.wiring.embedded",
     "queuert.wiring.postgres",

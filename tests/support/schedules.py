@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from tests.support.worlds import run
 
 from queuert import Client, Every
-from queuert.operations.schedules.firing import Fired, cancel_overlapped, fire_due
-from queuert.schedules.ids import whole_milliseconds
-from queuert.schedules.stored import definition_of, encode, state_of
-from queuert.schedules.times import from_data
-from queuert.transaction import Hooks
+from queuert.engine.transaction import Hooks
+from queuert.features.schedules.firing import Fired, cancel_overlapped, fire_due
+from queuert.features.schedules.stored import definition_of, encode, state_of
+from queuert.features.schedules.times import from_data
+from queuert.records.schedules import whole_milliseconds
 
 HOUR = timedelta(hours=1)
 

@@ -20,13 +20,13 @@ from tests.support.sqlite import with_tables
 from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
 from queuert.adapters.memory import MemoryConnection, MemoryStore, memory_state, sync_memory_state
 from queuert.adapters.sqlite import sqlite_state, sync_sqlite_state
+from queuert.base.statuses import Status
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.jobs import Chain, Registry
-from queuert.model import Claimed, ClaimRequest, JobRow, QueueLimit, Settlement, TypeLimit
 from queuert.ports.notify import TOPICS
 from queuert.ports.program import Program
-from queuert.statuses import Status
+from queuert.records.model import Claimed, ClaimRequest, JobRow, QueueLimit, Settlement, TypeLimit
 
 T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from queuert.worker.abort import Abort, lost_reason
+from queuert.worker.base.abort import Abort, lost_reason
 
 
 async def test_the_first_reason_stays() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from queuert import Backoff, InvalidArgument
-from queuert.worker.backoff import JOB_BACKOFF, RECOVERY_BACKOFF, Recovery
+from queuert.base.backoff import JOB_BACKOFF, RECOVERY_BACKOFF, Recovery
 
 
 def test_the_formula() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queuert.ports.notify import Draw
-from queuert.worker.crowd import AT_ONCE, EARLIEST, LATEST, Crowd
+from queuert.worker.claims.crowd import AT_ONCE, EARLIEST, LATEST, Crowd
 
 
 def member(place: int, number: int) -> Crowd:

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from queuert import JobError
-from queuert.worker import failure
-from queuert.worker.error_text import MAX_TEXT, traceback_of
+from queuert.worker.base import failure
+from queuert.worker.base.error_text import MAX_TEXT, traceback_of
 
 
 def decoded(error: BaseException, code: str | None = None) -> dict[str, Any]:

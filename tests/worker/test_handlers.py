@@ -24,7 +24,7 @@ from queuert import (
     UnknownJobType,
     Worker,
 )
-from queuert.worker.handlers import SharedSettings, registry_of, resolve
+from queuert.worker.handlers.registry import SharedSettings, registry_of, resolve
 
 
 class One(EntryJob[None], name="one"):

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from queuert.worker import horizon
-from queuert.worker.horizon import LEAST, LOW, MOST, MOST_PER_SLOT, ClaimedAhead, Ordinals
+from queuert.worker.policy import horizon
+from queuert.worker.policy.horizon import LEAST, LOW, MOST, MOST_PER_SLOT, ClaimedAhead, Ordinals
 
 
 class Stage:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from queuert import Key, Middleware
-from queuert.worker.middleware import MiddlewareStack, Values
+from queuert.worker.handlers.middleware import MiddlewareStack, Values
 
 
 def test_keys_are_told_apart_by_identity_and_not_by_name() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from queuert.retention import Pruned
-from queuert.worker.pace import LONG, REST, STEP, Pace
+from queuert.features.retention.pace import LONG, REST, STEP, Pace
+from queuert.records.retention import Pruned
 
 HOUR = 3600.0
 

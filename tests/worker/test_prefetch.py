@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from queuert.worker.prefetch import HOLD, Prefetch
+from queuert.worker.policy.prefetch import HOLD, Prefetch
 
 
 def after(slots: int, most: int, *turns: tuple[int, float]) -> Prefetch:

@@ -21,7 +21,7 @@ from tools.site.docstrings import Documentation, linked, prose, read
 from tools.site.signatures import annotation_text, arguments, default_text, public_objects, scope_of, signatures
 from tools.site.surface import Topic, surface, topics
 
-OURS = ("queuert", "queuert_django", "queuert_pytest")
+OURS = ("queuert", "queuert_conformance", "queuert_django", "queuert_pytest")
 MANY = 50
 
 

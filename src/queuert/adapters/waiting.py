@@ -1,6 +1,6 @@
 """The calls that wait, for code that is written once for event loops and for threads.
 
-See `queuert.blocking`: in a thread, every call blocks until it is done.
+See `queuert.base.blocking`: in a thread, every call blocks until it is done.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from queuert.adapters import finishing
-from queuert.contexts import async_context
+from queuert.base.contexts import async_context
 
 T = TypeVar("T")
 AnyLock: TypeAlias = "asyncio.Lock | threading.Lock"

@@ -13,16 +13,31 @@ from uuid import UUID
 
 from typing_extensions import TypeVar
 
-from queuert.archive import ArchivedChain
-from queuert.arguments import MAX_KEY_LENGTH, MAX_NAME_LENGTH, Duration, aware, check_text, check_unicode, seconds
-from queuert.audit import AuditRecord
-from queuert.bulk import BulkPlan
-from queuert.client.sessions import Sessions, Tx
-from queuert.doctor import Diagnosis
+from queuert.base.arguments import MAX_KEY_LENGTH, MAX_NAME_LENGTH, Duration, aware, check_text, check_unicode, seconds
+from queuert.base.statuses import Status
+from queuert.base.transaction import Transaction
+from queuert.engine.engine import Engine
+from queuert.engine.operations import archived, chains, filtering, take_over
+from queuert.engine.operations import reading as queries
+from queuert.engine.operations import starting as create
+from queuert.engine.sessions import Sessions, Tx
+from queuert.engine.transaction import OpenTransaction
 from queuert.errors import InvalidArgument, TransactionNested, TransactionRequired
-from queuert.failed_attempts import FailedAttempt
-from queuert.history import History
-from queuert.jobs.bulk import BulkAction
+from queuert.features import audit, history, limits, pauses, repair, workers
+from queuert.features.bulk import pages as bulk
+from queuert.features.bulk import planning
+from queuert.features.bulk.jobs import BulkAction
+from queuert.features.bulk.plan import BulkPlan
+from queuert.features.doctor import examining as doctor
+from queuert.features.doctor.diagnosis import Diagnosis
+from queuert.features.retention import pruning
+from queuert.features.schedules import changing as schedules
+from queuert.features.schedules.defining import define
+from queuert.features.schedules.options import ScheduleOptions, check_name
+from queuert.features.schedules.schedule import Schedule
+from queuert.features.schedules.times import Tick, Times
+from queuert.features.why import Why
+from queuert.features.why import finding as why
 from queuert.jobs.chain import Chain
 from queuert.jobs.deduplication import AnyDedup
 from queuert.jobs.filter import Filter
@@ -31,46 +46,20 @@ from queuert.jobs.limits import Limit, LimitKey
 from queuert.jobs.options import make_options, moment_or_delay
 from queuert.jobs.queue import Queue
 from queuert.jobs.record import JobRecord
-from queuert.limit_records import Change, LimitRow
-from queuert.listing_records import Order, Page
-from queuert.model import NewJob, TypeStats
-from queuert.operations import (
-    archiving,
-    audit,
-    bulk,
-    chains,
-    create,
-    doctor,
-    filtering,
-    history,
-    limits,
-    pauses,
-    planning,
-    pruning,
-    queries,
-    repair,
-    take_over,
-    why,
-    workers,
-)
-from queuert.operations.engine import Engine
-from queuert.operations.schedules import changing as schedules
-from queuert.operations.schedules.defining import define
-from queuert.pause_records import EVERYTHING, Everything, Pause, PauseTarget
 from queuert.ports.program import Program
-from queuert.retention import Pruned, Retention
-from queuert.schedules.options import ScheduleOptions, check_name
-from queuert.schedules.schedule import Schedule
-from queuert.schedules.times import Tick, Times
-from queuert.statuses import Status
-from queuert.transaction import OpenTransaction, Transaction
-from queuert.why import Why
-from queuert.worker_records import WorkerInfo
+from queuert.records.archive import ArchivedChain
+from queuert.records.audit import AuditRecord
+from queuert.records.failed_attempts import FailedAttempt
+from queuert.records.history import History
+from queuert.records.limits import Change, LimitRow
+from queuert.records.listings import Order, Page
+from queuert.records.model import NewJob, TypeStats
+from queuert.records.pauses import EVERYTHING, Everything, Pause, PauseTarget
+from queuert.records.retention import Pruned, Retention
+from queuert.records.workers import WorkerInfo
 
 if TYPE_CHECKING:
-    from queuert.client.client import Client
-    from queuert.ports.notify import NotifyAdapter
-    from queuert.ports.state import StateAdapter, SyncStateAdapter
+    pass
 
 Conn = TypeVar("Conn", default=Any)
 T = TypeVar("T")
@@ -140,6 +129,11 @@ class BaseClient(Generic[Conn]):
         self._sessions = sessions
 
     @property
+    def sessions(self) -> Sessions[Conn]:
+        """What workers, the test kit and the command run programs with. Not for applications."""
+        return self._sessions
+
+    @property
     def _engine(self) -> Engine:
         return self._sessions.engine
 
@@ -205,7 +199,7 @@ class BaseClient(Generic[Conn]):
         return queries.get_chain(self._engine, chain_id(chain), self._type_name(chain_type)), self._reading(tx)
 
     def _get_archived(self, chain: ChainOrId, tx: Tx[Conn] | None) -> Plan[ArchivedChain | None, Conn]:
-        return archiving.get_archived(self._engine, chain_id(chain)), self._reading(tx)
+        return archived.get_archived(self._engine, chain_id(chain)), self._reading(tx)
 
     def _get_job(
         self, job: JobOrId, job_type: TypeOrName | None, tx: Tx[Conn] | None
@@ -576,22 +570,6 @@ def _check_transaction(operation: str, args: Sequence[object], options: Mapping[
         raise TransactionRequired(operation, args[1])
     if len(args) == 1 and "tx" not in options:
         raise TransactionRequired(operation)
-
-
-def sessions_of(client: BaseClient[Conn]) -> Sessions[Conn]:
-    """How a worker uses the database of its client."""
-    return client._sessions  # pyright: ignore[reportPrivateUsage]
-
-
-def adapters_of(client: Client[Conn]) -> tuple[StateAdapter[Conn], NotifyAdapter]:
-    """The storage and the channel of a worker's client."""
-    return client._state, client._notify  # pyright: ignore[reportPrivateUsage]
-
-
-def storage_of(client: BaseClient[Any]) -> StateAdapter[Any] | SyncStateAdapter[Any]:
-    """The storage of a client, sync or async."""
-    made: Any = client
-    return made._state  # type: ignore[no-any-return]
 
 
 def chain_id(chain: ChainOrId) -> str:

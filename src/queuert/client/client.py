@@ -9,11 +9,11 @@ from typing import Any, Generic, Self, overload
 
 from typing_extensions import TypeVar, Unpack
 
-from queuert.archive import ArchivedChain
-from queuert.arguments import Duration
-from queuert.audit import AuditRecord
-from queuert.bulk import BulkPlan
-from queuert.client.announcing import Announce
+from queuert.base.arguments import Duration
+from queuert.base.contexts import async_context
+from queuert.base.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
+from queuert.base.statuses import Status
+from queuert.base.transaction import Transaction
 from queuert.client.base import (
     BaseClient,
     BulkOptions,
@@ -35,47 +35,49 @@ from queuert.client.base import (
     iter_options,
     transaction_first,
 )
-from queuert.client.explaining import explain_timeout
-from queuert.client.hearing import hears_itself
-from queuert.client.sessions import Sessions, Tx
+from queuert.client.submitting import AsyncSubmissions
 from queuert.client.waiting import ChainWaiting
-from queuert.contexts import async_context
-from queuert.doctor import Diagnosis
+from queuert.engine.announcing import Announce
+from queuert.engine.engine import Engine
+from queuert.engine.events.observers import all_of
+from queuert.engine.events.watched import watched
+from queuert.engine.operations import reading as queries
+from queuert.engine.operations.take_over import TakenOver
+from queuert.engine.publishing import BoundedNotify
+from queuert.engine.sessions import Sessions, Tx
 from queuert.errors import WaitTimeout
-from queuert.failed_attempts import FailedAttempt
-from queuert.history import History
-from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
-from queuert.jobs.bulk import BulkAction, BulkResult
+from queuert.features.bulk.jobs import BulkAction, BulkResult
+from queuert.features.bulk.plan import BulkPlan
+from queuert.features.doctor.diagnosis import Diagnosis
+from queuert.features.doctor.hearing import hears_itself
+from queuert.features.limits import UNSET, Unset, change_of
+from queuert.features.retention.archiving import archive_all
+from queuert.features.schedules.options import ScheduleOptions
+from queuert.features.schedules.schedule import Schedule
+from queuert.features.schedules.times import Tick, Times
+from queuert.features.why import Why
+from queuert.features.why.waiting import explain_timeout
 from queuert.jobs.chain import Chain
-from queuert.jobs.codec import Codec
+from queuert.jobs.codecs.codec import Codec
 from queuert.jobs.filter import Filter
 from queuert.jobs.job import EntryJob, Job
 from queuert.jobs.limits import Rate
 from queuert.jobs.options import check_priority
 from queuert.jobs.record import JobRecord
 from queuert.jobs.registry import JobsItem, Registry
-from queuert.limit_records import LimitRow
-from queuert.listing_records import Page
-from queuert.model import TypeStats
-from queuert.operations import queries
-from queuert.operations.engine import Engine
-from queuert.operations.limits import UNSET, Unset, change_of
-from queuert.operations.observers import all_of
-from queuert.operations.publishing import BoundedNotify
-from queuert.operations.take_over import TakenOver
-from queuert.operations.watched import watched
-from queuert.pause_records import Pause
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.observer import Observer
 from queuert.ports.state import StateAdapter
-from queuert.retention import Keep, Pruned, Retention, Vacuumed
-from queuert.schedules.options import ScheduleOptions
-from queuert.schedules.schedule import Schedule
-from queuert.schedules.times import Tick, Times
-from queuert.statuses import Status
-from queuert.transaction import Transaction
-from queuert.why import Why
-from queuert.worker_records import WorkerInfo
+from queuert.records.archive import ArchivedChain
+from queuert.records.audit import AuditRecord
+from queuert.records.failed_attempts import FailedAttempt
+from queuert.records.history import History
+from queuert.records.limits import LimitRow
+from queuert.records.listings import Page
+from queuert.records.model import TypeStats
+from queuert.records.pauses import Pause
+from queuert.records.retention import Keep, Pruned, Retention, Vacuumed
+from queuert.records.workers import WorkerInfo
 
 J = TypeVar("J", bound=Job[Any, Any])
 J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
@@ -141,9 +143,9 @@ class Client(BaseClient[Conn]):
             state, channel = watched(state, channel, told)
         registry = jobs if isinstance(jobs, Registry) else Registry(jobs, codecs=codecs, keep=keep)
         engine = Engine(registry, state.operations, channel, generate_id, validate_id, told)
-        super().__init__(Sessions(state.provider, engine, migrate=migrate, announce=announce))
-        self._state = state
-        self._notify = channel
+        sessions = Sessions(state.provider, engine, storage=state, channel=channel, migrate=migrate, announce=announce)
+        super().__init__(sessions)
+        self._submissions = AsyncSubmissions(sessions)
         self._waiting = ChainWaiting(
             channel, self._read_chain, self._read_failed_blockers, self._ended_chains, poll_interval
         )
@@ -170,10 +172,10 @@ class Client(BaseClient[Conn]):
         self._sessions.check_owner()
         # Each runs even if the one before fails or is cancelled.
         async with AsyncExitStack() as closing:
-            closing.push_async_callback(self._state.close)
-            closing.push_async_callback(self._notify.close)
+            closing.push_async_callback(self._sessions.storage.close)
+            closing.push_async_callback(self._sessions.channel.close)
             closing.push_async_callback(self._waiting.close)
-            await self._sessions.close()
+            await self._sessions.close(self._submissions.finish)
 
     async def migrate(self) -> list[int]:
         """Create or update the tables. Returns the schema versions that were applied."""
@@ -203,7 +205,7 @@ class Client(BaseClient[Conn]):
             reason: Why, for the record: 1 to 1,000 characters (default: none).
         """
         pruned = await self._run(self._prune(full, by, reason))
-        return await self._sessions.archive(pruned)
+        return await archive_all(self._sessions, pruned, blocking=False)
 
     async def retention(self, *, tx: Tx[Conn] | None = None) -> Retention:
         """How long ended chains are kept, by the policies that are stored, and how far the deletion
@@ -324,7 +326,7 @@ class Client(BaseClient[Conn]):
             submitted = self._submitted(jobs, options, operation)
             if submitted is not None:
                 new_jobs, given_ids = submitted
-                return await self._sessions.submit(new_jobs, given_ids=given_ids)
+                return await self._submissions.submit(new_jobs, given_ids=given_ids)
             async with self.transaction() as tx:
                 return await self._run(self._start(tx, jobs, options, operation))
 
@@ -738,7 +740,7 @@ class Client(BaseClient[Conn]):
                 False). What another transaction uses is left for the next call.
         """
         self._check_open()
-        heard = await hears_itself(self._notify)
+        heard = await hears_itself(self._sessions.channel)
         return await self._run(self._doctor(full=full, fix=fix, heard=heard))
 
     # Changing

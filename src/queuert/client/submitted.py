@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
 
-from queuert.model import Created, JobRow, NewJob
-from queuert.transaction import Hooks
+from queuert.engine.transaction import Hooks
+from queuert.records.model import Created, JobRow, NewJob
 
 
 class Item:

@@ -26,10 +26,12 @@ from contextlib import suppress
 from contextvars import Context
 from itertools import accumulate, pairwise
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from queuert.blocking import run_blocking
+from queuert.base.blocking import run_blocking
 from queuert.client.submitted import Item, as_created
+from queuert.engine.operations import starting as create
+from queuert.engine.sessions import Sessions, SyncSessions
 from queuert.errors import (
     BlockerNotFound,
     ChainError,
@@ -44,12 +46,8 @@ from queuert.errors import (
     TransactionNested,
 )
 from queuert.jobs.chain import Chain
-from queuert.model import Created, NewJob
-from queuert.operations import create
 from queuert.ports.program import atomically
-
-if TYPE_CHECKING:
-    from queuert.client.sessions import Sessions
+from queuert.records.model import Created, NewJob
 
 MAX_JOBS, MAX_BYTES = 1_000, 4_000_000
 """Of one group. A single call may have more."""
@@ -73,7 +71,7 @@ class Turn:
 
 
 class Submissions(ABC):
-    """What both kinds of clients do. Written as coroutines: see `queuert.blocking`."""
+    """What both kinds of clients do. Written as coroutines: see `queuert.base.blocking`."""
 
     def __init__(self, sessions: Sessions[Any], *, gathers: bool = True) -> None:
         """`gathers`: False if connections belong to threads."""
@@ -91,9 +89,10 @@ class Submissions(ABC):
         """Store the first jobs of chains in a transaction of their own. `given_ids`: their ids are
         not all new.
         """
+        sessions, hooks = self._sessions, None
+        await sessions.check_alone()
         self._count(1)
         try:
-            sessions, hooks = self._sessions, None
             engine = sessions.engine
             # One that has to wait for a lock, because of its key, its blockers or its id, would
             # keep others waiting.
@@ -361,6 +360,9 @@ class AsyncSubmissions(Submissions):
 
 class SyncSubmissions(Submissions):
     """Gathers the submissions of threads."""
+
+    def __init__(self, sessions: SyncSessions[Any]) -> None:
+        super().__init__(sessions, gathers=not sessions.lends_to_threads)
 
     def _new_future(self) -> Future[Any]:
         return Future()

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from queuert.arguments import Duration, seconds
+from queuert.base.arguments import Duration, seconds
 from queuert.errors import ChainCancelled, ChainExpired, ChainFailed, ChainNotFound, WaitTimeout
 from queuert.jobs.chain import Chain
 from queuert.ports.notify import MISSED, Dispose, NotifyAdapter

@@ -1,7 +1,7 @@
 """Job types as classes: their declarations, their values as JSON, and the registry of a client."""
 
 from queuert.jobs.chain import Chain
-from queuert.jobs.codec import Codec, PydanticCodec
+from queuert.jobs.codecs.codec import Codec, PydanticCodec
 from queuert.jobs.job import EntryJob, Job, options_of
 from queuert.jobs.job_type import BlockerField, JobType
 from queuert.jobs.options import NO_OPTIONS, JobOptions, make_options

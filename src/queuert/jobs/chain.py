@@ -9,10 +9,10 @@ from typing import Any, Generic
 import msgspec
 from typing_extensions import TypeVar
 
+from queuert.base.statuses import Status
 from queuert.errors import ChainNotCompleted
 from queuert.jobs.job import Job
-from queuert.schedules.ids import read_chain_id
-from queuert.statuses import Status
+from queuert.records.schedules import read_chain_id
 
 R = TypeVar("R")
 J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)

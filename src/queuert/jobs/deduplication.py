@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
 
-from queuert.arguments import LONGEST, Duration, seconds
-from queuert.dedup import Dedup
+from queuert.base.arguments import LONGEST, Duration, seconds
 from queuert.errors import InvalidArgument
-from queuert.model import Collapse, When
+from queuert.records.dedup import Dedup
+from queuert.records.model import Collapse, When
 
 if TYPE_CHECKING:
     from queuert.jobs.job import Job

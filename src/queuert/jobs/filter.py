@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
-from queuert.arguments import aware, check_text
+from queuert.base.arguments import aware, check_text
+from queuert.base.statuses import Status, check_status
 from queuert.errors import InvalidArgument
 from queuert.jobs import filter_text
 from queuert.jobs.chain import Chain
 from queuert.jobs.job import Job, is_job_class, name_of
 from queuert.jobs.record import JobRecord
-from queuert.statuses import Status, check_status
 
 T = TypeVar("T")
 

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
-from queuert.arguments import aware
+from queuert.base.arguments import aware
+from queuert.base.statuses import TERMINAL
 from queuert.errors import InvalidArgument
-from queuert.statuses import TERMINAL
 
 LISTS = ("status", "type", "chain-type", "queue", "error", "chain", "job", "key")
 RANGES = ("created", "ended")

@@ -10,22 +10,24 @@ from typing import Any, ClassVar, Generic, Never, Self, TypeGuard, get_args, get
 
 from typing_extensions import TypeVar, dataclass_transform
 
-from queuert.arguments import MAX_NAME_LENGTH, Duration, check_text
-from queuert.dedup import Dedup
+from queuert.base.arguments import MAX_NAME_LENGTH, Duration, check_text
+from queuert.base.own_types import OWN_TYPES, is_own
 from queuert.errors import InvalidArgument, InvalidJobType
 from queuert.jobs.deduplication import Debounce, Throttle
 from queuert.jobs.limits import Limit, check_limit_name
 from queuert.jobs.options import NO_OPTIONS, JobOptions, make_options
 from queuert.jobs.scope import Scope, capture
 from queuert.jobs.versions import stored_names
-from queuert.own_types import OWN_TYPES, is_own
-from queuert.retention import Keep
+from queuert.records.dedup import Dedup
+from queuert.records.retention import Keep
 
 Returns_co = TypeVar("Returns_co", covariant=True)
 Next_co = TypeVar("Next_co", covariant=True, default=Never)
 
 _OPTIONS = "__queuert_options__"
 _STORED = "__queuert_input__"
+OWN_CLASSES: list[type[Job[Any, Any]]] = []
+"""The library's own job classes: every client knows them, and none lists them."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(dataclasses.field,))
@@ -83,7 +85,7 @@ class Job(Generic[Returns_co, Next_co]):
             stored = stored_names(name, version, aliases)
         except InvalidArgument as error:
             raise InvalidJobType(cls.__qualname__, str(error)) from None
-        if any(map(is_own, stored)) and not cls.__module__.startswith("queuert.jobs."):
+        if any(map(is_own, stored)) and not cls.__module__.startswith("queuert.features."):
             raise InvalidJobType(name, f"names that begin with {OWN_TYPES!r} are the library's own: choose another one")
         _check_bases(cls, name)
         _check_keep(cls, name, keep)
@@ -100,6 +102,8 @@ class Job(Generic[Returns_co, Next_co]):
         cls.__queuert_stored__ = stored
         types = [field.type for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
         cls.__queuert_scope__ = capture(cls, [*types, *arguments_of(cls)])
+        if is_own(name):
+            OWN_CLASSES.append(cls)
 
     def set(
         self,

@@ -13,13 +13,13 @@ from msgspec import inspect
 
 from queuert.errors import InvalidJobType, JobTypeValidationError, ValidationCode
 from queuert.jobs.chain import Chain, plain_json
-from queuert.jobs.codec import Hooks, TypedChain
+from queuert.jobs.codecs.codec import Hooks, TypedChain
+from queuert.jobs.codecs.type_codec import CodecError, TypeCodec
+from queuert.jobs.codecs.values import parts
 from queuert.jobs.declaration import Declaration, members
 from queuert.jobs.job import EntryJob, Job, JobClass, keep_stored, name_of, stored_with
 from queuert.jobs.limits import lane_for, weight_for
-from queuert.jobs.type_codec import CodecError, TypeCodec
-from queuert.jobs.values import parts
-from queuert.model import BlockerRef, BlockerRow
+from queuert.records.model import BlockerRef, BlockerRow
 
 logger = logging.getLogger("queuert.jobs")
 

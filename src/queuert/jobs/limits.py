@@ -8,9 +8,9 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from queuert.arguments import LONGEST, MAX_KEY_LENGTH, MAX_NAME_LENGTH, Duration, check_text, seconds
+from queuert.base.arguments import LONGEST, MAX_KEY_LENGTH, MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.errors import InvalidArgument, InvalidJobType, JobTypeValidationError, ValidationCode
-from queuert.limit_records import DeclaredLimit, LimitRule, RateRule, lane_of
+from queuert.records.limits import DeclaredLimit, LimitRule, RateRule, lane_of
 
 if TYPE_CHECKING:
     from queuert.jobs.job_type import JobType

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from queuert.arguments import PRIORITY_RANGE, Duration, storable, storable_delay
-from queuert.dedup import Dedup
+from queuert.base.arguments import PRIORITY_RANGE, Duration, storable, storable_delay
 from queuert.errors import InvalidArgument
 from queuert.jobs.deduplication import AnyDedup, Debounce, Throttle
-from queuert.model import When
+from queuert.records.dedup import Dedup
+from queuert.records.model import When
 
 
 class JobOptions(msgspec.Struct, frozen=True):

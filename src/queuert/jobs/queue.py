@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from queuert.arguments import MAX_NAME_LENGTH, PRIORITY_RANGE, check_text
+from queuert.base.arguments import MAX_NAME_LENGTH, PRIORITY_RANGE, check_text
 from queuert.errors import InvalidArgument
-from queuert.model import DEFAULT_PRIORITY
+from queuert.records.model import DEFAULT_PRIORITY
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, cast
 
+from queuert.base.statuses import Status
 from queuert.errors import UnknownJobType
 from queuert.jobs.chain import J_co, R, error_record, plain_json
 from queuert.jobs.job import Job
-from queuert.model import JobRow
-from queuert.statuses import Status
+from queuert.records.model import JobRow
 
 if TYPE_CHECKING:
     from queuert.jobs.job_type import JobType

@@ -7,20 +7,19 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any, Union
 
-from queuert.archive import Archive
+from queuert.base.own_types import is_own
+from queuert.base.statuses import Status
 from queuert.errors import DuplicateJobType, InvalidArgument, InvalidJobType, UnknownJobType
 from queuert.jobs.chain import Chain, plain_json
-from queuert.jobs.codec import Codec, Hooks
+from queuert.jobs.codecs.codec import Codec, Hooks
 from queuert.jobs.declaration import Declaration, covers, read
-from queuert.jobs.job import Job, JobClass, is_job_class, name_of
+from queuert.jobs.job import OWN_CLASSES, Job, JobClass, is_job_class, name_of
 from queuert.jobs.job_type import JobType
 from queuert.jobs.limits import declared_limits
-from queuert.jobs.own import OWN_CLASSES
 from queuert.jobs.record import JobRecord
-from queuert.model import BlockerRow, ChainRow, JobRow
-from queuert.own_types import is_own
-from queuert.retention import Keep
-from queuert.statuses import Status
+from queuert.records.archive import Archive
+from queuert.records.model import BlockerRow, ChainRow, JobRow
+from queuert.records.retention import Keep
 
 JobsItem = Union[JobClass, "JobTypes", ModuleType]
 """What `jobs=[…]` takes: job classes, `JobTypes`, and modules (all job classes that they
@@ -61,7 +60,13 @@ class Registry:
     long chains are kept if their class does not declare it.
     """
 
-    def __init__(self, jobs: Iterable[JobsItem], *, codecs: Sequence[Codec] = (), keep: Keep | None = None) -> None:
+    def __init__(
+        self,
+        jobs: Iterable[JobsItem],
+        *,
+        codecs: Sequence[Codec] = (),
+        keep: Keep | None = None,
+    ) -> None:
         if keep is not None and not isinstance(keep, Keep):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidArgument(f"keep takes a Keep(…), got {keep!r}")
         declared = _reachable(JobTypes(jobs))

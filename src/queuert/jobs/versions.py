@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from queuert.arguments import MAX_NAME_LENGTH, check_text
+from queuert.base.arguments import MAX_NAME_LENGTH, check_text
 from queuert.errors import InvalidArgument
 
 MAX_VERSION = 100

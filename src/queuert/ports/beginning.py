@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, TypeVar
 
-from queuert.blocking import Awaited, Block
-from queuert.contexts import async_context
+from queuert.base.blocking import Awaited, Block
+from queuert.base.contexts import async_context
 from queuert.ports.provider import AsyncProvider, BlockingProvider, SyncProvider
 
 __all__ = ["Begun", "SyncBegun"]

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from queuert.arguments import Duration, aware, seconds
+from queuert.base.arguments import Duration, aware, seconds
 from queuert.errors import InvalidArgument
 
 

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
-from queuert.blocking import Awaited, run_blocking
+from queuert.base.blocking import Awaited, run_blocking
 from queuert.errors import StorageUnavailable
 from queuert.ports.program import Atomic, Pause, Program
 
@@ -315,7 +315,7 @@ async def sleep_blocking(seconds: float) -> None:
 
 
 class BlockingProvider(Generic[Conn]):
-    """A sync provider as an async one whose calls never suspend: see `queuert.blocking`."""
+    """A sync provider as an async one whose calls never suspend: see `queuert.base.blocking`."""
 
     def __init__(self, provider: SyncProvider[Conn]) -> None:
         self._provider = provider

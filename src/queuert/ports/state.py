@@ -15,15 +15,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
-from queuert.archive import ArchiveRow, ChainToArchive
-from queuert.audit import KEPT, AuditRecord, NewAudit
-from queuert.circumstances import Circumstances
-from queuert.examination import Damage, Look, RepairOutcome, Surroundings
-from queuert.failed_attempts import FailedAttempt
-from queuert.history import HistoryLook
-from queuert.limit_records import Change, DeclaredLimit, KnownLimit, LimitRow
-from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
-from queuert.model import (
+from queuert.ports.clock import Clock
+from queuert.ports.program import Program
+from queuert.ports.provider import AsyncProvider, SyncProvider
+from queuert.records.archive import ArchiveRow, ChainToArchive
+from queuert.records.audit import KEPT, AuditRecord, NewAudit
+from queuert.records.circumstances import Circumstances
+from queuert.records.examination import Damage, Look, RepairOutcome, Surroundings
+from queuert.records.failed_attempts import FailedAttempt
+from queuert.records.history import HistoryLook
+from queuert.records.limits import Change, DeclaredLimit, KnownLimit, LimitRow
+from queuert.records.listings import ChainFilter, JobFilter, Listed, PageRequest
+from queuert.records.model import (
     Available,
     BlockerRow,
     Cancelled,
@@ -41,13 +44,10 @@ from queuert.model import (
     TypeStats,
     When,
 )
-from queuert.pause_records import Pause, PauseTarget
-from queuert.ports.clock import Clock
-from queuert.ports.program import Program
-from queuert.ports.provider import AsyncProvider, SyncProvider
-from queuert.retention import KeepPolicy, Pruned, PruneRequest, Retention, Vacuumed
-from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
-from queuert.worker_records import LastHandled, WorkerAbout, WorkerRow
+from queuert.records.pauses import Pause, PauseTarget
+from queuert.records.retention import KeepPolicy, Pruned, PruneRequest, Retention, Vacuumed
+from queuert.records.schedules import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
+from queuert.records.workers import LastHandled, WorkerAbout, WorkerRow
 
 __all__ = ["Placing", "SettlingLast", "StateAdapter", "StateOperations", "SyncStateAdapter"]
 
@@ -693,8 +693,8 @@ class StateOperations(Protocol):
 
     def roll_up(self, limit: int) -> Program[bool]:
         """Merge what was counted into minutes, minutes that are old into hours, and these into
-        days, and delete the oldest days: see `queuert.history`. One bounded step, of about this
-        many rows. True: there is more to do.
+        days, and delete the oldest days: see `queuert.records.history`. One bounded step, of about
+        this many rows. True: there is more to do.
 
         One process does it at a time; False if another one is doing it. It locks nothing that other
         operations need. What `history` returns does not change, but for steps that are no longer

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar, cast
 
+from queuert.base.loop_thread import LoopUser, Runner
 from queuert.errors import ClientClosed
-from queuert.loop_thread import LoopUser, Runner
 from queuert.ports.notify import Callback, NotifyAdapter, Topic
 
 T = TypeVar("T")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, overload
 
-from queuert.blocking import run_blocking
-from queuert.client.base import BaseClient, sessions_of
+from queuert.base.blocking import run_blocking
+from queuert.client.base import BaseClient
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
-from queuert.listing_records import ChainFilter, PageRequest
+from queuert.records.listings import ChainFilter, PageRequest
 
 
 @overload
@@ -32,7 +32,7 @@ def clean(client: BaseClient[Any]) -> Coroutine[Any, Any, None] | None:
 
 
 async def _clean(client: BaseClient[Any]) -> None:
-    sessions = sessions_of(client)
+    sessions = client.sessions
     state = sessions.engine.state
     ids: list[str] = []
     after: str | None = None

@@ -23,7 +23,7 @@ from queuert.client.sync_client import SyncClient
 from queuert.errors import InvalidArgument
 from queuert.testing.crash_points import CrashPoints
 from queuert.testing.running import Running, SyncRunning, run_one_by_one
-from queuert.worker.handlers import Handlers
+from queuert.worker.handlers.registry import Handlers
 
 MOST_POINTS = 2_000
 """More points than this take too long."""

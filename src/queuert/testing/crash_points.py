@@ -21,7 +21,7 @@ from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
-from queuert.worker.handlers import HandlerPlan
+from queuert.worker.handlers.registry import HandlerPlan
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -10,9 +10,9 @@ from contextlib import nullcontext
 from queue import SimpleQueue
 from typing import Any
 
-from queuert.contexts import context
-from queuert.worker.attempt import BaseAttempt
-from queuert.worker.claim import Claim
+from queuert.base.contexts import context
+from queuert.worker.handlers.attempt import BaseAttempt
+from queuert.worker.handlers.claim import Claim
 
 
 def call_with_middleware(

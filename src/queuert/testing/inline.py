@@ -15,31 +15,32 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from queuert.blocking import run_blocking
-from queuert.client.base import BaseClient, adapters_of, sessions_of
+from queuert.base.blocking import run_blocking
+from queuert.client.base import BaseClient
 from queuert.client.client import Client
-from queuert.client.sessions import Sessions
 from queuert.client.sync_client import SyncClient
-from queuert.current import current_job
+from queuert.engine.current import current_job
+from queuert.engine.operations.ending import settle
+from queuert.engine.operations.unblocking import continue_unblocking
+from queuert.engine.sessions import Sessions
+from queuert.engine.transaction import Hooks
 from queuert.errors import InvalidArgument
-from queuert.model import UNBLOCKED_AT_ONCE, Claimed, Settlement
-from queuert.operations.settle import settle
-from queuert.operations.unblocking import continue_unblocking
 from queuert.ports.program import Program
+from queuert.records.model import UNBLOCKED_AT_ONCE, Claimed, Settlement
 from queuert.testing.crash_points import Killed, Points
 from queuert.testing.in_sync_code import call_with_middleware
-from queuert.transaction import Hooks
-from queuert.worker import failure
-from queuert.worker.attempt import Attempt, SyncAttempt
-from queuert.worker.claim import Claim
-from queuert.worker.claiming import ClaimPolicy
-from queuert.worker.client_for_threads import client_for_threads
-from queuert.worker.ending import checked, end_attempt
-from queuert.worker.execution import refuse_awaitable
-from queuert.worker.handlers import HandlerPlan
-from queuert.worker.outcome import EndedInside, Outcome, Raised, Returned, Settled
-from queuert.worker.settling import ITEM_AT_FAULT
-from queuert.worker.verdict import Verdicts
+from queuert.worker.attempts.client_for_threads import client_for_threads
+from queuert.worker.attempts.ending import checked, end_attempt
+from queuert.worker.attempts.execution import refuse_awaitable
+from queuert.worker.attempts.outcome import EndedInside, Outcome, Raised, Returned, Settled
+from queuert.worker.attempts.phases import PhasesInTask, PhasesInThread
+from queuert.worker.attempts.settling import ITEM_AT_FAULT
+from queuert.worker.attempts.verdict import Verdicts
+from queuert.worker.base import failure
+from queuert.worker.handlers.attempt import Attempt, SyncAttempt
+from queuert.worker.handlers.claim import Claim
+from queuert.worker.handlers.registry import HandlerPlan
+from queuert.worker.policy.claiming import ClaimPolicy
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ class InlineWorker:
 
     def __init__(self, client: BaseClient[Any], plans: Mapping[str, HandlerPlan], points: Points | None = None) -> None:
         self._client = client
-        self._sessions = sessions_of(client)
+        self._sessions = client.sessions
         self._points = points or Points()
         able = {name: plan for name, plan in plans.items() if isinstance(client, Client) or not plan.is_async}
         self._plans = {name: replace(plan, function=self._points.watched(plan)) for name, plan in able.items()}
@@ -148,7 +149,7 @@ class InlineWorker:
 
     async def _in_task(self, claim: Claim, client: Client[Any]) -> Outcome:
         current_job.set(claim.row)
-        attempt: Attempt[Any, Any] = Attempt(claim, self._id, client)
+        attempt: Attempt[Any, Any] = Attempt(claim, self._id, client, PhasesInTask)
 
         async def innermost() -> Any:
             asyncio.get_running_loop().call_soon(claim.mark_suspended)
@@ -161,7 +162,7 @@ class InlineWorker:
 
     async def _in_thread(self, claim: Claim, client: Client[Any]) -> Outcome:
         loop, for_threads = asyncio.get_running_loop(), client_for_threads(client)
-        around: Callable[[], Any] = getattr(adapters_of(client)[0].sync_provider, "in_thread", nullcontext)
+        around: Callable[[], Any] = getattr(client.sessions.storage.sync_provider, "in_thread", nullcontext)
 
         def body() -> Outcome:
             with around():
@@ -173,7 +174,7 @@ class InlineWorker:
         self, claim: Claim, client: SyncClient[Any] | None, loop: asyncio.AbstractEventLoop | None
     ) -> Outcome:
         current = current_job.set(claim.row)
-        attempt: SyncAttempt[Any, Any] = SyncAttempt(claim, self._id, client)
+        attempt: SyncAttempt[Any, Any] = SyncAttempt(claim, self._id, client, PhasesInThread)
         outcome: Outcome
         try:
             call = lambda: refuse_awaitable(claim.plan.function(attempt))  # noqa: E731
@@ -184,7 +185,7 @@ class InlineWorker:
             current_job.reset(current)
         if client is None:
             return outcome  # then there was nothing to open
-        return run_blocking(self._end(claim, outcome, sessions_of(client), threading.get_ident()))
+        return run_blocking(self._end(claim, outcome, client.sessions, threading.get_ident()))
 
     async def _end(self, claim: Claim, outcome: Outcome, sessions: Sessions[Any], holder: Hashable) -> Outcome:
         name = claim.plan.name

@@ -16,35 +16,35 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from queuert.blocking import run_blocking
-from queuert.client.base import adapters_of, sessions_of
+from queuert.base.blocking import run_blocking
+from queuert.base.ids import generate_uuid7
+from queuert.base.statuses import Status
+from queuert.base.transaction import Transaction
 from queuert.client.client import Client
-from queuert.client.sessions import Sessions
 from queuert.client.sync_client import SyncClient
-from queuert.current import current_job
+from queuert.engine.current import current_job
+from queuert.engine.sessions import Sessions
+from queuert.engine.transaction import OpenTransaction
 from queuert.errors import InvalidArgument
-from queuert.ids import generate_uuid7
 from queuert.jobs.chain import Chain
 from queuert.jobs.job import Job, name_of
 from queuert.jobs.registry import Registry
-from queuert.model import BlockerRow, Claimed, JobRow, Settlement, new_token
-from queuert.statuses import Status
+from queuert.records.model import BlockerRow, Claimed, JobRow, Settlement, new_token
 from queuert.testing.in_sync_code import call_with_middleware
 from queuert.testing.started import Started, started
-from queuert.transaction import OpenTransaction, Transaction
 from queuert.wiring import connect, connect_sync
-from queuert.worker import failure
-from queuert.worker.attempt import Attempt, BaseAttempt, SyncAttempt
-from queuert.worker.attempt_transaction import AttemptTransaction, TransactionInTask, TransactionInThread
-from queuert.worker.claim import Claim
-from queuert.worker.client_for_threads import client_for_threads
-from queuert.worker.ending import checked, end_attempt
-from queuert.worker.execution import refuse_awaitable
-from queuert.worker.handlers import HandlerPlan, Handlers, SharedSettings, registry_of, resolve
-from queuert.worker.middleware import Key
-from queuert.worker.outcome import Outcome, Raised, Returned, Settled
-from queuert.worker.phases import Mode, Phase, Phases, PhasesInTask, PhasesInThread
-from queuert.worker.verdict import Verdicts
+from queuert.worker.attempts.client_for_threads import client_for_threads
+from queuert.worker.attempts.ending import checked, end_attempt
+from queuert.worker.attempts.execution import refuse_awaitable
+from queuert.worker.attempts.outcome import Outcome, Raised, Returned, Settled
+from queuert.worker.attempts.phases import Phases, PhasesInTask, PhasesInThread
+from queuert.worker.attempts.transaction import AttemptTransaction, TransactionInTask, TransactionInThread
+from queuert.worker.attempts.verdict import Verdicts
+from queuert.worker.base import failure
+from queuert.worker.handlers.attempt import Attempt, BaseAttempt, SyncAttempt
+from queuert.worker.handlers.claim import Claim, Mode, Phase
+from queuert.worker.handlers.middleware import Key
+from queuert.worker.handlers.registry import HandlerPlan, Handlers, SharedSettings, registry_of, resolve
 
 J = TypeVar("J", bound=Job[Any, Any])
 J_co = TypeVar("J_co", bound=Job[Any, Any], covariant=True)
@@ -155,22 +155,22 @@ async def attempt(
     async with AsyncExitStack() as stack:
         if client is None:
             client = await stack.enter_async_context(connect("memory://", jobs=_classes(job, handlers)))
-        sessions = sessions_of(client)
+        sessions = client.sessions
         rehearsal = _Rehearsal(sessions, handler, job, handlers, number, last_error, may_have_run, values)
         found = stack.enter_context(started(client))
         if rehearsal.plan.is_async:
-            made: Attempt[Any, Any] = Attempt(rehearsal.claim, WORKER, client)
+            made: Attempt[Any, Any] = Attempt(rehearsal.claim, WORKER, client, PhasesInTask)
             phases: _Phases = InTask(sessions, rehearsal.claim, made, keep=keep)
             task = asyncio.get_running_loop().create_task(rehearsal.run_in_task(made))
             rehearsal.claim.task = task
             outcome = await task
             outcome = await rehearsal.end(outcome, phases, task, keep=keep)
         else:
-            state = adapters_of(client)[0]
+            state = client.sessions.storage
             around = getattr(state.sync_provider, "in_thread", nullcontext)
             for_threads = client_for_threads(client)
-            plain: SyncAttempt[Any, Any] = SyncAttempt(rehearsal.claim, WORKER, for_threads)
-            in_thread: Sessions[Any] = sessions if for_threads is None else sessions_of(for_threads)
+            plain: SyncAttempt[Any, Any] = SyncAttempt(rehearsal.claim, WORKER, for_threads, PhasesInThread)
+            in_thread: Sessions[Any] = sessions if for_threads is None else for_threads.sessions
             phases = InThread(in_thread, rehearsal.claim, plain, keep=keep)
             rehearsal.sessions = in_thread
 
@@ -216,12 +216,12 @@ def attempt_sync(
     with ExitStack() as stack:
         if client is None:
             client = stack.enter_context(connect_sync("memory://", jobs=_classes(job, handlers)))
-        sessions = sessions_of(client)
+        sessions = client.sessions
         rehearsal = _Rehearsal(sessions, handler, job, handlers, number, last_error, may_have_run, values)
         if rehearsal.plan.is_async:
             raise InvalidArgument("attempt_sync() takes a plain `def` handler: use `await attempt(…)` for this one")
         found = stack.enter_context(started(client))
-        plain: SyncAttempt[Any, Any] = SyncAttempt(rehearsal.claim, WORKER, client)
+        plain: SyncAttempt[Any, Any] = SyncAttempt(rehearsal.claim, WORKER, client, PhasesInThread)
         phases = InThread(sessions, rehearsal.claim, plain, keep=keep)
         outcome = rehearsal.run_in_thread(plain, phases, keep=keep)
         return rehearsal.result(outcome, phases, found)

@@ -12,25 +12,25 @@ from contextlib import AbstractAsyncContextManager, AbstractContextManager, null
 from dataclasses import dataclass
 from typing import Any, TypeVar, overload
 
-from queuert.arguments import Duration, seconds
-from queuert.blocking import run_blocking
-from queuert.client.base import BaseClient, sessions_of
+from queuert.base.arguments import Duration, seconds
+from queuert.base.backoff import Backoff
+from queuert.base.blocking import run_blocking
+from queuert.base.contexts import async_context, context
+from queuert.client.base import BaseClient
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
-from queuert.contexts import async_context, context
+from queuert.engine.transaction import Hooks
 from queuert.errors import InvalidArgument, RateLimited, Reschedule
+from queuert.features.schedules.declared import Schedules, declarations_of
 from queuert.jobs.chain import Chain
 from queuert.jobs.job import Job
-from queuert.model import Created, NewJob
-from queuert.schedules.declaring import Schedules, declarations_of
+from queuert.records.model import Created, NewJob
 from queuert.testing.crash_points import Points
 from queuert.testing.inline import InlineWorker
 from queuert.testing.time_skipping import TimeSkipping
-from queuert.transaction import Hooks
-from queuert.worker.attempt import BaseAttempt
-from queuert.worker.backoff import Backoff
-from queuert.worker.handlers import HandlerPlan, Handlers, SharedSettings, resolve, with_middleware
-from queuert.worker.middleware import Middleware
+from queuert.worker.handlers.attempt import BaseAttempt
+from queuert.worker.handlers.middleware import Middleware
+from queuert.worker.handlers.registry import HandlerPlan, Handlers, SharedSettings, resolve, with_middleware
 from queuert.worker.worker import Worker
 
 R = TypeVar("R")
@@ -62,7 +62,7 @@ class _Base:
         functions: Sequence[str] = (),
     ) -> None:
         self._recorder = recorder
-        self._plans: dict[str, HandlerPlan] = resolve(handlers, sessions_of(client).engine.jobs, SharedSettings())
+        self._plans: dict[str, HandlerPlan] = resolve(handlers, client.sessions.engine.jobs, SharedSettings())
         self._time = TimeSkipping(client, self._plans, functions)
 
     @property
@@ -320,7 +320,7 @@ def run_one_by_one(client: Any, handlers: Any, points: Points) -> Any:
 async def _one_by_one(
     client: Client[Any], handlers: Sequence[Handlers[Any]], recorder: _Recorder, points: Points
 ) -> AsyncIterator[Running]:
-    plans = resolve(handlers, sessions_of(client).engine.jobs, SharedSettings())
+    plans = resolve(handlers, client.sessions.engine.jobs, SharedSettings())
     yield Running(client, InlineWorker(client, plans, points), handlers, recorder)
 
 
@@ -340,7 +340,7 @@ def _running_sync(
     client: SyncClient[Any], handlers: Sequence[Handlers[Any]], recorder: _Recorder, *, eager: bool = False
 ) -> Iterator[SyncRunning]:
     run = SyncRunning(client, handlers, recorder)
-    on_start = sessions_of(client).engine.on_start
+    on_start = client.sessions.engine.on_start
     tell = run._started  # pyright: ignore[reportPrivateUsage]
     if eager:
         on_start.append(tell)

@@ -9,15 +9,15 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 from msgspec.structs import replace
 
-from queuert.client.base import BaseClient, sessions_of
-from queuert.contexts import context
+from queuert.base.contexts import context
+from queuert.client.base import BaseClient
+from queuert.engine.transaction import Hooks
 from queuert.jobs.chain import Chain
 from queuert.jobs.deduplication import rule_of
 from queuert.jobs.job import EntryJob, Job, options_of
 from queuert.jobs.options import JobOptions
 from queuert.jobs.registry import Registry
-from queuert.model import Created, NewJob
-from queuert.transaction import Hooks
+from queuert.records.model import Created, NewJob
 
 J = TypeVar("J", bound=Job[Any, Any])
 E = TypeVar("E", bound=EntryJob[Any, Any])
@@ -157,7 +157,7 @@ def started(client: BaseClient[Any]) -> Iterator[Started]:
     Args:
         client: The client that your code uses.
     """
-    engine = sessions_of(client).engine
+    engine = client.sessions.engine
     found = Started(engine.jobs)
     tell = found._add  # pyright: ignore[reportPrivateUsage]
     engine.on_start.append(tell)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from queuert.arguments import Duration, seconds
-from queuert.client.base import BaseClient, sessions_of, storage_of
+from queuert.base.arguments import Duration, seconds
+from queuert.client.base import BaseClient
 from queuert.errors import InvalidArgument
-from queuert.listing_records import JobFilter, PageRequest
 from queuert.ports.clock import Clock
-from queuert.worker.handlers import HandlerPlan
+from queuert.records.listings import JobFilter, PageRequest
+from queuert.worker.handlers.registry import HandlerPlan
 
 MOST_JUMPS = 10_000
 """How often one call moves the time. More than that is a job that never ends."""
@@ -25,8 +25,8 @@ class TimeSkipping:
     def __init__(
         self, client: BaseClient[Any], plans: Mapping[str, HandlerPlan], functions: Sequence[str] = ()
     ) -> None:
-        self._sessions = sessions_of(client)
-        self._clock = storage_of(client).clock
+        self._sessions = client.sessions
+        self._clock: Clock | None = client.sessions.storage.clock
         self._types = list(plans)
         self._queues = [plan.queue for plan in plans.values()]
         self._functions = functions

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from weakref import WeakValueDictionary
 
-from queuert.arguments import seconds
+from queuert.base.arguments import seconds
 from queuert.errors import InvalidArgument
 from queuert.ports.notify import NotifyAdapter
 from queuert.ports.state import StateAdapter, SyncStateAdapter

@@ -9,15 +9,15 @@ from typing import Any, TypedDict, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from queuert.adapters.in_process import InProcessHub, InProcessNotify, NoNotify
-from queuert.arguments import Duration, seconds
-from queuert.client.announcing import Announce
+from queuert.base.arguments import Duration, seconds
+from queuert.base.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
+from queuert.engine.announcing import Announce
 from queuert.errors import DriverMissing, InvalidArgument
-from queuert.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
-from queuert.jobs.codec import Codec
+from queuert.jobs.codecs.codec import Codec
 from queuert.ports.clock import Clock
 from queuert.ports.notify import NotifyAdapter, NotifyProvider
 from queuert.ports.observer import Observer
-from queuert.retention import Keep
+from queuert.records.retention import Keep
 
 T = TypeVar("T")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from queuert.adapters.postgres import installation as postgres
+from queuert.adapters.sql.migrate import create_script, drop_script, update_script
 from queuert.adapters.sqlite.operations import base as sqlite
-from queuert.sql.migrate import create_script, drop_script, update_script
 
 
 def statements_to_create(schema: str | None, prefix: str) -> list[str]:

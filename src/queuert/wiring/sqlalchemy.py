@@ -19,7 +19,7 @@ from queuert.adapters.sqlalchemy.driver import SqlAlchemyDriver
 from queuert.adapters.sqlalchemy.provider import AsyncSqlAlchemyProvider, SqlAlchemyProvider
 from queuert.adapters.sqlite import AsyncSqliteProvider, SqliteOperations, SqliteProvider
 from queuert.adapters.sqlite.connections.database import Database
-from queuert.arguments import seconds
+from queuert.base.arguments import seconds
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.errors import InvalidArgument

@@ -1,1 +1,5 @@
-"""The in-process worker: claims jobs, runs their handlers, and stores the results."""
+"""The worker: it claims jobs, runs their handlers and settles them.
+
+Inside, imports go from the top: the worker itself, then claims > attempts > policy > handlers >
+base. Begin with `run`, the main loop.
+"""

@@ -12,34 +12,33 @@ from collections.abc import Callable, Coroutine
 from math import inf
 from typing import Any, Generic, TypeVar
 
-from queuert.client.base import adapters_of, sessions_of
+from queuert.base.backoff import Recovery
+from queuert.base.failure_log import FailureLog
 from queuert.client.client import Client
-from queuert.failure_log import FailureLog
-from queuert.jobs.own import OWN_NAMES
-from queuert.limit_records import ALIVE_FOR
+from queuert.features.bulk.jobs import OWN_NAMES
+from queuert.features.bulk.service import QUEUES, OwnWork
+from queuert.features.retention.service import Pruner
+from queuert.features.schedules.service import Firing
 from queuert.ports.notify import MISSED
 from queuert.ports.observer import Observer
-from queuert.worker.attempts import Attempts
-from queuert.worker.backoff import Recovery
-from queuert.worker.claiming import ClaimPolicy
-from queuert.worker.crowd import Crowd
-from queuert.worker.filling import Filling
+from queuert.records.limits import ALIVE_FOR
+from queuert.worker.attempts.attempts import Attempts
+from queuert.worker.attempts.observed import listener_for
+from queuert.worker.attempts.unblocking import Unblocker
+from queuert.worker.base.next_turn import NextTurn
+from queuert.worker.base.watchdog import Watchdog
+from queuert.worker.claims.crowd import Crowd
+from queuert.worker.claims.filling import Filling
+from queuert.worker.claims.leases import LeaseKeeper
+from queuert.worker.claims.orphans import Orphans
+from queuert.worker.claims.presence import Presence
+from queuert.worker.claims.reaping import Reaper
+from queuert.worker.claims.wake import Wake
 from queuert.worker.health import WorkerHealth, WorkerState
-from queuert.worker.leases import LeaseKeeper
-from queuert.worker.next_turn import NextTurn
-from queuert.worker.observed import listener_for
-from queuert.worker.options import WorkerOptions
-from queuert.worker.orphans import Orphans
-from queuert.worker.own_work import QUEUES, OwnWork
-from queuert.worker.presence import Presence
-from queuert.worker.pruning import Pruner
-from queuert.worker.reaping import Reaper
-from queuert.worker.scheduling.firing import Firing
+from queuert.worker.policy.claiming import ClaimPolicy
+from queuert.worker.policy.options import WorkerOptions
 from queuert.worker.starting import HOPELESS, check_room, has_schema
 from queuert.worker.stopping import CLEAN_UP, CLOSE, SETTLE, between, longest_stop, within
-from queuert.worker.unblocking import Unblocker
-from queuert.worker.wake import Wake
-from queuert.worker.watchdog import Watchdog
 
 logger = logging.getLogger("queuert.worker")
 
@@ -70,7 +69,7 @@ class WorkerRun(Generic[Conn]):
         their leases puts them back. `on_give_up` is called when the main loop has ended by itself.
         """
         self._worker_id = worker_id
-        self._sessions = sessions_of(client)
+        self._sessions = client.sessions
         self._engine = self._sessions.engine
         self._options = options
         self._on_give_up = on_give_up
@@ -88,7 +87,7 @@ class WorkerRun(Generic[Conn]):
         self._observer = self._engine.observers or Observer()
         """Told of the worker itself; its attempts have a listener of their own."""
         listener = listener_for(worker_id, self._sessions)
-        notify = adapters_of(client)[1]
+        notify = client.sessions.channel
         self._presence = Presence(worker_id, self._sessions, notify, options)
         self._attempts = Attempts(
             worker_id,
@@ -110,7 +109,14 @@ class WorkerRun(Generic[Conn]):
         self._limit = options.limit
         self._failures = FailureLog(logger)
         self._unblocker = Unblocker(self._sessions, self._next_turn, options.recovery_backoff, self._limit)
-        self._own_work = OwnWork(worker_id, self._sessions, self._next_turn, options.recovery_backoff, self._limit)
+        self._own_work = OwnWork(
+            worker_id,
+            self._sessions,
+            options.recovery_backoff,
+            self._limit,
+            on_rest=self._next_turn.event.set,  # the main loop may wait for it
+            on_left=self._next_turn.unblock_soon,
+        )
         self._orphans = Orphans(
             self._sessions, worker_id, options, held=self._attempts.claims, left_running=left_running
         )
@@ -119,8 +125,17 @@ class WorkerRun(Generic[Conn]):
         )
         self._keeper = LeaseKeeper(self._sessions, self._attempts, listener, self._orphans, options)
         self._reaper = Reaper(worker_id, self._sessions, self._attempts, self._presence, self._next_turn, options)
-        self._pruner = Pruner(worker_id, self._sessions, options)
-        self._firing = Firing(worker_id, self._sessions, notify, options, options.schedules)
+        self._pruner = Pruner(worker_id, self._sessions, options.policy.types, options.recovery_backoff)
+        self._firing = Firing(
+            worker_id,
+            self._sessions,
+            notify,
+            options.schedules,
+            limit=options.limit,
+            poll_interval=options.poll_interval,
+            backoff=options.recovery_backoff,
+            release=options.release,
+        )
         self._crowd = Crowd(worker_id, self._sessions, options)
         self._wake = Wake(
             notify,

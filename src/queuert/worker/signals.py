@@ -7,7 +7,7 @@ import logging
 import signal
 from collections.abc import Callable, Iterator
 
-from queuert.contexts import context
+from queuert.base.contexts import context
 
 logger = logging.getLogger("queuert.worker")
 

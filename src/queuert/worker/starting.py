@@ -7,10 +7,10 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from queuert.client.sessions import Sessions
+from queuert.base.backoff import Recovery
+from queuert.engine.sessions import Sessions
 from queuert.errors import SchemaTooNew, StorageError, StorageNotADatabase, StorageReadOnly
 from queuert.ports.provider import TimeLimit
-from queuert.worker.backoff import Recovery
 
 logger = logging.getLogger("queuert.worker")
 

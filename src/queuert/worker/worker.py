@@ -10,21 +10,20 @@ from typing import Any, Self
 
 from typing_extensions import TypeVar
 
-from queuert.arguments import MAX_NAME_LENGTH, Duration, check_text, seconds
-from queuert.client.base import sessions_of
+from queuert.base.arguments import MAX_NAME_LENGTH, Duration, check_text, seconds
+from queuert.base.backoff import RECOVERY_BACKOFF, Backoff, check_backoff
 from queuert.client.client import Client
 from queuert.errors import InvalidArgument
+from queuert.features.schedules.declared import Schedules, declarations_of
+from queuert.features.schedules.defining import define
+from queuert.features.schedules.stored import Definition
 from queuert.jobs.queue import Queue, check_cap
-from queuert.operations.schedules.defining import define
-from queuert.schedules.declaring import Schedules, declarations_of
-from queuert.schedules.stored import Definition
-from queuert.worker.backoff import RECOVERY_BACKOFF, Backoff, check_backoff
-from queuert.worker.claiming import ClaimPolicy
 from queuert.worker.ended import Ended
-from queuert.worker.handlers import DEFAULT_GRACE, Handlers, SharedSettings, resolve
+from queuert.worker.handlers.middleware import Middleware
+from queuert.worker.handlers.registry import DEFAULT_GRACE, Handlers, SharedSettings, resolve
 from queuert.worker.health import WorkerHealth
-from queuert.worker.middleware import Middleware
-from queuert.worker.options import WorkerOptions
+from queuert.worker.policy.claiming import ClaimPolicy
+from queuert.worker.policy.options import WorkerOptions
 from queuert.worker.run import WorkerRun
 from queuert.worker.signals import calling_on_signals
 from queuert.worker.stopping import longest_stop
@@ -139,7 +138,7 @@ class Worker:
             )
         check_cap(cluster_cap, "cluster_cap")
         check_backoff(recovery_backoff, "recovery_backoff")
-        jobs = sessions_of(client).engine.jobs
+        jobs = client.sessions.engine.jobs
         plans = resolve(
             registries,
             jobs,
@@ -150,7 +149,7 @@ class Worker:
             raise InvalidArgument("a worker needs at least one handler: register it with @handlers.handles(…)")
         declarations = declarations_of(schedules)
         for each in declarations.values():
-            define(sessions_of(client).engine, each.times, each.job, each.options)
+            define(client.sessions.engine, each.times, each.job, each.options)
         self.id = f"{name or 'worker'}-{uuid.uuid4()}"
         self._client: Client[Any] = client
         self._options = WorkerOptions(
@@ -380,5 +379,5 @@ def _registries(handlers: Any) -> list[Handlers[Any]]:
 
 def definitions_of(worker: Worker) -> dict[str, Definition]:
     """The schedules that a worker declares, as they are stored."""
-    engine, options = sessions_of(worker.client).engine, worker._options  # pyright: ignore[reportPrivateUsage]
+    engine, options = worker.client.sessions.engine, worker._options  # pyright: ignore[reportPrivateUsage]
     return {name: define(engine, each.times, each.job, each.options) for name, each in options.schedules.items()}

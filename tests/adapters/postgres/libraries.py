@@ -23,7 +23,12 @@ from queuert.adapters.postgres.installation import (
 )
 from queuert.adapters.postgres.operations import PostgresOperations, migrating
 from queuert.adapters.postgres.rows import job_of
-from queuert.conformance.state.build import (
+from queuert.adapters.sql.migrate import Migration
+from queuert.adapters.sql.statement import split_statements
+from queuert.ports.program import Program, answered
+from queuert.ports.provider import run
+from queuert.records.model import Available, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
+from queuert_conformance.state.build import (
     completed,
     continued,
     failed,
@@ -35,11 +40,6 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.model import Available, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
-from queuert.ports.program import Program, answered
-from queuert.ports.provider import run
-from queuert.sql.migrate import Migration
-from queuert.sql.statement import split_statements
 
 T = TypeVar("T")
 

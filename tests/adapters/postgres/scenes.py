@@ -20,12 +20,12 @@ from tests.support.postgres import Databases, template
 from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
 from queuert.adapters.postgres.drivers.errors import DEADLOCK_OR_SERIALIZATION, sqlstate
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance.state.build import new_job, request
+from queuert.base.statuses import Status
 from queuert.errors import QueuertError
-from queuert.model import ChainRow, Claimed, ClaimRequest, Created, JobRow, NewJob, Settled, Settlement
 from queuert.ports.program import Program
 from queuert.ports.provider import run_async
-from queuert.statuses import Status
+from queuert.records.model import ChainRow, Claimed, ClaimRequest, Created, JobRow, NewJob, Settled, Settlement
+from queuert_conformance.state.build import new_job, request
 
 T = TypeVar("T")
 

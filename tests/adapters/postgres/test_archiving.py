@@ -13,11 +13,11 @@ from tests.adapters.postgres.scenes import Scene, open_scene
 from tests.support.postgres import Databases, template
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
-from queuert.conformance.state.build import completed, queue, request
-from queuert.conformance.state.prune import archived
-from queuert.conformance.state.prune_archive import row_of
 from queuert.ports.provider import run
-from queuert.retention import PruneRequest
+from queuert.records.retention import PruneRequest
+from queuert_conformance.state.build import completed, queue, request
+from queuert_conformance.state.prune import archived
+from queuert_conformance.state.prune_archive import row_of
 
 ALL = PruneRequest(1000, exact=True, lap_every=0.0, restart=True)
 

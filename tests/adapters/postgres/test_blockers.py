@@ -9,16 +9,8 @@ import pytest
 from tests.adapters.postgres.scenes import Isolation, Scene, Session, conflict, open_scene
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import (
-    completed,
-    continued,
-    new_job,
-    next_job,
-    queue,
-    request,
-    waiting_for,
-)
-from queuert.model import NewJob
+from queuert.records.model import NewJob
+from queuert_conformance.state.build import completed, continued, new_job, next_job, queue, request, waiting_for
 
 ISOLATIONS: tuple[Isolation, ...] = ("read_committed", "repeatable_read", "serializable")
 

@@ -14,7 +14,7 @@ from tests.support.postgres import Databases
 
 import queuert
 from queuert import Chain, Client, EntryJob
-from queuert.conformance.state.build import completed, new_ids, new_job, queue, request, waiting_for
+from queuert_conformance.state.build import completed, new_ids, new_job, queue, request, waiting_for
 
 
 class Beyond(EntryJob[None], name="beyond"):

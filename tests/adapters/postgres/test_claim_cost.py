@@ -11,9 +11,9 @@ from tests.adapters.postgres.scenes import explain, pages
 from tests.support.postgres import Databases, template
 
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance.state.build import completed, continued, key, new_job, next_job, queue, request, waiting_for
-from queuert.model import Claimed, ClaimRequest, Lease, Settlement
 from queuert.ports.program import Program
+from queuert.records.model import Claimed, ClaimRequest, Lease, Settlement
+from queuert_conformance.state.build import completed, continued, key, new_job, next_job, queue, request, waiting_for
 
 OPERATIONS = PostgresOperations()
 

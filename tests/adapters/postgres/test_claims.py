@@ -12,16 +12,8 @@ from msgspec.structs import replace
 from tests.adapters.postgres.scenes import Scene, open_scene
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import (
-    cancelled,
-    completed,
-    later,
-    new_job,
-    queue,
-    request,
-    waiting_for,
-)
-from queuert.model import ClaimRequest, JobRow, TypeLimit, new_token
+from queuert.records.model import ClaimRequest, JobRow, TypeLimit, new_token
+from queuert_conformance.state.build import cancelled, completed, later, new_job, queue, request, waiting_for
 
 TYPES = ("a", "b", "c", "d")
 

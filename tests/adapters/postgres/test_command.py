@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from queuert.adapters.postgres.command import PgStatement, compile_text, number_placeholders
-from queuert.sql.statement import Text
+from queuert.adapters.sql.statement import Text
 
 
 @pytest.mark.parametrize(

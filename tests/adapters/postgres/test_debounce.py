@@ -16,20 +16,10 @@ import pytest
 from tests.adapters.postgres.scenes import Isolation, Scene, Session, conflict, open_scene
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import (
-    HOUR,
-    completed,
-    key,
-    later,
-    new_job,
-    put_back,
-    queue,
-    request,
-    waiting_for,
-)
-from queuert.conformance.state.dedup_waiting import debounced, throttled
 from queuert.errors import ChainNotFound
-from queuert.model import NOW, Created, NewJob
+from queuert.records.model import NOW, Created, NewJob
+from queuert_conformance.state.build import HOUR, completed, key, later, new_job, put_back, queue, request, waiting_for
+from queuert_conformance.state.dedup_waiting import debounced, throttled
 
 WAITING = key("k", scope="waiting")
 

@@ -10,8 +10,8 @@ import pytest
 from tests.adapters.postgres.scenes import Isolation, Scene, conflict, open_scene
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import completed, key, new_job, waiting_for
-from queuert.model import NewJob
+from queuert.records.model import NewJob
+from queuert_conformance.state.build import completed, key, new_job, waiting_for
 
 
 @pytest.fixture

@@ -11,7 +11,9 @@ import pytest
 from tests.adapters.postgres.scenes import Scene, Session, open_scene
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import (
+from queuert.errors import BlockerNotFound
+from queuert.records.model import Claimed, Lease
+from queuert_conformance.state.build import (
     completed,
     continued,
     failed,
@@ -23,8 +25,6 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.errors import BlockerNotFound
-from queuert.model import Claimed, Lease
 
 
 @pytest.fixture

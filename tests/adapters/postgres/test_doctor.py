@@ -19,10 +19,11 @@ import queuert
 from queuert import EntryJob, Finding
 from queuert.adapters.postgres.adapter import sync_psycopg_state
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance.state.build import completed, new_id, new_job
-from queuert.conformance.state.unblock import behind
-from queuert.examination import Damage
-from queuert.operations import doctor, surroundings
+from queuert.features.doctor import examining as doctor
+from queuert.features.doctor import surroundings
+from queuert.records.examination import Damage
+from queuert_conformance.state.build import completed, new_id, new_job
+from queuert_conformance.state.unblock import behind
 
 
 class Ward(Patient):

@@ -11,10 +11,10 @@ from tests.adapters.postgres.scenes import Scene, open_scene
 from tests.adapters.postgres.test_claim_cost import KINDS, OPERATIONS, carry_out, connection, cost, fill
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import completed, new_job, queue, request, waiting_for
-from queuert.conformance.state.registry import about
-from queuert.operations.why import explain
+from queuert.features.why.finding import explain
 from queuert.why import InLine, Running
+from queuert_conformance.state.build import completed, new_job, queue, request, waiting_for
+from queuert_conformance.state.registry import about
 
 __all__ = ["connection"]
 

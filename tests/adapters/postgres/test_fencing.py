@@ -10,7 +10,8 @@ from tests.adapters.postgres.libraries import Library
 from tests.adapters.postgres.scenes import Scene, open_scene
 from tests.support.postgres import Databases, PostgresServer
 
-from queuert.conformance.state.build import (
+from queuert.records.model import Claimed, Lease, Settlement
+from queuert_conformance.state.build import (
     ERROR,
     cancelled,
     completed,
@@ -24,7 +25,6 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.model import Claimed, Lease, Settlement
 
 EVERYTHING = (
     "SELECT (SELECT array_agg((j.*)::text ORDER BY j.id) FROM queuert_job AS j), "

@@ -27,7 +27,10 @@ import queuert
 from queuert import EntryJob, SchemaMissing
 from queuert.adapters.postgres.installation import DATABASE_CLOCK, Installation, functions_for
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance.state.build import (
+from queuert.adapters.sql.statement import sql_files
+from queuert.records.model import Lease
+from queuert.wiring.schema import statements_to_drop
+from queuert_conformance.state.build import (
     completed,
     continued,
     failed,
@@ -39,9 +42,6 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.model import Lease
-from queuert.sql.statement import sql_files
-from queuert.wiring.schema import statements_to_drop
 
 HERE = Installation("public", "queuert_")
 

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from tests.adapters.postgres.test_claim_cost import OPERATIONS, connection, cost, fill, measure, ready_jobs
 
-from queuert.conformance.state.build import key, new_job
+from queuert_conformance.state.build import key, new_job
 
 JOBS = int(os.environ.get("QUEUERT_GROWTH_JOBS", "1000000"))
 

@@ -9,8 +9,8 @@ import pytest
 from tests.adapters.postgres.scenes import Scene, open_scene
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import completed, failed, given_back, queue, request
-from queuert.history import DAY
+from queuert.records.history import DAY
+from queuert_conformance.state.build import completed, failed, given_back, queue, request
 
 
 @pytest.fixture

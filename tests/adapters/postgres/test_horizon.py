@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tests.adapters.postgres.scenes import Scene, open_scene
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import WORKER, cancelled, queue, request
-from queuert.model import Claimed, ClaimRequest
+from queuert.records.model import Claimed, ClaimRequest
+from queuert_conformance.state.build import WORKER, cancelled, queue, request
 
 ONE = request(queue("a"), limit=10)
 MANY = request(queue("a", "b"), limit=10)

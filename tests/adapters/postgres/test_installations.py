@@ -12,10 +12,10 @@ from psycopg import sql
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
 from queuert.adapters.postgres.installation import ADVISORY_SPACE, Installation
-from queuert.conformance.state.build import completed, key, new_job, queue, request, waiting_for
 from queuert.errors import InvalidArgument, JobIdExists
-from queuert.listing_records import ChainFilter, JobFilter, PageRequest
 from queuert.ports.provider import run
+from queuert.records.listings import ChainFilter, JobFilter, PageRequest
+from queuert_conformance.state.build import completed, key, new_job, queue, request, waiting_for
 
 NAMES = [
     ("public", "queuert_"),

@@ -13,7 +13,10 @@ from tests.adapters.postgres.scenes import Isolation, Scene, is_conflict, open_s
 from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.drivers.errors import sqlstate
-from queuert.conformance.state.build import (
+from queuert.errors import BlockerNotFound, JobIdExists
+from queuert.ports.provider import run_async
+from queuert.records.model import NOW
+from queuert_conformance.state.build import (
     cancelled,
     completed,
     continued,
@@ -24,9 +27,6 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.errors import BlockerNotFound, JobIdExists
-from queuert.model import NOW
-from queuert.ports.provider import run_async
 
 SNAPSHOTS: tuple[Isolation, ...] = ("repeatable_read", "serializable")
 

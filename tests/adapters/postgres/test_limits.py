@@ -13,10 +13,10 @@ import pytest
 from tests.adapters.postgres.scenes import PATIENCE, Scene, explain, open_scene, pages
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import completed, given_back, new_job, queue, request
-from queuert.limit_records import ALIVE_FOR, DeclaredLimit, LimitRule, lane_of
-from queuert.model import Claimed, ClaimRequest, NewJob, TypeLimit
 from queuert.ports.program import Program
+from queuert.records.limits import ALIVE_FOR, DeclaredLimit, LimitRule, lane_of
+from queuert.records.model import Claimed, ClaimRequest, NewJob, TypeLimit
+from queuert_conformance.state.build import completed, given_back, new_job, queue, request
 
 NAME = "per tenant"
 

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 from tests.adapters.postgres.scenes import Scene, Session, open_scene, violations
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import completed, continued, failed, given_back, new_job, next_job, queue, request
-from queuert.dedup import Dedup
-from queuert.limit_records import ALIVE_FOR, DeclaredLimit, LimitRule, RateRule, lane_of
-from queuert.model import Claimed, NewJob, TypeLimit, When
-from queuert.pause_records import PauseTarget
 from queuert.ports.program import Program
+from queuert.records.dedup import Dedup
+from queuert.records.limits import ALIVE_FOR, DeclaredLimit, LimitRule, RateRule, lane_of
+from queuert.records.model import Claimed, NewJob, TypeLimit, When
+from queuert.records.pauses import PauseTarget
+from queuert_conformance.state.build import completed, continued, failed, given_back, new_job, next_job, queue, request
 
 RULES = {
     "at once": LimitRule(2),

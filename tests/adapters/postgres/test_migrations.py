@@ -18,11 +18,11 @@ from tests.support.postgres import Databases
 from queuert.adapters.postgres.adapter import sync_psycopg_state
 from queuert.adapters.postgres.installation import FunctionSet, Installation, migrations_for, statements_for
 from queuert.adapters.postgres.operations import PostgresOperations, migrating
-from queuert.conformance.state.build import completed, new_job, queue, request
+from queuert.base.statuses import STATUSES
 from queuert.errors import SchemaTooNew, StorageError
-from queuert.listing_records import ChainFilter, JobFilter, PageRequest
 from queuert.ports.provider import run
-from queuert.statuses import STATUSES
+from queuert.records.listings import ChainFilter, JobFilter, PageRequest
+from queuert_conformance.state.build import completed, new_job, queue, request
 
 VERSIONS = [migration.version for migration in migrations_for(Installation("public", "queuert_"))]
 

@@ -24,7 +24,7 @@ from queuert import ClientClosed, InvalidArgument, NotifyUnavailable, StorageUna
 from queuert.adapters.broadcast import listener
 from queuert.adapters.postgres.adapter import psycopg_notify
 from queuert.adapters.postgres.drivers.psycopg import PsycopgSyncProvider
-from queuert.operations import publishing
+from queuert.engine import publishing
 from queuert.ports.notify import MISSED
 from queuert.ports.sync_notify import SyncNotify
 
@@ -197,7 +197,7 @@ def test_a_sync_client_opens_no_connections_beside_its_pool_but_the_listener(dat
             with client.transaction() as tx:
                 client.start(tx, Greet())
 
-        client._notify.listen("chain_ended", lambda _: None)
+        client.sessions.channel.listen("chain_ended", lambda _: None)
         list(threads.map(start, range(40)))
         assert client.hook_failures == 0
         assert len(watch.others(everything)) <= 3

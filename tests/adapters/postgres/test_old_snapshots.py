@@ -14,9 +14,9 @@ from tests.adapters.postgres.scenes import Scene, Session, explain, open_scene, 
 from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance.state.build import cancelled, later, queue, request
-from queuert.model import Claimed, ClaimRequest
 from queuert.ports.program import Program
+from queuert.records.model import Claimed, ClaimRequest
+from queuert_conformance.state.build import cancelled, later, queue, request
 
 DEAD = 12_000
 ONE = request(queue("a"), limit=10)

@@ -9,10 +9,10 @@ import pytest
 from tests.adapters.postgres.scenes import Scene, explain, open_scene, pages
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import queue, request
-from queuert.model import When
-from queuert.pause_records import PauseTarget
 from queuert.ports.program import Program
+from queuert.records.model import When
+from queuert.records.pauses import PauseTarget
+from queuert_conformance.state.build import queue, request
 
 REQUESTS = {
     "one type": request(queue("a"), limit=10),

@@ -12,10 +12,10 @@ from tests.conformance.postgres_harness import PostgresHarness, _poison_async, _
 from tests.support.pgbouncer import binary, pgbouncer
 
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
-from queuert.conformance import StateHarness
-from queuert.conformance.state.build import completed, new_job, queue, request
-from queuert.conformance.state.driver import AnyStateAdapter
 from queuert.ports.provider import run_async
+from queuert_conformance import StateHarness
+from queuert_conformance.state.build import completed, new_job, queue, request
+from queuert_conformance.state.driver import AnyStateAdapter
 
 pytestmark = pytest.mark.skipif(binary() is None, reason="pgbouncer is not installed: apt-get install pgbouncer")
 

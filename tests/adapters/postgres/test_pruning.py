@@ -12,9 +12,9 @@ from tests.adapters.postgres.scenes import Scene, explain, open_scene, pages
 from tests.support.postgres import Databases, template
 
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance.state.build import HOUR, completed, failed, key, new_job, queue, request, waiting_for
-from queuert.conformance.state.prune import keep, short
-from queuert.retention import Pruned, PruneRequest
+from queuert.records.retention import Pruned, PruneRequest
+from queuert_conformance.state.build import HOUR, completed, failed, key, new_job, queue, request, waiting_for
+from queuert_conformance.state.prune import keep, short
 
 STEP = PruneRequest(100, exact=True)
 ALL = PruneRequest(1000, exact=True, lap_every=0.0, restart=True)

@@ -18,11 +18,11 @@ from tests.support.schedules import half_past, make_due
 
 import queuert
 from queuert import Client, Every, Schedule
-from queuert.operations.schedules import declaring
-from queuert.operations.schedules.defining import define
-from queuert.operations.schedules.firing import Fired, Outrun, cancel_overlapped, fire_due, fire_one, look_at
-from queuert.schedules.planning import Work
-from queuert.transaction import Hooks
+from queuert.engine.transaction import Hooks
+from queuert.features.schedules import declaring
+from queuert.features.schedules.defining import define
+from queuert.features.schedules.firing import Fired, Outrun, cancel_overlapped, fire_due, fire_one, look_at
+from queuert.features.schedules.planning import Work
 
 JOBS = [Greet, Waiting]
 

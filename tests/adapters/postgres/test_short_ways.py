@@ -12,7 +12,10 @@ from tests.adapters.postgres.scenes import violations
 from tests.support.postgres import Databases, template
 
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance.state.build import (
+from queuert.errors import JobIdExists
+from queuert.ports.program import Program
+from queuert.records.model import Claimed, NewJob, Settled, Settlement, When
+from queuert_conformance.state.build import (
     completed,
     continued,
     failed,
@@ -24,9 +27,6 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.errors import JobIdExists
-from queuert.model import Claimed, NewJob, Settled, Settlement, When
-from queuert.ports.program import Program
 
 OPERATIONS = PostgresOperations()
 

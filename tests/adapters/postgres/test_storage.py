@@ -14,9 +14,9 @@ from tests.adapters.postgres.scenes import Scene, explain, open_scene, pages
 from tests.support.postgres import Databases, server, template
 
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance.state.build import completed, new_job, put_back, queue, request, waiting_for
-from queuert.listing_records import ChainFilter, JobFilter, PageRequest
-from queuert.model import Lease
+from queuert.records.listings import ChainFilter, JobFilter, PageRequest
+from queuert.records.model import Lease
+from queuert_conformance.state.build import completed, new_job, put_back, queue, request, waiting_for
 
 OPERATIONS = PostgresOperations()
 

@@ -10,8 +10,8 @@ from tests.adapters.postgres.scenes import Scene, open_scene
 from tests.adapters.postgres.test_claim_cost import cost
 from tests.support.postgres import Databases
 
-from queuert.conformance.state.build import completed, new_ids, new_job, queue, request, waiting_for
-from queuert.model import Claimed, Freed, NewJob, Settled
+from queuert.records.model import Claimed, Freed, NewJob, Settled
+from queuert_conformance.state.build import completed, new_ids, new_job, queue, request, waiting_for
 
 SOURCE = request(queue("source"), limit=1)
 

@@ -13,11 +13,11 @@ from tests.adapters.postgres.drivers import Driver, Watcher
 from tests.support.postgres import Databases, template
 
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.arguments import EARLIEST, LATEST
-from queuert.conformance.state.build import completed, failed, new_job, queue, request
-from queuert.listing_records import ChainFilter, JobFilter, PageRequest
-from queuert.model import When
+from queuert.base.arguments import EARLIEST, LATEST
 from queuert.ports.provider import run_async
+from queuert.records.listings import ChainFilter, JobFilter, PageRequest
+from queuert.records.model import When
+from queuert_conformance.state.build import completed, failed, new_job, queue, request
 
 ABSURD = [
     "-infinity",

@@ -21,7 +21,9 @@ from tests.adapters.postgres.libraries import (
 from tests.adapters.postgres.scenes import COUNTED, violations
 
 from queuert.adapters.postgres.operations import PostgresOperations
-from queuert.conformance.state.build import (
+from queuert.records.listings import ChainFilter, JobFilter, PageRequest
+from queuert.records.model import Lease
+from queuert_conformance.state.build import (
     completed,
     continued,
     failed,
@@ -34,8 +36,6 @@ from queuert.conformance.state.build import (
     request,
     waiting_for,
 )
-from queuert.listing_records import ChainFilter, JobFilter, PageRequest
-from queuert.model import Lease
 
 BOTH = request(queue("a", "b"))
 

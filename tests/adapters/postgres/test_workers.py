@@ -17,10 +17,10 @@ from tests.support.postgres import Databases, PostgresServer
 from queuert.adapters.broadcast import BroadcastNotify
 from queuert.adapters.postgres.installation import ADVISORY_SPACE, WORKER_SPACE
 from queuert.adapters.postgres.notify.locks import SessionLocks
-from queuert.conformance.state.build import queue, request
-from queuert.conformance.state.registry import about
 from queuert.ports.notify import MISSED
-from queuert.worker_records import WorkerRow
+from queuert.records.workers import WorkerRow
+from queuert_conformance.state.build import queue, request
+from queuert_conformance.state.registry import about
 
 KEY = 4711
 

@@ -56,13 +56,13 @@ async def world(request: pytest.FixtureRequest, database_url: str) -> Any:
         connection.execute(text("CREATE TABLE t (n int PRIMARY KEY)"))
     if driver == "sync":
         with engine_for(database_url, pool_size=1, max_overflow=0) as engine:
-            provider: Any = connect_sync(sessionmaker(engine), jobs=[], notify=None)._state.provider
+            provider: Any = connect_sync(sessionmaker(engine), jobs=[], notify=None).sessions.storage.provider
             yield Awaited(provider, is_async=False)
             provider.close()
         return
     async with async_engine_for(database_url, driver, pool_size=1, max_overflow=0) as async_engine:
         source: Any = async_sessionmaker(async_engine) if kind == "session" else async_engine
-        provider = connect(source, jobs=[], notify=None)._state.provider
+        provider = connect(source, jobs=[], notify=None).sessions.storage.provider
         yield Awaited(provider, is_async=True)
         await provider.close()
 

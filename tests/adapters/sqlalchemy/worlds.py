@@ -49,7 +49,7 @@ async def async_engine_for(url: str, driver: str = "psycopg", **options: Any) ->
 def client_for(source: Any) -> Generator[tuple[SyncClient[Any], list[str]]]:
     """A client, and the types that it announces."""
     announced = Announced(Visible())  # type: ignore[arg-type]
-    state: Any = connect_sync(source, jobs=[], notify=None)._state
+    state: Any = connect_sync(source, jobs=[], notify=None).sessions.storage
     with SyncClient(state, Recorder(announced), Registry(JOBS)) as client:
         yield client, announced.types
 
@@ -57,6 +57,6 @@ def client_for(source: Any) -> Generator[tuple[SyncClient[Any], list[str]]]:
 @asynccontextmanager
 async def async_client_for(source: Any) -> AsyncGenerator[tuple[Client[Any], list[str]]]:
     announced = Announced(Visible())  # type: ignore[arg-type]
-    state: Any = connect(source, jobs=[], notify=None)._state
+    state: Any = connect(source, jobs=[], notify=None).sessions.storage
     async with Client(state, Recorder(announced), Registry(JOBS)) as client:
         yield client, announced.types

@@ -10,7 +10,7 @@ from tests.behaviour.programs.talking import say, told_to_go_on
 from tests.behaviour.steps import Step, start
 
 import queuert
-from queuert.operations import publishing
+from queuert.engine import publishing
 
 PATIENCE = 1.0
 """Seconds. The test stops this process for longer."""

@@ -11,7 +11,7 @@ from typing import Any
 from tests.behaviour.programs.talking import say
 
 import queuert
-import queuert.worker.pruning
+import queuert.features.retention.service
 from queuert import ArchivedChain, Attempt, EntryJob, Handlers, JsonLines, Keep, Worker
 
 
@@ -29,7 +29,7 @@ async def event(attempt: Attempt[Event]) -> int:
 
 async def main() -> None:
     url, directory, moment = sys.argv[1:]
-    queuert.worker.pruning.INTERVAL = (0.02, 0.05)
+    queuert.features.retention.service.INTERVAL = (0.02, 0.05)
     lines = JsonLines(directory, compress=False)
 
     def archive(tx: Any, chains: Sequence[ArchivedChain]) -> None:

@@ -13,7 +13,7 @@ from tests.behaviour.watching import Points, watched
 
 import queuert
 from queuert import Attempt, EntryJob, Handlers, Worker
-from queuert.operations import bulk
+from queuert.features.bulk import pages as bulk
 
 PAGE = 5
 POINTS = ("lock_chains", "retry.done", "settle.done", "committed")

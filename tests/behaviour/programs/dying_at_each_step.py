@@ -29,11 +29,10 @@ from tests.behaviour.watching import Points, watched
 
 import queuert
 from queuert import After, Attempt, Client, EntryJob, Every, Handlers, Schedule, Schedules, Tick, Worker
-from queuert.client.base import adapters_of, sessions_of
-from queuert.schedules.ids import read_chain_id
-from queuert.schedules.stored import CatchUp, State, encode, state_of
-from queuert.statuses import TERMINAL
-from queuert.worker.scheduling.firing import Firing
+from queuert.base.statuses import TERMINAL
+from queuert.features.schedules.service import Firing
+from queuert.features.schedules.stored import CatchUp, State, encode, state_of
+from queuert.records.schedules import read_chain_id
 
 HOUR, INSTANT = timedelta(hours=1), timedelta(microseconds=1)
 START = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3, minutes=30)
@@ -61,7 +60,17 @@ async def fire(client: Client[Any], schedules: Schedules | None = None, worker_i
     """What the task of a worker does when it wakes up."""
     worker = Worker(client, handlers, schedules=[] if schedules is None else [schedules], recovery_backoff=SOON)
     options = worker._options
-    await Firing(worker_id, sessions_of(client), adapters_of(client)[1], options, options.schedules).drain()
+    firing = Firing(
+        worker_id,
+        client.sessions,
+        client.sessions.channel,
+        options.schedules,
+        limit=options.limit,
+        poll_interval=options.poll_interval,
+        backoff=options.recovery_backoff,
+        release=options.release,
+    )
+    await firing.drain()
 
 
 async def run(client: Client[Any], program: Any) -> Any:

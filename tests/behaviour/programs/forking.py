@@ -33,7 +33,7 @@ def complete(client: SyncClient[Any], chain: Chain[Step], result: int) -> None:
 def main() -> None:
     with connect() as client:
         for_child, for_parent = start(client), start(client)
-        client._notify.listen("chain_ended", lambda _: None)  # the thread is there when the fork comes
+        client.sessions.channel.listen("chain_ended", lambda _: None)  # the thread is there when the fork comes
         ready, told = os.pipe(), os.pipe()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -13,7 +13,7 @@ from tests.behaviour.watching import Points, watched
 
 import queuert
 from queuert import Attempt, Chain, EntryJob, Handlers, Worker
-from queuert.worker import unblocking
+from queuert.worker.attempts import unblocking
 
 AT_ONCE, STEP = 5, 7
 """How many dependents are freed with the completion, and in each step after it."""
@@ -39,7 +39,7 @@ async def main() -> None:
     points, point = Points(), sys.argv[2]
     unblocking.MAX_STEP = STEP
     inner = queuert.connect(sys.argv[1], jobs=[Step, Behind])
-    inner._state.operations.unblocked_at_once = AT_ONCE
+    inner.sessions.storage.operations.unblocked_at_once = AT_ONCE
     times = 0
 
     async def stop() -> None:

@@ -68,7 +68,7 @@ def make() -> Worker:
         from opentelemetry.exporter.prometheus import PrometheusMetricReader
         from opentelemetry.sdk.metrics import MeterProvider
 
-        from queuert.observability.otel import OpenTelemetry
+        from queuert.otel import OpenTelemetry
 
         metrics.set_meter_provider(MeterProvider([PrometheusMetricReader()]))
         observers.append(OpenTelemetry())

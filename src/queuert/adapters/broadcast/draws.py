@@ -1,5 +1,5 @@
 """What the announcements of jobs say beside the names of types, on a channel without wake hints:
-how many jobs there are, and a random number. See `queuert.worker.crowd`.
+how many jobs there are, and a random number. See `queuert.worker.claims.crowd`.
 """
 
 from __future__ import annotations

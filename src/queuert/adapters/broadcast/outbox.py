@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
-from queuert.patience import PatientTimeout
+from queuert.base.patience import PatientTimeout
 
 GIVEN_UP_AFTER = 5.0
 """Seconds. A send that never ends, on a half-dead connection, must not block later ones."""

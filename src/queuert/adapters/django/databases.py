@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from queuert.adapters.django.connection import Wrapper
+from queuert.adapters.sql.statement import Statement
 from queuert.errors import QueuertError, StorageError, TransactionMisused
-from queuert.sql.statement import Statement
 
 
 class DatabaseKind(Protocol):

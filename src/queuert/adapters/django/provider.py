@@ -24,7 +24,7 @@ from queuert.adapters.django.connection import (
 )
 from queuert.adapters.django.databases import DatabaseKind, kind_of
 from queuert.adapters.django.watching import OnCommit, watch
-from queuert.contexts import context
+from queuert.base.contexts import context
 from queuert.errors import ClientClosed, StorageError, StorageUnavailable, TransactionMisused, TransactionNested
 from queuert.ports.beginning import SyncBegun
 from queuert.ports.provider import AfterCommitWork, Enlisting, SyncBlock, SyncProvider

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from queuert.adapters.memory.command import Command
 from queuert.adapters.memory.store import MemoryStore
 from queuert.adapters.memory.tables import Tables
-from queuert.blocking import Block
+from queuert.base.blocking import Block
 from queuert.errors import TransactionClosed, TransactionMisused, TransactionNested
 
 T = TypeVar("T")

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from queuert.adapters.memory.tables import LaneState, Tables
-from queuert.limit_records import (
+from queuert.base.times import EPOCH, MICROSECOND
+from queuert.records.limits import (
     ALIVE_FOR,
     Begins,
     LimitRule,
@@ -18,9 +19,8 @@ from queuert.limit_records import (
     take_turns,
     weight_in,
 )
-from queuert.model import JobRow
-from queuert.moments import EPOCH, MICROSECOND
-from queuert.pause_records import PauseTarget
+from queuert.records.model import JobRow
+from queuert.records.pauses import PauseTarget
 
 _CLEAR = LaneState()
 

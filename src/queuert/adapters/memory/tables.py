@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from queuert.archive import ArchiveRow
-from queuert.audit import AuditRecord
+from queuert.base.statuses import Status
 from queuert.errors import InvalidArgument
-from queuert.failed_attempts import KEPT, FailedAttempt, Outcome, told
-from queuert.history import MINUTE, What, tallied
-from queuert.limit_records import Begins, Change, DeclaredLimit
-from queuert.model import BlockerRef, BlockerRow, ChainRow, JobRow, When
-from queuert.pause_records import Pause, PauseTarget
-from queuert.retention import TypeRetention
-from queuert.schedule_records import ScheduleRow, SeenRelease
-from queuert.statuses import Status
-from queuert.worker_records import LastHandled, WorkerRow
+from queuert.records.archive import ArchiveRow
+from queuert.records.audit import AuditRecord
+from queuert.records.failed_attempts import KEPT, FailedAttempt, Outcome, told
+from queuert.records.history import MINUTE, What, tallied
+from queuert.records.limits import Begins, Change, DeclaredLimit
+from queuert.records.model import BlockerRef, BlockerRow, ChainRow, JobRow, When
+from queuert.records.pauses import Pause, PauseTarget
+from queuert.records.retention import TypeRetention
+from queuert.records.schedules import ScheduleRow, SeenRelease
+from queuert.records.workers import LastHandled, WorkerRow
 
 
 class Held(NamedTuple):

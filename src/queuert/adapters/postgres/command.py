@@ -1,7 +1,7 @@
 """The command of PostgreSQL programs: SQL with the server's own placeholders, and their values.
 
-The `.sql` files are written as described in `queuert.sql.statement`, with `:name` for a parameter.
-When they are loaded, the names become `$1, $2 …`, which every driver sends as it is.
+The `.sql` files are written as described in `queuert.adapters.sql.statement`, with `:name` for a
+parameter. When they are loaded, the names become `$1, $2 …`, which every driver sends as it is.
 
 Values are str, int, float, bool, None, aware datetimes, and lists of these. The SQL always casts
 them (`:ids::text[]`, `:now::timestamptz`), so that all drivers pass them alike. JSON and uuids are
@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from queuert.sql.statement import Text, load_statements
+from queuert.adapters.sql.statement import Text, load_statements
 
 SEPARATOR = "\x1e"
 """Between JSON texts that are sent as one. They contain no control characters themselves."""

@@ -15,15 +15,15 @@ import msgspec
 
 from queuert.adapters.postgres import rows
 from queuert.adapters.postgres.command import PgText, load_pg_statements
-from queuert.arguments import EARLIEST, LATEST, LONGEST
+from queuert.adapters.sql.migrate import Migration, load_migrations
+from queuert.adapters.sql.statement import check_prefix, sql_files, strip_comments, substitute
+from queuert.base.arguments import EARLIEST, LATEST, LONGEST
 from queuert.errors import InvalidArgument
-from queuert.failed_attempts import KEPT
-from queuert.history import BOUNDS, HOURS_KEPT, MINUTES_KEPT, UNTIMED
-from queuert.history import KEPT as HISTORY_KEPT
-from queuert.limit_records import ALIVE_FOR, NAMED
-from queuert.retention import ARCHIVE_AGAIN, LOOK_AGAIN, LOOK_AGAIN_NEEDED, LOOK_AGAIN_OPEN, SLACK
-from queuert.sql.migrate import Migration, load_migrations
-from queuert.sql.statement import check_prefix, sql_files, strip_comments, substitute
+from queuert.records.failed_attempts import KEPT
+from queuert.records.history import BOUNDS, HOURS_KEPT, MINUTES_KEPT, UNTIMED
+from queuert.records.history import KEPT as HISTORY_KEPT
+from queuert.records.limits import ALIVE_FOR, NAMED
+from queuert.records.retention import ARCHIVE_AGAIN, LOOK_AGAIN, LOOK_AGAIN_NEEDED, LOOK_AGAIN_OPEN, SLACK
 
 _PACKAGE = "queuert.adapters.postgres"
 _CREATED = re.compile(r"^CREATE (?:OR REPLACE |UNIQUE )?([A-Z]+) (?:IF NOT EXISTS )?\{(\w+)\}", re.MULTILINE)

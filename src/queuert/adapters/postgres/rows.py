@@ -11,9 +11,9 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from queuert.arguments import EARLIEST, LATEST
+from queuert.base.arguments import EARLIEST, LATEST
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch, StorageError
-from queuert.model import BlockerRow, ChainRow, JobRow
+from queuert.records.model import BlockerRow, ChainRow, JobRow
 
 Row = Sequence[Any]
 

@@ -16,11 +16,11 @@ from typing import Any
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.installation import Installation
 from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.adapters.sql.migrate import one_at_a_time
+from queuert.base.times import EPOCH
 from queuert.errors import InvalidArgument
-from queuert.moments import EPOCH
 from queuert.ports.clock import Clock, catch_up, follow
 from queuert.ports.program import Program
-from queuert.sql.migrate import one_at_a_time
 
 
 class PostgresInVirtualTime(PostgresOperations):

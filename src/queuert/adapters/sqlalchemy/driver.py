@@ -37,7 +37,7 @@ from queuert.adapters.sqlalchemy.handles import (
 )
 from queuert.adapters.sqlalchemy.watching import Restore, watch
 from queuert.adapters.waiting import IN_THREAD, ON_LOOP, done
-from queuert.contexts import context
+from queuert.base.contexts import context
 from queuert.errors import QueuertError, StorageUnavailable, TransactionMisused, TransactionRequired
 from queuert.ports.provider import AfterCommitWork, TimeLimit
 

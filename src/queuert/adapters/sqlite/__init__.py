@@ -1,8 +1,8 @@
 """Jobs in a SQLite file, through the standard library's `sqlite3`.
 
 Several processes may share the file. The factories do no I/O: the first use opens the file and
-creates the tables. `SqliteProvider` and `AsyncSqliteProvider` run `queuert.sql` statements: wrap a
-provider to log them.
+creates the tables. `SqliteProvider` and `AsyncSqliteProvider` run `queuert.adapters.sql`
+statements: wrap a provider to log them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from weakref import WeakSet
 
 from queuert.adapters.in_process import InProcessHub
 from queuert.adapters.sqlite.watch import Watch
-from queuert.contexts import context
+from queuert.base.contexts import context
 from queuert.ports.notify import Callback, Topic
 
 

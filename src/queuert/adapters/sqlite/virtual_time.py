@@ -11,6 +11,7 @@ from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 
+from queuert.adapters.sql.statement import Statement, check_prefix
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.connections.errors import translate
 from queuert.adapters.sqlite.operations import SqliteOperations
@@ -18,7 +19,6 @@ from queuert.adapters.sqlite.operations.rows import Row, micros, moment
 from queuert.errors import InvalidArgument
 from queuert.ports.clock import Clock, catch_up, follow
 from queuert.ports.program import Program
-from queuert.sql.statement import Statement, check_prefix
 
 
 class SqliteInVirtualTime(SqliteOperations):

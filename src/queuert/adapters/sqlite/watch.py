@@ -22,7 +22,7 @@ from pathlib import Path
 from time import monotonic
 
 from queuert.adapters.sqlite.connections.errors import is_busy
-from queuert.contexts import context
+from queuert.base.contexts import context
 
 logger = logging.getLogger("queuert.notify")
 

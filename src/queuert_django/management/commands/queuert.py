@@ -11,8 +11,8 @@ from urllib.parse import quote, urlencode
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connections
 
-from queuert.cli import main
 from queuert.errors import QueuertError
+from queuert.operate.cli import main
 from queuert_django.clients import conninfo, database_file
 from queuert_django.options import DatabaseOptions, options_of
 

@@ -29,7 +29,7 @@ from queuert.adapters.memory.operations.settling import Settling
 from queuert.adapters.memory.operations.workers import Workers
 from queuert.adapters.memory.tables import Tables
 from queuert.ports.state import StateOperations
-from queuert.retention import Vacuumed
+from queuert.records.retention import Vacuumed
 
 
 class MemoryOperations(

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.operations.pruning import Step, prune_chain
 from queuert.adapters.memory.tables import Tables
-from queuert.archive import ArchiveRow, ChainToArchive, oldest_month
-from queuert.retention import LOOK_AGAIN_NEEDED, look_again
+from queuert.records.archive import ArchiveRow, ChainToArchive, oldest_month
+from queuert.records.retention import LOOK_AGAIN_NEEDED, look_again
 
 
 class Archiving:

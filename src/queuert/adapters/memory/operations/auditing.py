@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.tables import Tables
-from queuert.audit import FORGOTTEN, KEPT, AuditRecord, NewAudit, read_details
+from queuert.records.audit import FORGOTTEN, KEPT, AuditRecord, NewAudit, read_details
 
 
 class Auditing:

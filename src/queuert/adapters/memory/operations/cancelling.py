@@ -10,8 +10,8 @@ from queuert.adapters.memory.command import write
 from queuert.adapters.memory.lanes import holder_of, rule_of
 from queuert.adapters.memory.operations.settling import settle_job
 from queuert.adapters.memory.tables import Tables
-from queuert.model import Cancelled, JobRow, Settlement
-from queuert.statuses import OPEN
+from queuert.base.statuses import OPEN
+from queuert.records.model import Cancelled, JobRow, Settlement
 
 
 class Cancelling:

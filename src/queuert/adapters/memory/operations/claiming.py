@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.lanes import Choice, choose
 from queuert.adapters.memory.tables import Held, Tables
-from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
-from queuert.pause_records import Pause, in_the_way, is_paused, sooner
 from queuert.ports.program import Program
+from queuert.records.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
+from queuert.records.pauses import Pause, in_the_way, is_paused, sooner
 
 
 class Claiming:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.tables import Tables
-from queuert.history import DAY, KEPT, ROLLED_UP, HistoryLook, Tally, What, floor
+from queuert.records.history import DAY, KEPT, ROLLED_UP, HistoryLook, Tally, What, floor
 
 
 class Counting:

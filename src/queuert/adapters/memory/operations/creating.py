@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from queuert.adapters.memory.command import write
 from queuert.adapters.memory.tables import Tables, Window
-from queuert.dedup import Dedup, trailing_delay
+from queuert.base.times import MICROSECOND
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch
-from queuert.model import BlockerRef, ChainRow, Created, JobRow, NewJob, When
-from queuert.moments import MICROSECOND
+from queuert.records.dedup import Dedup, trailing_delay
+from queuert.records.model import BlockerRef, ChainRow, Created, JobRow, NewJob, When
 
 
 class Creating:

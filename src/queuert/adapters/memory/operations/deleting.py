@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from queuert.adapters.memory.command import write
 from queuert.adapters.memory.tables import Tables
-from queuert.model import Deleted
+from queuert.records.model import Deleted
 
 
 class Deleting:

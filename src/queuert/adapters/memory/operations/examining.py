@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.tables import Tables
-from queuert.circumstances import RunningGroup
-from queuert.examination import Damage, Look, RepairOutcome, Surroundings
-from queuert.model import JobRow
+from queuert.records.circumstances import RunningGroup
+from queuert.records.examination import Damage, Look, RepairOutcome, Surroundings
+from queuert.records.model import JobRow
 
 Found = Iterator[Damage | None]
 """For each row, in their order: what is wrong, or None."""

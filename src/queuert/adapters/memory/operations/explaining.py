@@ -5,7 +5,8 @@ from __future__ import annotations
 from queuert.adapters.memory.command import read
 from queuert.adapters.memory.operations.workers import listed_worker
 from queuert.adapters.memory.tables import Tables
-from queuert.circumstances import (
+from queuert.base.statuses import TERMINAL
+from queuert.records.circumstances import (
     AHEAD,
     BLOCKERS_READ,
     BLOCKERS_SHOWN,
@@ -15,8 +16,7 @@ from queuert.circumstances import (
     RunningGroup,
     concerned,
 )
-from queuert.model import JobRow
-from queuert.statuses import TERMINAL
+from queuert.records.model import JobRow
 
 
 class Explaining:

@@ -8,8 +8,8 @@ from datetime import timedelta
 from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.lanes import holder_of, limit_rule, lines, room_of, rule_of, running_in
 from queuert.adapters.memory.tables import Declared, Tables
-from queuert.limit_records import COUNTED, NAMED, Change, DeclaredLimit, KnownLimit, LimitRow, lane_of, split_lane
-from queuert.model import JobRow
+from queuert.records.limits import COUNTED, NAMED, Change, DeclaredLimit, KnownLimit, LimitRow, lane_of, split_lane
+from queuert.records.model import JobRow
 
 
 class Limiting:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.tables import Tables
-from queuert.model import When
-from queuert.pause_records import Pause, PauseTarget
+from queuert.records.model import When
+from queuert.records.pauses import Pause, PauseTarget
 
 
 class Pausing:

@@ -13,7 +13,7 @@ from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.operations.deleting import delete_chain, needed_by_others
 from queuert.adapters.memory.tables import Pruning as Progress
 from queuert.adapters.memory.tables import Tables
-from queuert.retention import (
+from queuert.records.retention import (
     LOOK_AGAIN_NEEDED,
     NOTED_COUNTED,
     KeepPolicy,

@@ -8,11 +8,10 @@ from typing import TypeVar
 
 from queuert.adapters.memory.command import read
 from queuert.adapters.memory.tables import Tables
-from queuert.failed_attempts import FailedAttempt
-from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
-from queuert.matching import row_matches
-from queuert.model import Available, BlockerRow, ChainRow, JobRow, TypeStats, at_most
-from queuert.pause_records import in_the_way, is_paused, lanes_of, sooner
+from queuert.records.failed_attempts import FailedAttempt
+from queuert.records.listings import ChainFilter, JobFilter, Listed, PageRequest, row_matches
+from queuert.records.model import Available, BlockerRow, ChainRow, JobRow, TypeStats, at_most
+from queuert.records.pauses import in_the_way, is_paused, lanes_of, sooner
 
 Place = TypeVar("Place", int, str, tuple[str, int])
 Row = TypeVar("Row")

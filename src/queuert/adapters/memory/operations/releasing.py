@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from queuert.adapters.memory.command import write
 from queuert.adapters.memory.operations.claiming import untouched
 from queuert.adapters.memory.tables import Tables
-from queuert.model import JobRow
+from queuert.records.model import JobRow
 
 
 class Releasing:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.tables import Tables
-from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
+from queuert.records.schedules import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
 
 
 class Scheduling:

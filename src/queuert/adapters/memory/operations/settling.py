@@ -14,10 +14,10 @@ from queuert.adapters.memory.operations.claiming import untouched
 from queuert.adapters.memory.operations.creating import create_job
 from queuert.adapters.memory.operations.deleting import delete_chain
 from queuert.adapters.memory.tables import Tables
+from queuert.base.statuses import REPAIRABLE, TERMINAL
 from queuert.errors import InvalidArgument
-from queuert.history import settled_as
-from queuert.model import UNBLOCKED_AT_ONCE, Freed, JobRow, Settled, Settlement, Unblocked, When
-from queuert.statuses import REPAIRABLE, TERMINAL
+from queuert.records.history import settled_as
+from queuert.records.model import UNBLOCKED_AT_ONCE, Freed, JobRow, Settled, Settlement, Unblocked, When
 
 
 class Settling:

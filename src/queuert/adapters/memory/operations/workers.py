@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.tables import Tables
-from queuert.worker_records import LastHandled, WorkerAbout, WorkerRow, WorkerState, overdue_after
+from queuert.records.workers import LastHandled, WorkerAbout, WorkerRow, WorkerState, overdue_after
 
 
 class Workers:

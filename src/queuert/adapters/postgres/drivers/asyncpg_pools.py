@@ -16,7 +16,7 @@ from queuert.adapters.postgres.drivers.errors import unavailable
 from queuert.adapters.postgres.drivers.sources import Gate, GivenPool, PoolOptions, Source
 from queuert.adapters.postgres.urls import check_url
 from queuert.adapters.waiting import ON_LOOP
-from queuert.blocking import run_blocking
+from queuert.base.blocking import run_blocking
 from queuert.errors import StorageError
 from queuert.ports.provider import TimeLimit
 

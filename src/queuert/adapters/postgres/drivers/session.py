@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers import errors
 from queuert.adapters.postgres.drivers.driver import LAST, Declined, Driver, Status, Transaction, ended_badly
-from queuert.blocking import Block, run_blocking
+from queuert.base.blocking import Block, run_blocking
 from queuert.errors import ClientClosed, QueuertError, StorageUnavailable, TransactionMisused
 from queuert.ports.provider import TimeLimit
 

@@ -1,4 +1,4 @@
--- What happened to jobs: see queuert.history.
+-- What happened to jobs: see queuert.records.history.
 -- oldest: 6
 
 -- Added by each claim, settlement and change, in its transaction, and merged into `history` soon.

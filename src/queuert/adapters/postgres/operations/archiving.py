@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.rows import Row, job_of, json_of, utc
-from queuert.archive import ArchiveRow, ChainToArchive, chains_to_archive
-from queuert.failed_attempts import FailedAttempt
 from queuert.ports.program import Program
+from queuert.records.archive import ArchiveRow, ChainToArchive, chains_to_archive
+from queuert.records.failed_attempts import FailedAttempt
 
 
 class Archiving(BaseOperations):

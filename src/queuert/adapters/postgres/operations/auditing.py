@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import utc
-from queuert.audit import FORGOTTEN, KEPT, AuditRecord, NewAudit
+from queuert.adapters.sql.auditing import list_audit
 from queuert.ports.program import Program
-from queuert.sql.auditing import list_audit
+from queuert.records.audit import FORGOTTEN, KEPT, AuditRecord, NewAudit
 
 
 class Auditing(BaseOperations):

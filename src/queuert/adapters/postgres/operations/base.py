@@ -10,9 +10,9 @@ import msgspec
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.installation import DATABASE_CLOCK, Installation, statements_for
 from queuert.adapters.postgres.rows import Row, job_of
-from queuert.ids import is_uuid
-from queuert.model import JobRow
+from queuert.base.ids import is_uuid
 from queuert.ports.program import Program
+from queuert.records.model import JobRow
 
 
 class BaseOperations:

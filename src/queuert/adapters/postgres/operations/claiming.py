@@ -10,12 +10,12 @@ import msgspec
 
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, blocker_of, job_of, json_of, utc
-from queuert.arguments import EARLIEST, LATEST
-from queuert.failed_attempts import told
-from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease
-from queuert.moments import EPOCH
+from queuert.adapters.sql.circumstances import pause_rows
+from queuert.base.arguments import EARLIEST, LATEST
+from queuert.base.times import EPOCH
 from queuert.ports.program import Program
-from queuert.sql.circumstances import pause_rows
+from queuert.records.failed_attempts import told
+from queuert.records.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 
 _FIRST, _LAST = ((moment - EPOCH).total_seconds() for moment in (EARLIEST, LATEST))
 _blockers = msgspec.json.Decoder(list[tuple[str, str, str, str | None, str | None]])

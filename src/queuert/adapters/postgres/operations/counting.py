@@ -6,8 +6,8 @@ from datetime import datetime
 
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
-from queuert.history import HistoryLook, Tally
 from queuert.ports.program import Program
+from queuert.records.history import HistoryLook, Tally
 
 
 class Counting(BaseOperations):

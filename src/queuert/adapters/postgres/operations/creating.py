@@ -8,11 +8,11 @@ from typing import Any
 from queuert.adapters.postgres.command import SEPARATOR
 from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.rows import Row, chain_of, raise_problem
-from queuert.arguments import seconds
+from queuert.base.arguments import seconds
+from queuert.base.ids import is_uuid
 from queuert.errors import BlockerNotFound
-from queuert.ids import is_uuid
-from queuert.model import NOW, BlockerRef, ChainRow, Created, NewJob
 from queuert.ports.program import Program
+from queuert.records.model import NOW, BlockerRef, ChainRow, Created, NewJob
 
 
 class Creating(BaseOperations):

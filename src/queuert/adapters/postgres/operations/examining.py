@@ -5,10 +5,10 @@ from __future__ import annotations
 from queuert.adapters.postgres.installation import functions_for, migrations_for
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
-from queuert.circumstances import RunningGroup
-from queuert.examination import Damage, Look, OldSnapshot, RepairOutcome, Surroundings, TableState, place_of
+from queuert.adapters.sql.migrate import current_version
 from queuert.ports.program import Program
-from queuert.sql.migrate import current_version
+from queuert.records.circumstances import RunningGroup
+from queuert.records.examination import Damage, Look, OldSnapshot, RepairOutcome, Surroundings, TableState, place_of
 
 
 class Examining(BaseOperations):

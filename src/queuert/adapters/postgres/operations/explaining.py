@@ -6,11 +6,11 @@ import msgspec
 
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import WIDTH, Row, chain_of, utc
-from queuert.circumstances import AHEAD, BLOCKERS_READ, BLOCKERS_SHOWN, Circumstances
-from queuert.ids import is_uuid
+from queuert.adapters.sql.circumstances import blocking_rows, due_jobs, handled, moment, pause_rows, running_groups
+from queuert.base.ids import is_uuid
 from queuert.ports.program import Program
-from queuert.sql.circumstances import blocking_rows, due_jobs, handled, moment, pause_rows, running_groups
-from queuert.worker_records import OVERDUE, SEEN_EVERY, WorkerRow, WorkerState, decode_about
+from queuert.records.circumstances import AHEAD, BLOCKERS_READ, BLOCKERS_SHOWN, Circumstances
+from queuert.records.workers import OVERDUE, SEEN_EVERY, WorkerRow, WorkerState, decode_about
 
 _Worker = tuple[str, int, int, int | None, str | None, str | None, WorkerState]
 """Id, when it registered and was seen, lock, process, what it stores about itself, and state."""

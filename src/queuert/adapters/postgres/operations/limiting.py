@@ -8,7 +8,8 @@ import msgspec
 
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
-from queuert.limit_records import (
+from queuert.ports.program import Program
+from queuert.records.limits import (
     COUNTED,
     SEPARATOR,
     Change,
@@ -19,8 +20,7 @@ from queuert.limit_records import (
     lane_of,
     split_lane,
 )
-from queuert.model import JobRow
-from queuert.ports.program import Program
+from queuert.records.model import JobRow
 
 _rule = msgspec.json.Decoder(LimitRule)
 

@@ -1,4 +1,5 @@
-"""Listings: pages along an index, in the order of their sort key. See `queuert.sql.listing`.
+"""Listings: pages along an index, in the order of their sort key. See
+`queuert.adapters.sql.listing`.
 
 The filters decide which tables and indexes are walked, so that the cost depends on the page, not on
 the table: blocked, failed, cancelled and expired jobs have indexes, running jobs a table of their
@@ -21,14 +22,23 @@ import msgspec
 from queuert.adapters.postgres.command import PgStatement, number_placeholders
 from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.rows import Row, chain_of, job_of
+from queuert.adapters.sql.listing import (
+    EVERYTHING,
+    Branch,
+    beyond,
+    bound_of,
+    listed,
+    not_served,
+    served_by,
+    tests_current_jobs,
+)
+from queuert.adapters.sql.statement import substitute
+from queuert.base.ids import is_uuid
+from queuert.base.statuses import Status, check_status
 from queuert.errors import InvalidCursor
-from queuert.ids import is_uuid
-from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
-from queuert.model import ChainRow, JobRow
 from queuert.ports.program import Program
-from queuert.sql.listing import EVERYTHING, Branch, beyond, bound_of, listed, not_served, served_by, tests_current_jobs
-from queuert.sql.statement import substitute
-from queuert.statuses import Status, check_status
+from queuert.records.listings import ChainFilter, JobFilter, Listed, PageRequest
+from queuert.records.model import ChainRow, JobRow
 
 _RESTING: frozenset[Status] = frozenset(("blocked", "failed", "cancelled", "expired"))
 

@@ -13,9 +13,9 @@ from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.installation import functions_for, migrations_for
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row
+from queuert.adapters.sql.migrate import MigrationPlan, carry_out, current_version, migrate, one_at_a_time, plan
 from queuert.ports.program import Program
-from queuert.retention import Vacuumed
-from queuert.sql.migrate import MigrationPlan, carry_out, current_version, migrate, one_at_a_time, plan
+from queuert.records.retention import Vacuumed
 
 
 class Migrating(BaseOperations):

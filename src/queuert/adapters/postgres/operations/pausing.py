@@ -6,10 +6,10 @@ from typing import TypeVar
 
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
-from queuert.model import NOW, When
-from queuert.pause_records import Pause, PauseTarget
+from queuert.adapters.sql.circumstances import in_order
 from queuert.ports.program import Program, atomically
-from queuert.sql.circumstances import in_order
+from queuert.records.model import NOW, When
+from queuert.records.pauses import Pause, PauseTarget
 
 T = TypeVar("T")
 

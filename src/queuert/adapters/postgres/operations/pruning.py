@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row
 from queuert.ports.program import Program
-from queuert.retention import NOTED_COUNTED, KeepPolicy, Pruned, PruneRequest, Retention, TypeRetention
+from queuert.records.retention import NOTED_COUNTED, KeepPolicy, Pruned, PruneRequest, Retention, TypeRetention
 
 
 class Pruning(BaseOperations):

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.rows import Row, blocker_of, chain_of
-from queuert.failed_attempts import FailedAttempt
-from queuert.ids import is_uuid
-from queuert.model import Available, BlockerRow, ChainRow, JobRow, TypeStats, at_most
+from queuert.adapters.sql.circumstances import pause_rows
+from queuert.base.ids import is_uuid
 from queuert.ports.program import Program
-from queuert.sql.circumstances import pause_rows
+from queuert.records.failed_attempts import FailedAttempt
+from queuert.records.model import Available, BlockerRow, ChainRow, JobRow, TypeStats, at_most
 
 
 class Reading(BaseOperations):

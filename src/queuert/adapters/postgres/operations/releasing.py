@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, job_of
-from queuert.model import JobRow
 from queuert.ports.program import Program
+from queuert.records.model import JobRow
 
 
 class Releasing(BaseOperations):

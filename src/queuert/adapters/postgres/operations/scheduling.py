@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
 from queuert.ports.program import Program
-from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
+from queuert.records.schedules import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
 
 
 class Scheduling(BaseOperations):

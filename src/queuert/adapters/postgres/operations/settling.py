@@ -10,10 +10,11 @@ from queuert.adapters.postgres.command import SEPARATOR, PgStatement
 from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.operations.creating import columns_of, edges_of
 from queuert.adapters.postgres.rows import Row, chain_of, job_of, raise_problem
+from queuert.base.ids import is_uuid
 from queuert.errors import InvalidArgument
-from queuert.failed_attempts import told
-from queuert.ids import is_uuid
-from queuert.model import (
+from queuert.ports.program import Program, atomically
+from queuert.records.failed_attempts import told
+from queuert.records.model import (
     NOW,
     UNBLOCKED_AT_ONCE,
     Cancelled,
@@ -27,7 +28,6 @@ from queuert.model import (
     Unblocked,
     When,
 )
-from queuert.ports.program import Program, atomically
 
 LONGEST_SPELLED_OUT = 100_000
 """Characters of an output or input that can be a part of the statement's text."""

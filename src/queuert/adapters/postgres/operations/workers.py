@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from queuert.adapters.postgres.operations.base import BaseOperations
 from queuert.adapters.postgres.rows import Row, utc
 from queuert.ports.program import Program
-from queuert.worker_records import OVERDUE, SEEN_EVERY, LastHandled, WorkerAbout, WorkerRow, decode_about
+from queuert.records.workers import OVERDUE, SEEN_EVERY, LastHandled, WorkerAbout, WorkerRow, decode_about
 
 _LATE = {"seen_every": SEEN_EVERY, "overdue": OVERDUE}
 """When a registration is late."""

@@ -14,7 +14,7 @@ from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers.driver import Status
 from queuert.adapters.postgres.drivers.psycopg_connection import Rows, abandon, run, status_of, translated
 from queuert.adapters.sqlalchemy.dialect import PostgresDialect
-from queuert.blocking import run_blocking
+from queuert.base.blocking import run_blocking
 
 
 class PsycopgDialect(PostgresDialect):

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
+from queuert.adapters.sql.statement import Statement
 from queuert.ports.program import Program
-from queuert.sql.statement import Statement
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from queuert.adapters.sqlite.connections import abandoning, session
 from queuert.adapters.sqlite.connections.errors import is_busy, translate
 from queuert.adapters.sqlite.hub import SqliteHub
-from queuert.arguments import seconds
+from queuert.base.arguments import seconds
 from queuert.errors import InvalidArgument, StorageError
 
 # RETURNING needs 3.35, STRICT tables need 3.37, built-in JSON functions need 3.38.

@@ -9,10 +9,10 @@ import sqlite3
 from collections.abc import Callable
 from typing import Any
 
+from queuert.adapters.sql.statement import Statement
 from queuert.adapters.sqlite.connections import session
 from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.database import Database
-from queuert.sql.statement import Statement
 
 
 class OwnConnection:

@@ -12,12 +12,12 @@ from __future__ import annotations
 import sqlite3
 from typing import Any
 
+from queuert.adapters.sql.statement import Statement
 from queuert.adapters.sqlite.connections.abandoning import OwnRaw
 from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.errors import is_bad_text, translate
 from queuert.errors import QueuertError, TransactionMisused
 from queuert.ports.program import Program
-from queuert.sql.statement import Statement
 
 _GUARD = "queuert_transaction"
 _INNER = "queuert_savepoint"

@@ -1,4 +1,4 @@
--- What happened to jobs: see queuert.history.
+-- What happened to jobs: see queuert.records.history.
 -- oldest: 1
 
 -- grain: how many seconds it covers. at: when they begin, in seconds since 1970. bucket: of how long

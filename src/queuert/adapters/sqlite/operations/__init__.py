@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from queuert.adapters.sql.migrate import MigrationPlan, migrate, plan
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.archiving import Archiving
 from queuert.adapters.sqlite.operations.auditing import Auditing
@@ -23,8 +24,7 @@ from queuert.adapters.sqlite.operations.rows import Row
 from queuert.adapters.sqlite.operations.scheduling import Scheduling
 from queuert.ports.program import Program
 from queuert.ports.state import StateOperations
-from queuert.retention import Vacuumed
-from queuert.sql.migrate import MigrationPlan, migrate, plan
+from queuert.records.retention import Vacuumed
 
 VACUUMED_AT_ONCE = 500
 """Pages returned in one transaction. It limits how long writers wait."""

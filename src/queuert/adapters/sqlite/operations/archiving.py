@@ -9,9 +9,9 @@ from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.pruning import Note, Pruning
 from queuert.adapters.sqlite.operations.rows import Row, attempt_of, job_of, micros, moment
-from queuert.archive import ArchiveRow, ChainToArchive, chains_to_archive, oldest_month
 from queuert.ports.program import Program
-from queuert.retention import LOOK_AGAIN_NEEDED, look_again
+from queuert.records.archive import ArchiveRow, ChainToArchive, chains_to_archive, oldest_month
+from queuert.records.retention import LOOK_AGAIN_NEEDED, look_again
 
 DROPPED = 1000
 """Rows of the archive that are deleted at once."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from queuert.adapters.sql.auditing import list_audit
 from queuert.adapters.sqlite.operations.base import BaseOperations, array
 from queuert.adapters.sqlite.operations.rows import moment
-from queuert.audit import FORGOTTEN, KEPT, AuditRecord, NewAudit
 from queuert.ports.program import Program
-from queuert.sql.auditing import list_audit
+from queuert.records.audit import FORGOTTEN, KEPT, AuditRecord, NewAudit
 
 
 class Auditing(BaseOperations):

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from queuert.adapters.sql.migrate import Migration, load_migrations
+from queuert.adapters.sql.statement import Statement, Text, check_prefix, load_statements
 from queuert.adapters.sqlite.operations.rows import columns_of, micros
 from queuert.errors import InvalidArgument
-from queuert.sql.migrate import Migration, load_migrations
-from queuert.sql.statement import Statement, Text, check_prefix, load_statements
 
 Clock = Callable[[], datetime]
 

@@ -9,10 +9,10 @@ from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.limiting import Limiting
 from queuert.adapters.sqlite.operations.rows import Row
 from queuert.adapters.sqlite.operations.settling import Settling
-from queuert.limit_records import split_lane
-from queuert.model import Cancelled, JobRow, Settlement
+from queuert.base.statuses import OPEN
 from queuert.ports.program import Program
-from queuert.statuses import OPEN
+from queuert.records.limits import split_lane
+from queuert.records.model import Cancelled, JobRow, Settlement
 
 
 class Cancelling(Limiting, Settling):

@@ -15,10 +15,10 @@ from queuert.adapters.sqlite.operations.lanes import LimitedJob, Taken
 from queuert.adapters.sqlite.operations.limiting import Limiting
 from queuert.adapters.sqlite.operations.rows import DUE, TYPE, Row, add_seconds, job_of, moment
 from queuert.adapters.sqlite.operations.workers import Workers
-from queuert.failed_attempts import KEPT, told
-from queuert.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
-from queuert.pause_records import Pause, in_the_way, is_paused, sooner
 from queuert.ports.program import Program
+from queuert.records.failed_attempts import KEPT, told
+from queuert.records.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
+from queuert.records.pauses import Pause, in_the_way, is_paused, sooner
 
 PROMOTED_AT_ONCE = 5000
 """Jobs of each type that one claim promotes, in about 15 ms. If more jobs become due at one moment,

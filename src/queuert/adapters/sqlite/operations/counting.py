@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import BaseOperations, array
 from queuert.adapters.sqlite.operations.rows import Row, moment
-from queuert.history import DAY, KEPT, MINUTE, ROLLED_UP, Happened, HistoryLook, Tally, What, floor, tallied
 from queuert.ports.program import Program
+from queuert.records.history import DAY, KEPT, MINUTE, ROLLED_UP, Happened, HistoryLook, Tally, What, floor, tallied
 
 
 class Claim(NamedTuple):

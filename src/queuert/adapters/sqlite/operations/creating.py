@@ -16,11 +16,11 @@ from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.reading import Reading
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, resolve, resolve_due
-from queuert.dedup import trailing_delay
+from queuert.base.statuses import Status
 from queuert.errors import BlockerNotFound, JobIdExists, JobTypeMismatch, QueuertError
-from queuert.model import BlockerRef, ChainRow, Created, NewJob
 from queuert.ports.program import Program
-from queuert.statuses import Status
+from queuert.records.dedup import trailing_delay
+from queuert.records.model import BlockerRef, ChainRow, Created, NewJob
 
 _Key = tuple[str, str]
 

@@ -9,8 +9,8 @@ from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.counting import Counting
 from queuert.adapters.sqlite.operations.reading import Reading
 from queuert.adapters.sqlite.operations.rows import Row
-from queuert.model import Deleted
 from queuert.ports.program import Program
+from queuert.records.model import Deleted
 
 
 class Deleting(Reading, Counting):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from queuert.adapters.sql.migrate import current_version
+from queuert.adapters.sql.statement import Statement
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import BaseOperations, migrations_for
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, moment
-from queuert.circumstances import RunningGroup
-from queuert.examination import Damage, Look, RepairOutcome, Surroundings, place_of
-from queuert.model import new_token
 from queuert.ports.program import Program
-from queuert.sql.migrate import current_version
-from queuert.sql.statement import Statement
+from queuert.records.circumstances import RunningGroup
+from queuert.records.examination import Damage, Look, RepairOutcome, Surroundings, place_of
+from queuert.records.model import new_token
 
 _AT_ONCE = 1000
 """Rows of one statement: a few milliseconds."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from queuert.adapters.sql.circumstances import blocking_rows, due_jobs, handled, pause_rows, running_groups
 from queuert.adapters.sqlite.operations.rows import COLUMNS, Row, chain_of, moment
 from queuert.adapters.sqlite.operations.workers import Workers
-from queuert.circumstances import AHEAD, BLOCKERS_READ, BLOCKERS_SHOWN, Circumstances, concerned
 from queuert.ports.program import Program
-from queuert.sql.circumstances import blocking_rows, due_jobs, handled, pause_rows, running_groups
+from queuert.records.circumstances import AHEAD, BLOCKERS_READ, BLOCKERS_SHOWN, Circumstances, concerned
 
 
 class Explaining(Workers):

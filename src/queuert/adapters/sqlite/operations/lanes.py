@@ -10,7 +10,8 @@ import msgspec
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.pausing import Pausing
 from queuert.adapters.sqlite.operations.rows import Row, micros
-from queuert.limit_records import (
+from queuert.ports.program import Program
+from queuert.records.limits import (
     ALIVE_FOR,
     LANES_AT_ONCE,
     LimitRule,
@@ -20,8 +21,7 @@ from queuert.limit_records import (
     take_turns,
     weight_in,
 )
-from queuert.model import Claimed
-from queuert.ports.program import Program
+from queuert.records.model import Claimed
 
 SWEPT = 50
 """Lanes that a claim tidies up."""

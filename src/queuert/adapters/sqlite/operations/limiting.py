@@ -11,7 +11,8 @@ from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.lanes import Lane, Lanes, change_of
 from queuert.adapters.sqlite.operations.rows import Row, micros, moment
-from queuert.limit_records import (
+from queuert.ports.program import Program
+from queuert.records.limits import (
     COUNTED,
     NAMED,
     SEPARATOR,
@@ -23,8 +24,7 @@ from queuert.limit_records import (
     lane_of,
     split_lane,
 )
-from queuert.model import JobRow
-from queuert.ports.program import Program
+from queuert.records.model import JobRow
 
 
 class Limiting(Lanes):

@@ -1,4 +1,4 @@
-"""Listings: pages along an index. See `queuert.sql.listing`.
+"""Listings: pages along an index. See `queuert.adapters.sql.listing`.
 
 Each branch follows one index in the order of its sort key. The filters decide which index that is,
 not the query planner: `INDEXED BY` raises an error where the planner would silently sort a million
@@ -14,14 +14,23 @@ from typing import Any
 
 import msgspec
 
+from queuert.adapters.sql.listing import (
+    EVERYTHING,
+    Branch,
+    beyond,
+    bound_of,
+    listed,
+    not_served,
+    served_by,
+    tests_current_jobs,
+)
+from queuert.adapters.sql.statement import Statement
 from queuert.adapters.sqlite.operations.base import BaseOperations, array, replacements_for
 from queuert.adapters.sqlite.operations.rows import Row, chain_of, job_of, micros
-from queuert.listing_records import ChainFilter, JobFilter, Listed, PageRequest
-from queuert.model import ChainRow, JobRow
+from queuert.base.statuses import Status, check_status
 from queuert.ports.program import Program
-from queuert.sql.listing import EVERYTHING, Branch, beyond, bound_of, listed, not_served, served_by, tests_current_jobs
-from queuert.sql.statement import Statement
-from queuert.statuses import Status, check_status
+from queuert.records.listings import ChainFilter, JobFilter, Listed, PageRequest
+from queuert.records.model import ChainRow, JobRow
 
 _APART: frozenset[Status] = frozenset(("blocked", "failed", "cancelled", "expired"))
 """Most jobs never have one of these. There are indexes for them by type and status."""

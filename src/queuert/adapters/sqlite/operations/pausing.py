@@ -5,9 +5,9 @@ from __future__ import annotations
 from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import BaseOperations
 from queuert.adapters.sqlite.operations.rows import Row, moment, resolve
-from queuert.model import When
-from queuert.pause_records import Pause, PauseTarget
 from queuert.ports.program import Program
+from queuert.records.model import When
+from queuert.records.pauses import Pause, PauseTarget
 
 
 class Pausing(BaseOperations):

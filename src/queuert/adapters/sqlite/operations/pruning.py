@@ -14,7 +14,7 @@ from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.deleting import Deleting
 from queuert.adapters.sqlite.operations.rows import Row, micros, moment
 from queuert.ports.program import Program
-from queuert.retention import (
+from queuert.records.retention import (
     LOOK_AGAIN_NEEDED,
     NOTED_COUNTED,
     KeepPolicy,

@@ -8,10 +8,10 @@ from typing import Any, TypeVar
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.pausing import Pausing
 from queuert.adapters.sqlite.operations.rows import Row, attempt_of, blocker_of, chain_of, job_of, moment
-from queuert.failed_attempts import FailedAttempt
-from queuert.model import Available, BlockerRow, ChainRow, JobRow, TypeStats, at_most
-from queuert.pause_records import Pause, in_the_way, is_paused, lanes_of, sooner
 from queuert.ports.program import Program
+from queuert.records.failed_attempts import FailedAttempt
+from queuert.records.model import Available, BlockerRow, ChainRow, JobRow, TypeStats, at_most
+from queuert.records.pauses import Pause, in_the_way, is_paused, lanes_of, sooner
 
 T = TypeVar("T")
 

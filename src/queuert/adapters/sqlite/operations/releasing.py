@@ -8,8 +8,8 @@ from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import array
 from queuert.adapters.sqlite.operations.counting import Counting
 from queuert.adapters.sqlite.operations.rows import Row, job_of
-from queuert.model import JobRow
 from queuert.ports.program import Program
+from queuert.records.model import JobRow
 
 
 class Releasing(Counting):

@@ -7,11 +7,11 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from queuert.arguments import EARLIEST, LATEST
+from queuert.base.arguments import EARLIEST, LATEST
+from queuert.base.times import EPOCH, MICROSECOND
 from queuert.errors import InvalidArgument
-from queuert.failed_attempts import FailedAttempt
-from queuert.model import BlockerRow, ChainRow, JobRow, When
-from queuert.moments import EPOCH, MICROSECOND
+from queuert.records.failed_attempts import FailedAttempt
+from queuert.records.model import BlockerRow, ChainRow, JobRow, When
 
 _LATEST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 _FIRST, _LAST = ((moment - EPOCH) // MICROSECOND for moment in (EARLIEST, LATEST))

@@ -8,7 +8,7 @@ from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import BaseOperations, array
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, micros, moment
 from queuert.ports.program import Program
-from queuert.schedule_records import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
+from queuert.records.schedules import DueSchedules, ScheduleLook, ScheduleRow, SeenRelease
 
 
 class Scheduling(BaseOperations):

@@ -13,10 +13,10 @@ from queuert.adapters.sqlite.operations.creating import Creating
 from queuert.adapters.sqlite.operations.deleting import Deleting
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, job_of, resolve, resolve_due
 from queuert.errors import InvalidArgument
-from queuert.failed_attempts import KEPT, Outcome, told
-from queuert.history import Happened, settled_as
-from queuert.model import UNBLOCKED_AT_ONCE, Freed, JobRow, Settled, Settlement, Unblocked, When
 from queuert.ports.program import Program
+from queuert.records.failed_attempts import KEPT, Outcome, told
+from queuert.records.history import Happened, settled_as
+from queuert.records.model import UNBLOCKED_AT_ONCE, Freed, JobRow, Settled, Settlement, Unblocked, When
 
 
 class Settling(Creating, Deleting):

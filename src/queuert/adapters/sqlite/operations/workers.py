@@ -12,7 +12,7 @@ from queuert.adapters.sqlite.operations.reading import Reading
 from queuert.adapters.sqlite.operations.rows import Row, add_seconds, moment
 from queuert.adapters.sqlite.processes import Processes
 from queuert.ports.program import Program
-from queuert.worker_records import LastHandled, WorkerAbout, WorkerRow, WorkerState, decode_about, overdue_after
+from queuert.records.workers import LastHandled, WorkerAbout, WorkerRow, WorkerState, decode_about, overdue_after
 
 
 class Workers(Reading):

@@ -1,1 +1,3 @@
-"""The statements, one file for each operation. `queuert.sql.statement` describes their format."""
+"""The statements, one file for each operation. `queuert.adapters.sql.statement` describes their
+format.
+"""

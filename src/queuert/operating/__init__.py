@@ -1,1 +1,0 @@
-"""What the command and the dashboard share: how people name, filter, count and change chains."""

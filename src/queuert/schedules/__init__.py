@@ -1,1 +1,0 @@
-"""Schedules: jobs that start again and again."""

@@ -1,1 +1,0 @@
-"""Firing schedules: a task of each worker, beside its main loop."""
