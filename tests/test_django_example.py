@@ -66,10 +66,9 @@ def test_orders_are_shipped(environment: dict[str, str]) -> None:
         assert migrating.wait(60) == 0
     with (
         running(environment, "runserver", "--noreload", "127.0.0.1:0") as web,
-        running(environment, "queuert_worker", "--concurrency", "2", "--name", "shipper") as worker,
+        running(environment, "queuert", "worker", "--concurrency", "2", "--name", "shipper") as worker,
     ):
         port = line_with(web, r"http://127\.0\.0\.1:(\d+)/")[1]
-        line_with(worker, r"shipper-.* is running")
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
             placed = http.post("/orders", json={"product": "lamp"}).json()
             assert http.get(f"/parcels/{placed['chain']}").json() == {"parcel": f"parcel-{placed['order']}"}

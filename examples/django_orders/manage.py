@@ -4,7 +4,7 @@ pip install 'queuert[django,psycopg]'
 cd examples
 python -m django_orders.manage migrate
 python -m django_orders.manage runserver
-python -m django_orders.manage queuert_worker --concurrency 4
+python -m django_orders.manage queuert worker --concurrency 4
 """
 
 from __future__ import annotations

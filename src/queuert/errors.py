@@ -602,7 +602,8 @@ class StorageError(QueuertError):
 
 
 class StorageUnavailable(StorageError):
-    """The server cannot be reached, is shutting down, or the connection was lost.
+    """The server cannot be reached, is shutting down, or has no space or memory left, or the
+    connection was lost.
 
     It may work again later.
 

@@ -6,7 +6,8 @@ Put "queuert_django" into INSTALLED_APPS, run `migrate`, and start jobs in your 
         order.save()
         get_client().start(connection, ReserveStock(order_id=order.id))
 
-Put jobs and handlers into the `jobs.py` of your apps. `manage.py queuert_worker` runs them.
+Put jobs, handlers and schedules into the `jobs.py` of your apps. `manage.py queuert worker` runs
+them.
 """
 
 from queuert.adapters.django.connection import DjangoConnection

@@ -13,8 +13,9 @@ from django.db import connections
 
 from queuert.adapters.django.databases import postgres_problem, sqlite_problem
 from queuert.errors import InvalidArgument, JobTypeError
+from queuert.features.schedules.declared import declarations_of
 from queuert.worker.handlers.registry import registry_of
-from queuert_django.discovery import find_handlers, find_jobs
+from queuert_django.discovery import find_handlers, find_jobs, find_schedules
 from queuert_django.options import databases
 
 
@@ -49,14 +50,15 @@ def check_databases(**_: Any) -> list[CheckMessage]:
 
 @register()
 def check_jobs(**_: Any) -> list[CheckMessage]:
-    """Check that the job classes of all apps fit together, and that each handler's job is among
-    them.
+    """Check that the job classes and the schedules of all apps fit together, and that each
+    handler's job is among them.
     """
     try:
         jobs = find_jobs()
         for handlers in find_handlers():
             for handler in registry_of(handlers).by_name.values():
                 jobs.require(handler.job_class)
+        declarations_of(find_schedules())
     except (JobTypeError, InvalidArgument) as error:
         return [Error(str(error), hint="Put job classes into the jobs.py of an installed app.", id="queuert.E005")]
     return []

@@ -1,16 +1,18 @@
-"""Finds job classes and handlers in the `jobs.py` of the installed apps."""
+"""Finds job classes, handlers and schedules in the `jobs.py` of the installed apps."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from django.apps import apps
 from django.utils.module_loading import module_has_submodule
 
-from queuert import Handlers
+from queuert import Handlers, Schedules
 from queuert.jobs.registry import JobsItem, JobTypes, Registry
+
+T = TypeVar("T")
 
 
 def job_modules() -> list[ModuleType]:
@@ -33,9 +35,18 @@ def find_jobs() -> Registry:
 
 def find_handlers() -> list[Handlers[Any]]:
     """Each `Handlers` in these modules, once."""
-    found: dict[int, Handlers[Any]] = {}
+    return _find(Handlers)
+
+
+def find_schedules() -> list[Schedules]:
+    """Each `Schedules` in these modules, once."""
+    return _find(Schedules)
+
+
+def _find(kind: type[T]) -> list[T]:
+    found: dict[int, T] = {}
     for module in job_modules():
         for value in vars(module).values():
-            if isinstance(value, Handlers):
-                found[id(value)] = value  # pyright: ignore[reportUnknownArgumentType]
+            if isinstance(value, kind):
+                found[id(value)] = value
     return list(found.values())

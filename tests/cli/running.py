@@ -16,7 +16,9 @@ import re
 import select
 import signal
 import struct
+import subprocess
 import sys
+import sysconfig
 import termios
 import time
 from contextlib import redirect_stderr, redirect_stdout
@@ -54,11 +56,22 @@ def environment(**variables: str) -> dict[str, str]:
     left_out = ("QUEUERT_URL", "NO_COLOR", "COLUMNS", "LINES")
     kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return {**kept, "PYTHONPATH": str(ROOT / "src"), "TZ": "Asia/Kolkata", "TERM": "xterm",
+            "LOGNAME": "ada",
             **variables_for_coverage(), **variables}  # fmt: skip
 
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "queuert", *arguments]
+
+
+def installed(*arguments: str, cwd: Path) -> Ended:
+    """Run the command as users type it: the script that pip installs, without PYTHONPATH."""
+    variables = {name: value for name, value in environment().items() if name != "PYTHONPATH"}
+    script = Path(sysconfig.get_path("scripts")) / "queuert"
+    ended = subprocess.run(
+        [script, *arguments], cwd=cwd, env=variables, capture_output=True, text=True, timeout=PATIENCE
+    )
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
 def queuert(*arguments: str, **variables: str) -> Ended:

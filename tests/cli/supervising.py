@@ -40,6 +40,11 @@ class Supervised:
     def text(self) -> str:
         return "\n".join(self.lines)
 
+    @property
+    def out(self) -> str:
+        """What it has written to stdout."""
+        return (self.place / "stdout").read_text()
+
     async def _read(self) -> None:
         async for line in self._stderr:
             self.lines.append(line.decode().rstrip("\n"))
@@ -123,10 +128,11 @@ async def supervised(
     """Run it; whatever happens, nothing of it is left behind."""
     options = ["--health", "127.0.0.1:0"] if health else []
     stderr, its_stderr = os.pipe()
-    process = fork(
-        "queuert", ["worker", worker, *options, *arguments], environment=environment(url, place, **variables),
-        stdout=1, stderr=its_stderr, new_session=True,
-    )  # fmt: skip
+    with (place / "stdout").open("w") as stdout:
+        process = fork(
+            "queuert", ["worker", worker, *options, *arguments], environment=environment(url, place, **variables),
+            stdout=stdout.fileno(), stderr=its_stderr, new_session=True,
+        )  # fmt: skip
     os.close(its_stderr)
     lines, transport = await reader(stderr)
     running = Supervised(process, lines, place)

@@ -191,7 +191,6 @@ def test_the_audit(place: str) -> None:
         (["retry", "status:completed"], "retry changes chains that are failed"),
         (["delete", "type:queuert.bulk-retry"], "the library's own job types"),
         (["retry", "01a0", "--per-second", "5"], "--per-second is for a filter"),
-        (["retry", "01a0", "--reason", "x"], "--reason is recorded together with --by"),
         (["retry", "status:failed", "--per-second", "0"], "0 chains a second would never end"),
         (["retry", "status:failed", "--per-second", "1e-9"], "1e-9 chains a second are too few: 0.001 is the least"),
         (["retry", "status:failed", "created:2026-01-01T10:00.."], "is neither a time with its zone, like"),

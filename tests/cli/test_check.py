@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.running import Ended, environment, queuert
+from tests.cli.running import Ended, environment, installed, queuert
 
 import queuert as library
 from queuert import EntryJob
@@ -90,6 +90,18 @@ def fill(url: str, *jobs: Any) -> list[str]:
         with library.connect_sync(url, jobs=[type(job)]) as client:
             ids.append(client.submit(job).id)
     return ids
+
+
+def test_the_installed_command_finds_your_code_in_the_current_directory(url: str, app: Path) -> None:
+    (chain_id,) = fill(url, NewCharge(cents=1))
+    checked = installed("check", "--app", "shop_app:make_worker", "--against", url, cwd=app)
+    assert (checked.code, checked.lines[-1], checked.err) == (0, "1 open jobs examined: this code can run them", "")
+
+    with library.connect_sync(url, jobs=[NewCharge]) as client, client.transaction() as tx:
+        client.cancel(tx, chain_id)
+    corrected = ("retry", chain_id, "--input", '{"cents": 7}', "--app", "shop_app:handlers", "--yes", "--url", url)
+    retried = installed(*corrected, cwd=app)
+    assert (retried.code, retried.lines[-1], retried.err) == (0, "retried: 1 chain", "")
 
 
 def test_what_this_code_can_run(url: str, app: Path) -> None:

@@ -422,8 +422,9 @@ def test_cancel_trigger_and_delete(place: str) -> None:
 def test_pause_and_resume(place: str) -> None:
     assert queuert("pause", "--url", place) == Ended(0, "nothing is paused\n", "")
     made = queuert(
-        "pause", "bill", "queue:mail", "--until", "2h", "--reason", "PSP\x1b down", "--by", "me", "--url", place
-    )
+        "pause", "bill", "queue:mail", "--until", "2h", "--reason", "PSP\x1b down", "--by", "me", "--anyway",
+        "--url", place,
+    )  # fmt: skip
     assert (made.code, made.err) == (0, "")
     assert still(made.out) == (
         "TARGET      SINCE                      UNTIL                      BY  REASON\n"
@@ -436,7 +437,7 @@ def test_pause_and_resume(place: str) -> None:
     assert [(each["scope"], each["name"], each["cancel_running"]) for each in found] == [
         ("everything", "", True), ("queue", "mail", False), ("type", "bill", False),
     ]  # fmt: skip
-    assert (found[0]["until"], found[0]["by"], found[0]["reason"]) == (None, None, None)
+    assert (found[0]["until"], found[0]["by"], found[0]["reason"]) == (None, "ada", None)
     length = datetime.fromisoformat(found[2]["until"]) - datetime.fromisoformat(found[2]["since"])
     assert length == timedelta(hours=2)
     ended = queuert("resume", "everything", "type:bill", "type:mail", "--url", place)

@@ -31,9 +31,21 @@ class Hold(EntryJob[int], name="hold"):
 class Block(EntryJob[int], name="block"): ...
 
 
+class Spread(EntryJob[int], name="spread"):
+    gate: str
+    gates: list[str]
+
+
+class Fail(EntryJob[int], name="fail"): ...
+
+
+class Sum(EntryJob[int], name="sum"):
+    parts: list[Chain[Fail]]
+
+
 @asynccontextmanager
 async def client_for(url: str) -> AsyncGenerator[Client[Any]]:
-    async with queuert.connect(url, jobs=[Greet, Hold, Block]) as client:
+    async with queuert.connect(url, jobs=[Greet, Hold, Block, Spread, Fail, Sum]) as client:
         yield client
 
 
@@ -221,6 +233,68 @@ async def test_until_empty_ends_when_nothing_can_run(url: str, tmp_path: Path) -
         record = await client.get_job(later.id)
         assert record is not None
         assert record.status == "pending"
+        assert workers.out == "left: 1 scheduled for later\n"
+
+
+@pytest.mark.drivers
+async def test_until_empty_processes_leave_together(url: str, tmp_path: Path) -> None:
+    """Each process runs two jobs at once, so three that are started late need both."""
+    async with client_for(url) as client:
+        gates = ["one", "two", "three"]
+        await start(client, Spread(gate="gate", gates=gates))
+        async with supervised(url, tmp_path, "--until-empty", "--processes", "2") as workers:
+            pids = await workers.ready(2)
+            await workers.reached("gate")
+            workers.open("gate")
+            assert {await workers.reached(gate) for gate in gates} == set(pids)
+            for gate in gates:
+                workers.open(gate)
+            assert await workers.exit_code() == 0
+        assert workers.out == "nothing is left\n"
+        assert workers.pids == set(pids)
+
+
+@pytest.mark.drivers
+async def test_until_empty_tells_what_is_left(url: str, tmp_path: Path) -> None:
+    async with client_for(url) as client:
+        parts = await start(client, Fail(), Fail())
+        await start(client, Sum(parts=parts), Greet())
+        async with supervised(url, tmp_path, "--until-empty", "--processes", "2", health=False) as workers:
+            assert await workers.exit_code() == 4
+        assert re.fullmatch(r"left: 2 to be tried again, the first in \d+ min( \d+ s)?; 1 blocked\n", workers.out)
+
+
+@pytest.mark.drivers
+async def test_until_done_waits_for_chains(url: str, tmp_path: Path) -> None:
+    async with client_for(url) as client:
+        waited, other = await start(client, Hold(gate="gate"), Greet().set(after=3600))
+        async with supervised(url, tmp_path, "--until-done", waited.id, "--processes", "2", health=False) as workers:
+            await workers.reached("gate")
+            workers.open("gate")
+            assert await workers.exit_code() == 0
+        assert workers.out == "completed: 1 of 1 chains\n"
+
+        async with supervised(url, tmp_path, "--until-done", waited.id, other.id) as workers:
+            await workers.ready(1)
+            async with client.transaction() as tx:
+                await client.cancel(tx, other)
+            assert await workers.exit_code() == 1
+        assert workers.out == f"completed: 1 of 2 chains; {other.id} is cancelled\n"
+
+
+async def test_until_done_without_such_a_chain(sqlite_url: str, tmp_path: Path) -> None:
+    async with client_for(sqlite_url), supervised(sqlite_url, tmp_path, "--until-done", "ab", health=False) as workers:
+        assert await workers.exit_code() == 2
+    assert workers.lines[-1] == "queuert worker: there is no job and no chain ab"
+
+
+async def test_until_done_that_is_stopped_before(sqlite_url: str, tmp_path: Path) -> None:
+    async with client_for(sqlite_url) as client:
+        (later,) = await start(client, Greet().set(after=3600))
+        async with supervised(sqlite_url, tmp_path, "--until-done", later.id) as workers:
+            await workers.ready(1)
+            workers.send(signal.SIGTERM)
+            assert await workers.exit_code() == 1
 
 
 async def test_until_empty_starts_again_after_a_crash(sqlite_url: str, tmp_path: Path) -> None:

@@ -164,6 +164,14 @@ def test_the_error_about_an_unknown_url_does_not_show_the_password(connect: Conn
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("settings", ["host=db password=secret", "host=db password=se:cret", "password='a secret'"])
+def test_settings_instead_of_a_url_are_not_shown(connect: Connect, settings: str) -> None:
+    with pytest.raises(InvalidArgument, match="are not a URL: write postgresql://user@host/database") as refused:
+        connect(settings, jobs=[Greet])
+
+    assert "cret" not in str(refused.value)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

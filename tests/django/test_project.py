@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import threading
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +28,17 @@ from tests.support.django import added, postgres_settings, sqlite_settings
 from tests.support.postgres import server
 
 import queuert_django.checks
-from queuert import Chain, EntryJob, Handlers, SchemaMissing, StorageError, Worker
+from queuert import Chain, EntryJob, Handlers, Schedules, SchemaMissing, StorageError, Worker
 from queuert.adapters.postgres.installation import migrations_for as postgres_migrations
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.adapters.sqlite.operations.base import migrations_for as sqlite_migrations
 from queuert.errors import InvalidArgument
+from queuert.operate.exits import CommandError as RefusedByCommand
 from queuert_django import clients, get_client, options
 from queuert_django.clients import conninfo, worker_client
 from queuert_django.discovery import find_handlers
 from queuert_django.operations import QueuertSchema
+from queuert_django.worker import make_worker
 
 
 def tables(alias: str) -> set[str]:
@@ -232,7 +236,16 @@ def test_jobs_that_do_not_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
     @handlers.handles(Stray)
     def stray(attempt: Any) -> None: ...
 
-    monkeypatch.setattr(shop_jobs, "more_handlers", handlers, raising=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(shop_jobs, "more_handlers", handlers, raising=False)
+        assert found() == ["queuert.E005"]
+
+
+def test_schedules_that_do_not_fit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("schedules", "more_schedules"):
+        schedules = Schedules()
+        schedules.every(timedelta(hours=1), Audit(), name="audit")
+        monkeypatch.setattr(shop_jobs, name, schedules, raising=False)
     assert found() == ["queuert.E005"]
 
 
@@ -318,25 +331,25 @@ def test_async_handlers_use_the_async_orm(monkeypatch: pytest.MonkeyPatch, kind:
 
 
 def test_what_a_worker_cannot_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make(alias: str, **more: Any) -> Worker:
+        monkeypatch.setenv("QUEUERT_DJANGO_WORKER", json.dumps({"database": alias, **more}))
+        return make_worker()
+
     with pytest.raises(CommandError, match="no database 'nowhere'"):
-        call_command("queuert_worker", database="nowhere")
+        call_command("queuert", "--database", "nowhere", "worker")
     with added(sqlite_settings(":memory:")) as alias, pytest.raises(CommandError, match="is not a file"):
-        call_command("queuert_worker", database=alias, skip_checks=True)
+        call_command("queuert", "worker", "--database", alias)
     deferred = sqlite_settings(tmp_path / "y.db", transaction_mode=None)
-    with added(deferred) as alias, pytest.raises(CommandError, match="transaction_mode"):
-        call_command("queuert_worker", database=alias, skip_checks=True)
+    with added(deferred) as alias, pytest.raises(RefusedByCommand, match="transaction_mode"):
+        make(alias)
     with added(sqlite_settings(tmp_path / "x.db")) as alias:
-        with pytest.raises(CommandError, match="concurrency"):
-            call_command("queuert_worker", database=alias, concurrency=0)
-        with pytest.raises(CommandError, match="queue"):
-            call_command("queuert_worker", database=alias, queues="nowhere")
+        with pytest.raises(RefusedByCommand, match="concurrency"):
+            make(alias, concurrency=0)
+        with pytest.raises(RefusedByCommand, match="queue"):
+            make(alias, queues=["nowhere"])
         connections[alias].vendor = "oracle"
-        with pytest.raises(CommandError, match="PostgreSQL or SQLite"):
-            call_command("queuert_worker", database=alias, skip_checks=True)
-        connections[alias].vendor = "sqlite"
-        monkeypatch.setattr("queuert_django.management.commands.queuert_worker.find_handlers", list)
-        with pytest.raises(CommandError, match="no handlers"):
-            call_command("queuert_worker", database=alias)
+        with pytest.raises(RefusedByCommand, match="PostgreSQL or SQLite"):
+            make(alias)
 
 
 def test_connection_parameters_of_the_settings() -> None:

@@ -260,8 +260,10 @@ class BaseClient(Generic[Conn]):
     def _list_workers(self, tx: Tx[Conn] | None) -> Plan[list[WorkerInfo], Conn]:
         return workers.list_workers(self._engine), self._reading(tx)
 
-    def _doctor(self, *, full: bool, fix: bool, heard: bool | None) -> Plan[Diagnosis, Conn]:
-        return doctor.doctor(self._engine, full=full, fix=fix, heard=heard), None
+    def _doctor(
+        self, by: str | None, reason: str | None, *, full: bool, fix: bool, heard: bool | None
+    ) -> Plan[Diagnosis, Conn]:
+        return doctor.doctor(self._engine, audit.check_who(by, reason), full=full, fix=fix, heard=heard), None
 
     def _why(self, chain: ChainOrId, tx: Tx[Conn] | None) -> Plan[Why, Conn]:
         return why.why(self._engine, chain_id(chain)), self._reading(tx)

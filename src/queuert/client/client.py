@@ -726,7 +726,9 @@ class Client(BaseClient[Conn]):
         """
         return await self._run(self._why(chain, tx))
 
-    async def doctor(self, *, full: bool = False, fix: bool = False) -> Diagnosis:
+    async def doctor(
+        self, *, full: bool = False, fix: bool = False, by: str | None = None, reason: str | None = None
+    ) -> Diagnosis:
         """Find out whether everything in the database agrees, and whether its surroundings are as
         they should be. Returns a `Diagnosis`, with a `Finding` for each thing that is wrong.
 
@@ -738,10 +740,13 @@ class Client(BaseClient[Conn]):
                 (default: False). Otherwise it reads a bounded number of jobs that have not ended.
             fix: Repair what can be proven to be wrong, each in a transaction of its own (default:
                 False). What another transaction uses is left for the next call.
+            by: Who does it: 1 to 200 characters. With it, each repair is recorded: see `list_audit`
+                (default: it is not recorded).
+            reason: Why, for the record: 1 to 1,000 characters (default: none).
         """
         self._check_open()
         heard = await hears_itself(self._sessions.channel)
-        return await self._run(self._doctor(full=full, fix=fix, heard=heard))
+        return await self._run(self._doctor(by, reason, full=full, fix=fix, heard=heard))
 
     # Changing
 

@@ -17,11 +17,14 @@ from queuert.records.pauses import Pause
 
 T = TypeVar("T")
 
+Who = tuple[str | None, str | None]
+"""By whom and why something is done."""
+
 KIND = "audit"
 """In cursors."""
 
 
-def check_who(by: str | None, reason: str | None, *, reason_alone: bool = False) -> tuple[str | None, str | None]:
+def check_who(by: str | None, reason: str | None, *, reason_alone: bool = False) -> Who:
     """`by` and `reason` as a user gives them, checked."""
     if by is not None:
         check_text(by, "by", MAX_NAME_LENGTH)
@@ -36,7 +39,7 @@ def audited(
     engine: Engine,
     program: Program[list[Chain[Any]]],
     action: str,
-    who: tuple[str | None, str | None],
+    who: Who,
     **details: Any,
 ) -> Program[list[Chain[Any]]]:
     """Change chains, and record it if it is known who does it."""
@@ -56,9 +59,7 @@ def _entries(
     ]
 
 
-def audited_pause(
-    engine: Engine, program: Program[T], action: str, who: tuple[str | None, str | None], **details: Any
-) -> Program[T]:
+def audited_pause(engine: Engine, program: Program[T], action: str, who: Who, **details: Any) -> Program[T]:
     """The same for a pause that is made or ended. None: nothing was done."""
     done = yield from program
     by, reason = who
@@ -69,7 +70,7 @@ def audited_pause(
 
 
 def audited_schedule(
-    engine: Engine, program: Program[T], action: str, name: str, who: tuple[str | None, str | None], **details: Any
+    engine: Engine, program: Program[T], action: str, name: str, who: Who, **details: Any
 ) -> Program[T]:
     """The same for a schedule, with the chain that was started, if one was."""
     done = yield from program

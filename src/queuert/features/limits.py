@@ -9,6 +9,7 @@ from queuert.engine.engine import Engine
 from queuert.engine.operations.reading import PageQuery
 from queuert.engine.transaction import Hooks
 from queuert.errors import InvalidArgument, InvalidCursor
+from queuert.features.audit import Who
 from queuert.jobs.job import Job, is_job_class
 from queuert.jobs.limits import Limit, Rate, check_concurrency, check_limit_name, check_rate, check_weight, key_text
 from queuert.ports.program import Program
@@ -18,8 +19,6 @@ from queuert.records.listings import Page
 
 KIND = "limits"
 """In cursors."""
-
-Who = tuple[str | None, str | None]
 
 
 class Unset:

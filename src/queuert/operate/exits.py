@@ -9,6 +9,8 @@ USAGE = 2
 """Wrong arguments: also an id that does not exist, or a worker that cannot be imported."""
 DATABASE = 3
 """The database cannot be used."""
+LEFT = 4
+"""`worker --until-empty`: no job can run now, and some are left."""
 INTERRUPTED = 130
 """Ctrl-C."""
 CLOSED_PIPE = 141

@@ -50,11 +50,18 @@ async def _with_versions(client: Client[Any], where: Filter) -> Filter:
 
 async def versions_known(client: Client[Any]) -> set[str]:
     """The names of versions, like `charge@2`, that workers know or have known, and of open jobs."""
+    return {name for name in await types_known(client) if names_a_version(name)}
+
+
+async def types_known(client: Client[Any]) -> set[str]:
+    """The names that jobs are stored with, of open jobs, and of those that workers know or have
+    known.
+    """
     workers = await client.list_workers()
     known = {each.name for worker in workers for queue in worker.queues for each in queue.types}
     known.update(each.job_type for each in await client.stats(limit=1))
     known.update(each.policy.chain_type for each in (await client.retention()).types)
-    return {name for name in known if names_a_version(name)}
+    return known
 
 
 async def _types_in(client: Client[Any], queues: Sequence[str]) -> set[str]:

@@ -26,7 +26,9 @@ NARROWEST_ID = 20
 other commands."""
 GAP = "  "
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Control characters of terminals, and of Unicode: those that change the direction of text, too."""
+_PASSWORD = re.compile(r"(password\s*=\s*)(?:'(?:[^'\\]|\\.)*'|[^\s&]+)|(://[^\s:/@]*:)[^\s@]+(?=@)", re.IGNORECASE)
 
 COLOURS = {"red": "31", "green": "32", "yellow": "33", "blue": "34", "dim": "2", "bold": "1"}
 STATUS_COLOURS = {
@@ -72,7 +74,8 @@ class Output:
         sys.stdout.write(f"{text}\n")
 
     def json_line(self, value: Mapping[str, Any]) -> None:
-        self.line(json.dumps(value, default=plain, ensure_ascii=False))
+        text = json.dumps(value, default=plain, ensure_ascii=False)
+        self.line(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
     def cut(self, text: str, used: int = 0) -> str:
         """What fits the rest of a line of which this many columns are used."""
@@ -133,6 +136,11 @@ def _narrow(widths: list[int], which: Sequence[int], narrowest: int, room: int) 
 def clean(text: str) -> str:
     """Without control characters: they could move the cursor, or hide text."""
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def hidden(text: str) -> str:
+    """Without passwords, as they are in URLs and in the settings of PostgreSQL."""
+    return _PASSWORD.sub(lambda found: f"{found[1] or found[2]}…", text)
 
 
 def confirm(arguments: argparse.Namespace, question: str) -> None:

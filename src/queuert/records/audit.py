@@ -33,10 +33,11 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     """When it was done, by the database's clock."""
     action: str
     """"pause", "resume", "trigger", "cancel", "retry", "delete", "backfill", "set_limit",
-    "clear_limit" or "prune". Of bulk operations: "bulk-retry" and so on."""
+    "clear_limit", "repair" or "prune". Of bulk operations: "bulk-retry" and so on."""
     target: str
     """What it was done to: a pause's target, the type of a chain, "schedule" and its name, "limit"
-    and its name and key, the filter of a bulk operation, or the "ended chains" of a prune."""
+    and its name and key, the filter of a bulk operation, the "ended chains" of a prune, or what the
+    doctor has repaired."""
     chain_id: str | None = None
     """The chain that was changed, that of the bulk operation, or the one that a schedule was
     triggered for."""

@@ -154,6 +154,10 @@ def _scheme(url: str, options: ClientOptions) -> str:
         )
     scheme, _, rest = url.partition(":")
     if scheme not in (*POSTGRES, *EMBEDDED):
+        if "=" in scheme:
+            raise InvalidArgument(
+                "the settings of a connection (host=… dbname=…) are not a URL: write postgresql://user@host/database"
+            )
         # The rest of the URL is not shown, because it may contain a password.
         shown = f"{scheme}:…" if rest else url
         raise InvalidArgument(

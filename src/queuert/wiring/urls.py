@@ -43,6 +43,7 @@ def sqlite_file(url: str) -> Path:
         )
     if "?" in path or "#" in path:
         raise InvalidArgument(
-            f"{plain!r} has options: pass them as keywords of connect(). (In a file name, write ? as %3F and # as %23.)"
+            f"{plain.partition('?')[0]!r} is followed by options: pass them as keywords of connect(). "
+            "(In a file name, write ? as %3F and # as %23.)"
         )
     return Path(unquote(path))

@@ -381,3 +381,20 @@ def definitions_of(worker: Worker) -> dict[str, Definition]:
     """The schedules that a worker declares, as they are stored."""
     engine, options = worker.client.sessions.engine, worker._options  # pyright: ignore[reportPrivateUsage]
     return {name: define(engine, each.times, each.job, each.options) for name, each in options.schedules.items()}
+
+
+async def quiet(worker: Worker) -> int | None:
+    """Wait until no job can run here, and return how many have run. With the same number the next
+    time, none has run in between. None: the worker is not running. Unlike `drain`, this never
+    starts it.
+    """
+    run = worker._run  # pyright: ignore[reportPrivateUsage]
+    if run is None or not _is_up(worker):
+        return None
+    await run.drain()
+    return run.health().ended if _is_up(worker) else None
+
+
+def _is_up(worker: Worker) -> bool:
+    moving = (worker._start_task, worker._stop_task)  # pyright: ignore[reportPrivateUsage]
+    return moving == (None, None) and worker._run is not None  # pyright: ignore[reportPrivateUsage]

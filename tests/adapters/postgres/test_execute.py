@@ -12,7 +12,15 @@ from tests.adapters.postgres.drivers import Driver, PsycopgSync, Watcher, statem
 from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.drivers.errors import sqlstate
-from queuert.errors import ClientClosed, InvalidArgument, SchemaMissing, StorageBusy, StorageError, StorageReadOnly
+from queuert.errors import (
+    ClientClosed,
+    InvalidArgument,
+    SchemaMissing,
+    StorageBusy,
+    StorageError,
+    StorageReadOnly,
+    StorageUnavailable,
+)
 
 ISOLATION = statement("SELECT current_setting('transaction_isolation')")
 
@@ -260,3 +268,9 @@ async def test_the_users_pool_is_used_as_it_is_and_left_open(driver: Driver, dat
             context.__exit__(None, None, None)
         else:
             await context.__aexit__(None, None, None)
+
+
+async def test_a_full_disk_is_called_that(provider: Any) -> None:
+    full = "DO $$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$"
+    with pytest.raises(StorageUnavailable, match="no space left on the disk of PostgreSQL: could not extend file"):
+        await provider.execute(None, statement(full))

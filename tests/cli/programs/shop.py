@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import queuert
-from queuert import Attempt, EntryJob, Handlers, Worker
+from queuert import Attempt, Backoff, Chain, EntryJob, Handlers, Worker
 
 PLACE = Path(os.environ["QUEUERT_TEST_PLACE"])
 
@@ -36,7 +36,22 @@ class Block(EntryJob[int], name="block"):
     """Blocks the event loop, the first time."""
 
 
-JOBS: list[Any] = [Greet, Hold, Block]
+class Spread(EntryJob[int], name="spread"):
+    """Starts a `Hold` for each of these gates, when there is a file with the name of its own."""
+
+    gate: str
+    gates: list[str]
+
+
+class Fail(EntryJob[int], name="fail"):
+    """Fails, and would be tried again in an hour."""
+
+
+class Sum(EntryJob[int], name="sum"):
+    parts: list[Chain[Fail]]
+
+
+JOBS: list[Any] = [Greet, Hold, Block, Spread, Fail, Sum]
 handlers = Handlers[Any]()
 
 
@@ -51,6 +66,27 @@ async def hold(attempt: Attempt[Hold]) -> int:
     while not (PLACE / attempt.job.gate).exists():
         await asyncio.sleep(0.02)
     return os.getpid()
+
+
+@handlers.handles(Spread)
+async def spread(attempt: Attempt[Spread]) -> int:
+    (PLACE / f"{attempt.job.gate}-reached").write_text(str(os.getpid()))
+    while not (PLACE / attempt.job.gate).exists():
+        await asyncio.sleep(0.02)
+    async with attempt.complete() as tx:
+        for gate in attempt.job.gates:
+            await attempt.client.start(tx, Hold(gate=gate))
+        return os.getpid()
+
+
+@handlers.handles(Fail, backoff=Backoff(initial=3600, maximum=3600))
+async def fail(attempt: Attempt[Fail]) -> int:
+    raise ValueError(f"no\nattempt {attempt.number}")
+
+
+@handlers.handles(Sum)
+async def add(attempt: Attempt[Sum]) -> int:
+    return 0
 
 
 @handlers.handles(Block)

@@ -10,12 +10,14 @@ import time
 from collections.abc import Hashable, Sequence
 
 from queuert.engine.engine import Engine
-from queuert.features.doctor.diagnosis import Diagnosis
+from queuert.features.audit import Who
+from queuert.features.doctor.diagnosis import Diagnosis, Finding
 from queuert.features.doctor.surroundings import around, of_channel, of_clock, of_workers
 from queuert.features.doctor.texts import after_repair, finding_of
-from queuert.ports.program import Program
+from queuert.ports.program import Program, atomically
 from queuert.ports.state import StateOperations
-from queuert.records.examination import Damage
+from queuert.records.audit import NewAudit
+from queuert.records.examination import Damage, RepairOutcome
 
 ROWS = 10_000
 """Rows that are compared in each part, unless all of them are."""
@@ -26,7 +28,7 @@ DAMAGES = 1_000
 """The most findings of one call: the next call finds the rest."""
 
 
-def doctor(engine: Engine, *, full: bool, fix: bool, heard: bool | None) -> Program[Diagnosis]:
+def doctor(engine: Engine, who: Who, *, full: bool, fix: bool, heard: bool | None) -> Program[Diagnosis]:
     """`heard`: whether the notification channel works; None: that is not known."""
     state = engine.state
     before = time.time()
@@ -40,10 +42,27 @@ def doctor(engine: Engine, *, full: bool, fix: bool, heard: bool | None) -> Prog
         for damage in damages:
             finding = finding_of(damage)
             if fix and finding.fixable:
-                finding = after_repair(finding, damage, (yield from state.repair_damage(damage)))
+                finding = after_repair(finding, damage, (yield from _repair(state, damage, finding, who)))
             findings.append(finding)
     findings.sort(key=lambda each: each.severity != "error")
     return Diagnosis(tuple(findings), rows, complete, full)
+
+
+def _repair(state: StateOperations, damage: Damage, finding: Finding, who: Who) -> Program[RepairOutcome]:
+    """A repair, and a record of it if it is known who does it: both or neither."""
+    by, reason = who
+    repair = state.repair_damage(damage)
+    if by is None:
+        return (yield from repair)
+    entry = NewAudit(action="repair", target=f"{finding.code} {finding.subject}", by=by, reason=reason)
+    return (yield from atomically(_recorded(state, repair, entry)))
+
+
+def _recorded(state: StateOperations, repair: Program[RepairOutcome], entry: NewAudit) -> Program[RepairOutcome]:
+    outcome = yield from repair
+    if outcome == "repaired":
+        yield from state.record_audit([entry])
+    return outcome
 
 
 def _compare(state: StateOperations, *, full: bool) -> Program[tuple[Sequence[Damage], int, bool]]:

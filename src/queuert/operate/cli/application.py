@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import inspect
 from collections.abc import Sequence
 from typing import Any
@@ -16,6 +17,11 @@ from queuert.worker.handlers.registry import Handlers, registry_of
 from queuert.worker.worker import Worker, definitions_of
 
 WANTED = "name a client, a Worker, Handlers, or a plain function that returns one of these"
+
+
+def places_in(arguments: argparse.Namespace) -> list[str]:
+    """Where the code is: what was given, or the project that the command is part of."""
+    return arguments.app or [place for place in (arguments.default_app,) if place is not None]
 
 
 class Application:

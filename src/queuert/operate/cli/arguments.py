@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from queuert.base.arguments import MAX_NAME_LENGTH
 from queuert.errors import InvalidArgument
 from queuert.jobs.filter_text import duration_of
 from queuert.operate import pauses
+from queuert.operate.exits import CommandError
+from queuert.operate.names import UnknownName
 
 if TYPE_CHECKING:
     # At run time the class cannot be subscripted.
@@ -41,6 +46,47 @@ def add_command(
     parser.add_argument("--traceback", action="store_true", help="show where an error comes from")
     parser.set_defaults(run=run)
     return parser
+
+
+def add_by(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--by", metavar="WHO", default=None, help="who does it, for `queuert audit` (default: your user name)"
+    )
+
+
+def add_who(parser: argparse.ArgumentParser) -> None:
+    """The options of all commands that change something."""
+    add_by(parser)
+    parser.add_argument("--reason", metavar="TEXT", default=None, help="why, for `queuert audit`")
+
+
+def by_of(arguments: argparse.Namespace) -> str:
+    """Who does it: the user of the system, unless it was given."""
+    if arguments.by is not None:
+        return str(arguments.by)
+    try:
+        name = getpass.getuser()
+    except (ImportError, KeyError, OSError):  # a container, perhaps: its user has a number and no name
+        name = f"user {os.getuid()}" if hasattr(os, "getuid") else "user"
+    return name[:MAX_NAME_LENGTH]
+
+
+def who(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Who does it and why, as the client takes it."""
+    return {"by": by_of(arguments), "reason": arguments.reason}
+
+
+def add_anyway(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--anyway", action="store_true", help="also names that nothing in the database has yet")
+
+
+async def known(arguments: argparse.Namespace, check: Awaitable[None]) -> None:
+    """Refuse names that are not known, unless `--anyway` is given."""
+    try:
+        await check
+    except UnknownName as error:
+        if not arguments.anyway:
+            raise CommandError(f"{error} (for a name that does not exist yet: --anyway)") from None
 
 
 def positive(text: str) -> int:

@@ -12,12 +12,15 @@ from typing import NoReturn
 from queuert.errors import ChainError, DriverMissing, QueuertError, ScheduleNotFound, SchemaMissing, StorageError
 from queuert.operate.cli.commands import COMMANDS
 from queuert.operate.exits import CLOSED_PIPE, DATABASE, INTERRUPTED, NOT_DONE, USAGE, CommandError
-from queuert.operate.terminal import clean
+from queuert.operate.terminal import clean, hidden
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the `queuert` command, and end the process with its exit code."""
-    parsed = _parser().parse_args(arguments)
+def main(arguments: Sequence[str] | None = None, *, app: str | None = None) -> NoReturn:
+    """Run the `queuert` command, and end the process with its exit code.
+
+    `app`: the place of the application, for commands that need its code and are given none.
+    """
+    parsed = _parser().parse_args(arguments, argparse.Namespace(default_app=app))
     try:
         code: int = parsed.run(parsed)
         sys.stdout.flush()
@@ -35,10 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(code)
 
 
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(hidden(clean(message)))
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="queuert", description="Look at jobs, change them, and run workers.", allow_abbrev=False
-    )
+    parser = _Parser(prog="queuert", description="Look at jobs, change them, and run workers.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"queuert {_version()}")
     parsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for command in COMMANDS:
@@ -58,7 +64,7 @@ def _one_line(error: Exception) -> str:
         return "the tables of this version are not in the database: run `queuert migrate` with the same --url"
     if isinstance(error, ScheduleNotFound):
         return f"there is no schedule {clean(repr(error.name))}: `queuert schedules` shows all of them"
-    return clean(" ".join(str(error).split())) or type(error).__name__
+    return hidden(clean(" ".join(str(error).split()))) or type(error).__name__
 
 
 def _code(error: Exception) -> int:

@@ -58,6 +58,8 @@ _PRIVILEGE = (
 )
 
 _MEANINGS: dict[str, tuple[type[QueuertError], str]] = {
+    "53100": (StorageUnavailable, "there is no space left on the disk of PostgreSQL: {}"),
+    "53200": (StorageUnavailable, "PostgreSQL has no memory left: {}"),
     "57014": (StorageUnavailable, "PostgreSQL cancelled the statement, by statement_timeout or on request: {}"),
     **dict.fromkeys(DEADLOCK_OR_SERIALIZATION, _CONFLICT),
     "55P03": (StorageBusy, "another transaction has held a lock for too long: {}"),
@@ -144,7 +146,7 @@ def translated(error: BaseException, *, inside: bool, lost: bool) -> BaseExcepti
     state = sqlstate(error)
     if inside and state in DEADLOCK_OR_SERIALIZATION:
         return error
-    return unavailable(error) if lost else translate(error, state)
+    return unavailable(error) if lost and state not in _MEANINGS else translate(error, state)
 
 
 def reraise(found: BaseException) -> QueuertError:
@@ -160,9 +162,9 @@ def translate(error: BaseException, state: str | None) -> QueuertError:
     said = _line(error)
     if "startup parameter" in said:
         return StorageError(f"PgBouncer rejected the isolation level of our connections ({said}): use prepare=False")
-    if is_unavailable(state):
-        return unavailable(error)
     state = state or ""
+    if is_unavailable(state) and state not in _MEANINGS:
+        return unavailable(error)
     kind, message = _MEANINGS.get(state) or _MEANINGS.get(state[:2]) or (StorageError, "PostgreSQL: {}")
     return kind(message.format(said))
 

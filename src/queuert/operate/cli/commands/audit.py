@@ -16,9 +16,9 @@ from queuert.operate.times import local
 from queuert.records.audit import AuditRecord
 
 TEXT = """\
-Shows what was recorded, the latest first: bulk operations, and every pause, resume, trigger, cancel,
-retry and delete that was given a name (--by, or by= in code). With the id of a chain, what was done
-to it, also if it was deleted.
+Shows what was recorded, the latest first: every change that was made with this command, on the page
+or with `queuert top`, bulk operations, and what code has changed with by=. With the id of a chain,
+what was done to it, also if it was deleted.
 """
 
 LIMIT = 50

@@ -13,7 +13,7 @@ from typing import Any
 from queuert.client.client import Client
 from queuert.jobs.chain import Chain
 from queuert.operate.changes import CHANGES, Change
-from queuert.operate.cli.arguments import Parsers
+from queuert.operate.cli.arguments import Parsers, who
 from queuert.operate.cli.commands import repair
 from queuert.operate.cli.commands.change_many import add_change_options, change_many, filter_in
 from queuert.operate.cli.database import add_client_command
@@ -70,8 +70,6 @@ async def _change(change: Change, arguments: argparse.Namespace, client: Client[
         return await change_many(client, change.name, change.done, where, arguments)
     if arguments.per_second is not None:
         raise CommandError("--per-second is for a filter: the chains of ids are changed at once")
-    if arguments.reason is not None and arguments.by is None:
-        raise CommandError("--reason is recorded together with --by: say who does it")
     if arguments.input is not None:
         return await repair.retry_with_input(arguments, client)
     return await _change_named(change, arguments, client)
@@ -90,8 +88,8 @@ async def _change_named(change: Change, arguments: argparse.Namespace, client: C
         return code
     confirm(arguments, f"{change.name} {_counted(len(fit))}{' and what belongs to it' * arguments.cascade}?")
     async with client.transaction() as tx:
-        ids, who = [chain.id for chain in fit], {"by": arguments.by, "reason": arguments.reason}
-        changed = await change.carry_out(client, tx, ids, cascade=arguments.cascade, **who)
+        ids = [chain.id for chain in fit]
+        changed = await change.carry_out(client, tx, ids, cascade=arguments.cascade, **who(arguments))
     if output.json:
         for chain in changed:
             output.json_line({"id": chain.id, "type": chain.chain_type, "status": chain.status, "done": change.done})

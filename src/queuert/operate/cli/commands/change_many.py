@@ -20,7 +20,7 @@ from queuert.features.why import Ended, NotDue, NoWorker, Reason
 from queuert.jobs.chain import Chain
 from queuert.jobs.filter import Filter
 from queuert.jobs.filter_text import NAMES
-from queuert.operate.cli.arguments import seconds
+from queuert.operate.cli.arguments import add_who, seconds, who
 from queuert.operate.exits import DONE, NOT_DONE, CommandError
 from queuert.operate.filters import read_filter
 from queuert.operate.terminal import Column, Output, clean, confirm
@@ -38,8 +38,7 @@ def add_change_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--per-second", metavar="N", type=_rate, help="with a filter: how many to change in a second, at most"
     )
-    parser.add_argument("--by", metavar="WHO", help="who does it, for `queuert audit`")
-    parser.add_argument("--reason", metavar="TEXT", help="why, for `queuert audit`")
+    add_who(parser)
 
 
 def _rate(text: str) -> float:
@@ -96,7 +95,7 @@ async def change_many(
 
 
 async def _start(client: Client[Any], action: BulkAction, where: Filter, arguments: argparse.Namespace) -> Chain[Any]:
-    options: dict[str, Any] = {name: getattr(arguments, name) for name in ("per_second", "by", "reason")}
+    options: dict[str, Any] = {"per_second": arguments.per_second, **who(arguments)}
     if action in ("cancel", "delete"):
         options["cascade"] = arguments.cascade
     more = (arguments.priority,) if action == "set_priority" else ()

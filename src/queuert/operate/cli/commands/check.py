@@ -8,7 +8,7 @@ from typing import Any
 
 from queuert.client.client import Client
 from queuert.features.compatibility import Compatibility, check
-from queuert.operate.cli.application import Application
+from queuert.operate.cli.application import Application, places_in
 from queuert.operate.cli.arguments import Parsers, positive
 from queuert.operate.cli.database import add_client_command
 from queuert.operate.exits import DONE, NOT_DONE, CommandError
@@ -33,9 +33,7 @@ def add(parsers: Parsers) -> None:
     parser = add_client_command(
         parsers, "check", "find out whether your code can run the jobs that are stored", TEXT, _check
     )
-    parser.add_argument(
-        "--app", metavar="PLACE", action="append", required=True, help="package.module:name, like shop.jobs:worker"
-    )
+    parser.add_argument("--app", metavar="PLACE", action="append", help="package.module:name, like shop.jobs:worker")
     parser.add_argument("--against", metavar="URL", dest="url", help="the database, the same as --url")
     parser.add_argument(
         "--limit", metavar="N", type=positive, default=EXAMINED, help=f"examine this many jobs (default: {EXAMINED})"
@@ -44,10 +42,13 @@ def add(parsers: Parsers) -> None:
 
 
 async def _check(arguments: argparse.Namespace, client: Client[Any]) -> int:
-    application, sessions = Application(arguments.app), client.sessions
+    places = places_in(arguments)
+    if not places:
+        raise CommandError("which code? Give --app, like --app shop.jobs:worker")
+    application, sessions = Application(places), client.sessions
     registry = application.registry()
     if not len(registry):
-        raise CommandError(f"there are no job types in {', '.join(arguments.app)}: name a client, or handlers")
+        raise CommandError(f"there are no job types in {', '.join(places)}: name a client, or handlers")
     limit = None if arguments.all else arguments.limit
     found = await sessions.run(check(sessions.engine, registry, application.handled(), limit, application.declared()))
     _show(Output(arguments), found)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import secrets
 import socket
 import sys
 from typing import Any
 
-from queuert.base.arguments import MAX_NAME_LENGTH
 from queuert.client.client import Client
 from queuert.errors import DriverMissing
-from queuert.operate.cli.arguments import Parsers
+from queuert.operate.cli.arguments import Parsers, add_by, by_of
 from queuert.operate.cli.database import add_client_command
 from queuert.operate.dashboard import Dashboard
 from queuert.operate.dashboard.access import local_operator
@@ -37,7 +35,7 @@ def add(parsers: Parsers) -> None:
         "--listen", metavar="HOST:PORT", default=LISTEN, type=_address, help=f"where to listen (default: {LISTEN})"
     )
     parser.add_argument("--title", default="queuert", help="what the pages are headed with (default: queuert)")
-    parser.add_argument("--by", metavar="WHO", help="the name for `queuert audit` (default: your user name)")
+    add_by(parser)
     parser.add_argument(
         "--hide", metavar="FIELD", action="append", default=[], help="do not show this field of inputs and outputs"
     )
@@ -60,12 +58,11 @@ async def _serve(arguments: argparse.Namespace, client: Client[Any]) -> int:
         import uvicorn
     except ImportError as error:
         raise DriverMissing("uvicorn", ["dashboard-server"], error) from None
-    name = (arguments.by or getpass.getuser())[:MAX_NAME_LENGTH]
     dashboard = Dashboard(
         client,
         title=arguments.title,
         secret=secrets.token_hex(),
-        access=local_operator(name),
+        access=local_operator(by_of(arguments)),
         hide=arguments.hide,
     )
     listening = _listen(*arguments.listen)

@@ -8,7 +8,7 @@ from typing import Any
 
 from queuert.client.client import Client
 from queuert.features.doctor.diagnosis import Finding
-from queuert.operate.cli.arguments import Parsers
+from queuert.operate.cli.arguments import Parsers, add_who, who
 from queuert.operate.cli.database import add_client_command
 from queuert.operate.exits import DONE, NOT_DONE
 from queuert.operate.terminal import Output, clean
@@ -31,11 +31,12 @@ def add(parsers: Parsers) -> None:
         "--full", action="store_true", help="read all jobs, also those that have ended, and the whole SQLite file"
     )
     parser.add_argument("--fix", action="store_true", help="repair what can be proven to be wrong")
+    add_who(parser)
 
 
 async def _examine(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output = Output(arguments)
-    diagnosis = await client.doctor(full=arguments.full, fix=arguments.fix)
+    diagnosis = await client.doctor(full=arguments.full, fix=arguments.fix, **who(arguments))
     for finding in diagnosis.findings:
         if output.json:
             output.json_line(asdict(finding))

@@ -13,7 +13,7 @@ from queuert.operate.cli.arguments import Parsers, add_command, not_negative, se
 from queuert.operate.cli.database import add_database_options, open_client
 from queuert.operate.counts import BOUND, Count, total
 from queuert.operate.exits import DONE, CommandError
-from queuert.operate.terminal import Output, add_output_options, clean
+from queuert.operate.terminal import Output, add_output_options, clean, hidden
 from queuert.records.model import TypeStats
 
 TEXT = """\
@@ -104,6 +104,7 @@ def _report(
         Count.up_to(bound, number) for each in stats for number in (each.blocked, each.pending, each.running)
     )
     failed = total(Count.up_to(bound, each.failed) for each in stats)
+    problems = [hidden(clean(each)) for each in problems]
     if output.json:
         figures = {
             "open": is_open.number,

@@ -9,7 +9,7 @@ from typing import Any
 
 from queuert.client.client import Client
 from queuert.engine.operations.reading import MAX_PAGE
-from queuert.operate.cli.arguments import Parsers, given
+from queuert.operate.cli.arguments import Parsers, add_anyway, add_who, given, known, who
 from queuert.operate.cli.commands.pause import end
 from queuert.operate.cli.database import add_client_command
 from queuert.operate.exits import DONE, NOT_DONE, CommandError
@@ -23,6 +23,7 @@ from queuert.operate.limits import (
     read_weight,
     weight_text,
 )
+from queuert.operate.names import check_limit
 from queuert.operate.terminal import Column, Output, clean
 from queuert.operate.times import local
 from queuert.records.limits import LimitRow
@@ -77,8 +78,8 @@ def add(parsers: Parsers) -> None:
     parser.add_argument(
         "--cancel-running", action="store_true", help="with --pause: also stop jobs that are running, and put them back"
     )
-    parser.add_argument("--reason", help="why, for `queuert audit`")
-    parser.add_argument("--by", help="who does it, for `queuert audit`")
+    add_who(parser)
+    add_anyway(parser)
 
 
 async def _limits(arguments: argparse.Namespace, client: Client[Any]) -> int:
@@ -92,9 +93,11 @@ async def _limits(arguments: argparse.Namespace, client: Client[Any]) -> int:
         raise CommandError("one thing at a time: change the limit, or clear, pause or resume it")
     if (arguments.until is not None or arguments.cancel_running) and not arguments.pause:
         raise CommandError("--until and --cancel-running are for --pause")
+    if name is not None and not arguments.resume and not arguments.clear:
+        await known(arguments, check_limit(client, name))
     if arguments.pause or arguments.resume:
         return await _pause(arguments, client, output)
-    about = {"key": arguments.key, "by": arguments.by, "reason": arguments.reason}
+    about = {"key": arguments.key, **who(arguments)}
     if arguments.clear and name is not None:
         async with client.transaction() as tx:
             cleared = await client.clear_limit(tx, name, **about)
@@ -117,13 +120,13 @@ async def _limits(arguments: argparse.Namespace, client: Client[Any]) -> int:
 async def _pause(arguments: argparse.Namespace, client: Client[Any], output: Output) -> int:
     if arguments.key is None:
         raise CommandError("which key? Give --key. `queuert pause` pauses job types and queues")
-    target, who = key_target(arguments.name, arguments.key), {"by": arguments.by, "reason": arguments.reason}
+    target, about = key_target(arguments.name, arguments.key), who(arguments)
     async with client.transaction() as tx:
         if arguments.pause:
-            await client.pause(tx, target, until=arguments.until, cancel_running=arguments.cancel_running, **who)
+            await client.pause(tx, target, until=arguments.until, cancel_running=arguments.cancel_running, **about)
             done = "paused"
         else:
-            done = "not paused" if await client.resume(tx, target, **who) is None else "resumed"
+            done = "not paused" if await client.resume(tx, target, **about) is None else "resumed"
     output.line(clean(f"{done}: {target}"))
     return NOT_DONE if done == "not paused" else DONE
 

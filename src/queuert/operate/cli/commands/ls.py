@@ -41,16 +41,19 @@ COLUMNS = (
 def add(parsers: Parsers) -> None:
     parser = add_client_command(parsers, "ls", "list the chains that match a filter", TEXT, _ls)
     parser.add_argument("filter", metavar="FILTER", nargs="*", help="words like status:failed; all of them must match")
-    parser.add_argument("--all", action="store_true", help="read on, however many chains do not match")
     parser.add_argument(
-        "--limit", metavar="N", type=positive, default=LIMIT, help=f"how many chains to show (default: {LIMIT})"
+        "--all",
+        action="store_true",
+        help="show all chains that match, and read on, however many do not; with --limit, show that many",
     )
+    parser.add_argument("--limit", metavar="N", type=positive, help=f"how many chains to show (default: {LIMIT})")
 
 
 async def _ls(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output = Output(arguments)
     where = await read_filter(client, arguments.filter)
-    page = await latest_chains(client, where, arguments.limit, short_pages=None if arguments.all else SHORT_PAGES)
+    limit = arguments.limit or (sys.maxsize if arguments.all else LIMIT)
+    page = await latest_chains(client, where, limit, short_pages=None if arguments.all else SHORT_PAGES)
     chains, cursor = page.items, page.next_cursor
     if output.json:
         for chain in chains:
@@ -61,11 +64,11 @@ async def _ls(arguments: argparse.Namespace, client: Client[Any]) -> int:
             for chain in chains
         ]
         output.table(COLUMNS, rows, colours="status")
-        if len(chains) == arguments.limit and cursor is not None:
+        if len(chains) == limit and cursor is not None:
             output.line(f"there are more: these are the latest {len(chains)}")
     elif cursor is None:
         output.line("no chain matches")
-    if len(chains) < arguments.limit and cursor is not None:
+    if len(chains) < limit and cursor is not None:
         sys.stderr.write(STOPPED)
     return DONE
 

@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from queuert.client.client import Client
-from queuert.operate.cli.arguments import Parsers, given
+from queuert.operate.cli.arguments import Parsers, add_anyway, add_who, given, known, who
 from queuert.operate.cli.database import add_client_command
 from queuert.operate.exits import DONE, NOT_DONE, CommandError
+from queuert.operate.names import check_targets
 from queuert.operate.pauses import end_of_pause, target_of, with_versions
 from queuert.operate.terminal import Column, Output, clean
 from queuert.operate.times import local
@@ -54,15 +55,14 @@ def add(parsers: Parsers) -> None:
         help="when it ends by itself: 30m, 2h, 1d, or a time like 2026-11-17T12:00, which is in your zone unless it "
         "has one (default: when it is resumed)",
     )
-    parser.add_argument("--reason", help="why, shown with the pause")
-    parser.add_argument("--by", help="who pauses it")
+    add_who(parser)
+    add_anyway(parser)
     parser.add_argument(
         "--cancel-running", action="store_true", help="also stop jobs that are running, and put them back"
     )
     parser = add_client_command(parsers, "resume", "end pauses", RESUME, _resume)
     parser.add_argument("targets", metavar="TARGET", nargs="+", type=target, help="what to resume")
-    parser.add_argument("--reason", help="why, for `queuert audit`")
-    parser.add_argument("--by", help="who resumes it, for `queuert audit`")
+    add_who(parser)
 
 
 def target(text: str) -> PauseTarget:
@@ -75,12 +75,13 @@ def end(text: str) -> datetime | timedelta:
 
 async def _pause(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output = Output(arguments)
-    values = {name: getattr(arguments, name) for name in ("until", "reason", "by", "cancel_running")}
     if not arguments.targets:
-        if any(values.values()):
+        if arguments.until or arguments.reason or arguments.by or arguments.cancel_running:
             raise CommandError("what to pause? Name a job type, queue:NAME, or everything")
         _show(await client.list_pauses(), output)
         return DONE
+    await known(arguments, check_targets(client, arguments.targets))
+    values = {"until": arguments.until, "cancel_running": arguments.cancel_running, **who(arguments)}
     async with client.transaction() as tx:
         made = [await client.pause(tx, each, **values) for each in await with_versions(client, arguments.targets)]
     _show(made, output)
@@ -91,7 +92,7 @@ async def _resume(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output = Output(arguments)
     targets = await with_versions(client, arguments.targets, paused=True)
     async with client.transaction() as tx:
-        ended = [await client.resume(tx, each, by=arguments.by, reason=arguments.reason) for each in targets]
+        ended = [await client.resume(tx, each, **who(arguments)) for each in targets]
     for each, pause in zip(targets, ended, strict=True):
         if output.json:
             output.json_line(

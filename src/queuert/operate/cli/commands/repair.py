@@ -7,7 +7,8 @@ import json
 from typing import Any
 
 from queuert.client.client import Client
-from queuert.operate.cli.application import Application
+from queuert.operate.cli.application import Application, places_in
+from queuert.operate.cli.arguments import who
 from queuert.operate.exits import DONE, CommandError
 from queuert.operate.ids import find_chains
 from queuert.operate.repairing import RepairPlan, carry_out_repair, plan_repair
@@ -32,7 +33,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 async def retry_with_input(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output = Output(arguments)
-    jobs = None if arguments.app is None else Application(arguments.app).registry()
+    places = places_in(arguments)
+    jobs = Application(places).registry() if places else None
     chains = await find_chains(client, arguments.chains)
     if len(chains) != 1:
         raise CommandError(f"--input is for one chain, and these are {len(chains)}")
@@ -43,7 +45,7 @@ async def retry_with_input(arguments: argparse.Namespace, client: Client[Any]) -
     if arguments.plan:
         return DONE
     confirm(arguments, "retry 1 chain with this input?")
-    changed = await carry_out_repair(client, chain_id, arguments.input, jobs, by=arguments.by, reason=arguments.reason)
+    changed = await carry_out_repair(client, chain_id, arguments.input, jobs, **who(arguments))
     if output.json:
         output.json_line({"id": chain_id, "type": changed.chain_type, "status": changed.status, "done": "retried"})
     else:

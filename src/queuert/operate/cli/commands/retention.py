@@ -10,10 +10,10 @@ from msgspec import structs
 from queuert.base.ids import time_of
 from queuert.base.times import length_of
 from queuert.client.client import Client
-from queuert.operate.cli.arguments import Parsers
+from queuert.operate.cli.arguments import Parsers, add_who, who
 from queuert.operate.cli.database import add_client_command
 from queuert.operate.exits import DONE, NOT_DONE, CommandError
-from queuert.operate.terminal import Column, Output
+from queuert.operate.terminal import Column, Output, clean
 from queuert.operate.times import with_age
 from queuert.records.retention import NOTED_COUNTED, Retention, TypeRetention
 
@@ -44,8 +44,7 @@ def add(parsers: Parsers) -> None:
     parser = add_client_command(parsers, "prune", "delete what has been kept long enough", PRUNE, _prune)
     parser.add_argument("--now", action="store_true", help="delete it: without this, nothing is done")
     parser.add_argument("--full", action="store_true", help="look at all chains that are kept, whatever their ids")
-    parser.add_argument("--reason", help="why, for `queuert audit`")
-    parser.add_argument("--by", help="who does it, for `queuert audit`")
+    add_who(parser)
 
 
 async def _retention(arguments: argparse.Namespace, client: Client[Any]) -> int:
@@ -78,10 +77,11 @@ async def _retention(arguments: argparse.Namespace, client: Client[Any]) -> int:
 def _show_archives(types: list[TypeRetention], output: Output) -> None:
     for each in types:
         if each.policy.archived:
-            output.line(f"\n{each.policy.chain_type}: {_counted(each.waiting)} chains are due and wait to be archived, "
+            name, number = clean(each.policy.chain_type), _counted(each.waiting)
+            output.line(f"\n{name}: {number} chains are due and wait to be archived, "
                         "by a process that has the function for it")  # fmt: skip
             if each.archive_error is not None:
-                output.line(f"  it failed {with_age(each.archive_failed_at)}: {each.archive_error}")
+                output.line(f"  it failed {with_age(each.archive_failed_at)}: {clean(each.archive_error)}")
 
 
 def _counted(number: int) -> str:
@@ -101,7 +101,7 @@ async def _prune(arguments: argparse.Namespace, client: Client[Any]) -> int:
     if not arguments.now:
         raise CommandError("this deletes chains: give --now. `queuert retention` shows what is kept")
     output = Output(arguments)
-    pruned = await client.prune(full=arguments.full, by=arguments.by, reason=arguments.reason)
+    pruned = await client.prune(full=arguments.full, **who(arguments))
     if output.json:
         output.json_line({**structs.asdict(pruned), "chains": dict(pruned.chains), "waiting": dict(pruned.waiting)})
     elif pruned.busy:
@@ -111,9 +111,8 @@ async def _prune(arguments: argparse.Namespace, client: Client[Any]) -> int:
             output.table(DELETED, list(pruned.chains.items()))
         output.line(f"deleted: {pruned.deleted} chains, {pruned.jobs} jobs")
         for name, number in pruned.waiting.items():
-            output.line(
-                f"left: {_counted(number)} chains of {name}, to be archived by a worker that has the function for it"
-            )
+            chains = f"{_counted(number)} chains of {clean(name)}"
+            output.line(f"left: {chains}, to be archived by a worker that has the function for it")
     return NOT_DONE if pruned.busy else DONE
 
 

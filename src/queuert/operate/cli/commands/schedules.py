@@ -12,7 +12,7 @@ from queuert.engine.operations.reading import MAX_PAGE
 from queuert.features.schedules.changing import MOST_BACKFILLED
 from queuert.features.schedules.schedule import Schedule
 from queuert.features.schedules.times import After, Tick
-from queuert.operate.cli.arguments import Parsers, positive, time_or_duration
+from queuert.operate.cli.arguments import Parsers, add_who, positive, time_or_duration, who
 from queuert.operate.cli.commands.pause import end as end_of_pause
 from queuert.operate.cli.database import Work, add_client_command
 from queuert.operate.exits import DONE, NOT_DONE, CommandError
@@ -117,6 +117,8 @@ def _add_action(
     parser = add_client_command(actions, name, summary, text, work, inherits=True)
     if names:
         parser.add_argument("names", metavar="NAME", nargs="+", help="the names of the schedules")
+    if name not in ("list", "show", "preview"):
+        add_who(parser)
     return parser
 
 
@@ -208,7 +210,10 @@ def _change(before: Tick | None, tick: Tick) -> str | None:
 
 async def _pause(arguments: argparse.Namespace, client: Client[Any]) -> int:
     async with client.transaction() as tx:
-        done = [await client.pause_schedule(tx, name, until=arguments.until) for name in dict.fromkeys(arguments.names)]
+        done = [
+            await client.pause_schedule(tx, name, until=arguments.until, **who(arguments))
+            for name in dict.fromkeys(arguments.names)
+        ]
     output = Output(arguments)
     for schedule in done:
         until = schedule.paused_until
@@ -221,7 +226,7 @@ async def _resume(arguments: argparse.Namespace, client: Client[Any]) -> int:
     async with client.transaction() as tx:
         # Only to tell which of them were paused.
         before = [await client.get_schedule(name, tx=tx) for name in names]
-        done = [await client.resume_schedule(tx, name) for name in names]
+        done = [await client.resume_schedule(tx, name, **who(arguments)) for name in names]
     output, code = Output(arguments), DONE
     for was, schedule in zip(before, done, strict=True):
         if was is not None and was.status == "paused":
@@ -235,7 +240,7 @@ async def _resume(arguments: argparse.Namespace, client: Client[Any]) -> int:
 async def _trigger(arguments: argparse.Namespace, client: Client[Any]) -> int:
     names = list(dict.fromkeys(arguments.names))
     async with client.transaction() as tx:
-        chains = [await client.trigger_schedule(tx, name) for name in names]
+        chains = [await client.trigger_schedule(tx, name, **who(arguments)) for name in names]
     output = Output(arguments)
     for name, chain in zip(names, chains, strict=True):
         chain_id = None if chain is None else chain.id
@@ -266,7 +271,7 @@ async def _backfill(arguments: argparse.Namespace, client: Client[Any]) -> int:
         output.line(f"{clean(name)}: {number}, from {_spaced(ticks[0].local)} to {_spaced(ticks[-1].local)}")
     confirm(arguments, "fire them?")
     async with client.transaction() as tx:
-        done = await client.backfill(tx, name, start, end)
+        done = await client.backfill(tx, name, start, end, **who(arguments))
     _report(output, name, "backfilled", f": workers fire {done} of its ticks soon", ticks=done)
     return DONE
 
@@ -275,7 +280,7 @@ async def _delete(arguments: argparse.Namespace, client: Client[Any]) -> int:
     output, names = Output(arguments), list(dict.fromkeys(arguments.names))
     confirm(arguments, f"delete {len(names)} schedule{'s' if len(names) > 1 else ''}?")
     async with client.transaction() as tx:
-        gone = [await client.delete_schedule(tx, name) for name in names]
+        gone = [await client.delete_schedule(tx, name, **who(arguments)) for name in names]
     for name, schedule in zip(names, gone, strict=True):
         if schedule is None:
             _report(output, name, "not found")

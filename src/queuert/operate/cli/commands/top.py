@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import getpass
 import sys
 from typing import Any
 from urllib.parse import urlsplit
 
-from queuert.base.arguments import MAX_NAME_LENGTH
 from queuert.client.client import Client
 from queuert.errors import DriverMissing
-from queuert.operate.cli.arguments import Parsers
+from queuert.operate.cli.arguments import Parsers, add_by, by_of
 from queuert.operate.cli.database import add_client_command, url_of
 from queuert.operate.exits import DONE, CommandError
 
@@ -23,7 +21,7 @@ at the bottom; ? shows all of them. Changes ask for a reason, which is recorded 
 
 def add(parsers: Parsers) -> None:
     parser = add_client_command(parsers, "top", "look at everything, live, in the terminal", TEXT, _top)
-    parser.add_argument("--by", metavar="WHO", help="the name for `queuert audit` (default: your user name)")
+    add_by(parser)
 
 
 async def _top(arguments: argparse.Namespace, client: Client[Any]) -> int:
@@ -35,8 +33,7 @@ async def _top(arguments: argparse.Namespace, client: Client[Any]) -> int:
         raise CommandError("top is for people: use `queuert status --watch --json`")
     if not sys.stdout.isatty():
         raise CommandError("top needs a terminal: use `queuert status`")
-    by = (arguments.by or getpass.getuser())[:MAX_NAME_LENGTH]
-    await Top(client, by, _named(url_of(arguments))).run_async()
+    await Top(client, by_of(arguments), _named(url_of(arguments))).run_async()
     return DONE
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sys
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from queuert.operate.cli.arguments import Parsers, add_command, positive, seconds
+from queuert.operate.exits import CommandError
 
 if TYPE_CHECKING:
     from queuert.operate.cli.supervisor.supervisor import SupervisorOptions
@@ -28,7 +30,7 @@ signals:
 
 def add(parsers: Parsers) -> None:
     parser = add_command(parsers, "worker", "run your worker, in one or several processes", TEXT, run)
-    parser.add_argument("place", metavar="WORKER", help="package.module:name")
+    parser.add_argument("place", metavar="WORKER", nargs="?", help="package.module:name")
     parser.add_argument(
         "--processes",
         metavar="N",
@@ -37,8 +39,18 @@ def add(parsers: Parsers) -> None:
         help="how many processes to run, or 'auto' for one per core (default: 1)",
     )
     parser.add_argument("--health", metavar="HOST:PORT", help="answer /live, /ready and /metrics there")
-    parser.add_argument(
-        "--until-empty", action="store_true", help="end when no job can run (jobs that wait for their time stay)"
+    until = parser.add_mutually_exclusive_group()
+    until.add_argument(
+        "--until-empty",
+        action="store_true",
+        help="end when no job can run in any process; the last line and the exit code tell what is left",
+    )
+    until.add_argument(
+        "--until-done",
+        metavar="CHAIN",
+        nargs="+",
+        default=(),
+        help="end when these chains have ended; the exit code is 1 if one has no output",
     )
     parser.add_argument(
         "--max-jobs", metavar="N", type=positive, help="replace a process when it has run this many jobs, or a few more"
@@ -65,6 +77,13 @@ def add(parsers: Parsers) -> None:
         default="INFO",
         help="for processes whose code does not set up logging (default: INFO)",
     )
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="json: one object a line, with tracebacks inside; text: a traceback once a minute per error, or all of "
+        "them with --log-level DEBUG (default: text)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -74,15 +93,20 @@ def run(arguments: argparse.Namespace) -> int:
     from queuert.operate.cli.supervisor.supervisor import SupervisorOptions
 
     address = None if arguments.health is None else parse_address(arguments.health)
-    set_up_logging(arguments.log_level)
+    place = arguments.place or arguments.default_app
+    if place is None:
+        raise CommandError("which worker? Name it, like shop.jobs:worker")
+    set_up_logging(arguments.log_level, arguments.log_format)
     options = SupervisorOptions(
-        place=arguments.place,
+        place=place,
         processes=arguments.processes,
         start_timeout=arguments.start_timeout,
         kill_after=arguments.kill_after,
         max_jobs=arguments.max_jobs,
         until_empty=arguments.until_empty,
+        until_done=arguments.until_done,
         log_level=arguments.log_level,
+        log_format=arguments.log_format,
         traceback=arguments.traceback,
     )
     return asyncio.run(_run(options, address))
@@ -97,7 +121,12 @@ async def _run(options: SupervisorOptions, address: tuple[str, int] | None) -> i
     async with AsyncExitStack() as stack:
         if address is not None:
             await stack.enter_async_context(serving_health(supervisor, *address))
-        return await supervisor.run()
+        code = await supervisor.run()
+    if supervisor.error is not None:
+        raise CommandError(supervisor.error)
+    if supervisor.result is not None:
+        sys.stdout.write(f"{supervisor.result}\n")
+    return code
 
 
 def _processes(text: str) -> int:

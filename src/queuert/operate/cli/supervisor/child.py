@@ -15,12 +15,14 @@ import time
 from typing import Any
 
 from queuert.operate.cli.supervisor.channel import Channel
-from queuert.operate.cli.supervisor.loading import OpenWorker, load
+from queuert.operate.cli.supervisor.loading import PATH, OpenWorker, load, use_path
 from queuert.operate.cli.supervisor.logs import set_up_logging
 from queuert.operate.cli.supervisor.metrics import text_of_this_process
 from queuert.operate.cli.supervisor.stopping import STOP_GRACE, STOPS_WITHIN
+from queuert.operate.cli.supervisor.until import ended, left
 from queuert.operate.exits import USAGE, CommandError
-from queuert.worker.worker import Worker
+from queuert.operate.terminal import clean, hidden
+from queuert.worker.worker import Worker, quiet
 
 logger = logging.getLogger("queuert.supervisor")
 
@@ -35,16 +37,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("place")
     parser.add_argument("--channel", type=int, required=True)
-    parser.add_argument("--until-empty", action="store_true")
     parser.add_argument("--log-level", default="INFO")
+    parser.add_argument("--log-format", default="text")
     parser.add_argument("--traceback", action="store_true")
     options = parser.parse_args()
     # The supervisor ends a process that hangs with SIGABRT: this shows where it hangs.
     faulthandler.enable()
     try:
+        use_path(os.environ.pop(PATH, ""))
         open_worker = load(options.place)
-        set_up_logging(options.log_level)
-        code = asyncio.run(_serve(open_worker, socket.socket(fileno=options.channel), until_empty=options.until_empty))
+        set_up_logging(options.log_level, options.log_format)
+        code = asyncio.run(_serve(open_worker, socket.socket(fileno=options.channel)))
     except KeyboardInterrupt:
         code = 128 + signal.SIGINT
     except Exception as error:
@@ -52,12 +55,12 @@ def main() -> None:
             raise
         text = str(error) if isinstance(error, CommandError) else f"{type(error).__name__}: {error}"
         # In one piece: other processes write to the same terminal.
-        sys.stderr.write(f"queuert worker: {' '.join(text.split())}\n")
+        sys.stderr.write(f"queuert worker: {hidden(clean(' '.join(text.split())))}\n")
         code = USAGE
     sys.exit(code)
 
 
-async def _serve(open_worker: OpenWorker, connected: socket.socket, *, until_empty: bool) -> int:
+async def _serve(open_worker: OpenWorker, connected: socket.socket) -> int:
     channel = await Channel.over(connected)
     channel.send("loaded")
     reporter = _Reporter(channel)
@@ -67,30 +70,12 @@ async def _serve(open_worker: OpenWorker, connected: socket.socket, *, until_emp
     try:
         async with open_worker() as worker:
             reporter.worker = worker
-            return await _run(worker, until_empty=until_empty)
+            return await worker.run()
     finally:
         reporter.report()
-        beats.cancel()
-        listening.cancel()
+        for task in (beats, listening, *reporter.answering):
+            task.cancel()
         channel.close()
-
-
-async def _run(worker: Worker, *, until_empty: bool) -> int:
-    running = asyncio.create_task(worker.run())
-    if until_empty:
-        draining = asyncio.create_task(_drain(worker))
-        await asyncio.wait((running, draining), return_when=asyncio.FIRST_COMPLETED)
-        if draining.done():
-            await asyncio.gather(draining, return_exceptions=True)  # `run` has the same error
-            await worker.stop()
-        else:
-            draining.cancel()
-    return await running
-
-
-async def _drain(worker: Worker) -> None:
-    await worker.start()
-    await worker.drain()
 
 
 class _Reporter:
@@ -100,6 +85,7 @@ class _Reporter:
         self._channel = channel
         self._parent = os.getppid()
         self.worker: Worker | None = None
+        self.answering: set[asyncio.Task[None]] = set()
 
     async def beat(self) -> None:
         while True:
@@ -126,7 +112,9 @@ class _Reporter:
     async def listen(self) -> None:
         """Answer the supervisor. When it is gone, stop as at SIGTERM."""
         async for message in self._channel.messages():
-            self._answer(message)
+            task = asyncio.create_task(self._answer(**message))
+            self.answering.add(task)
+            task.add_done_callback(self.answering.discard)
         logger.error("the supervisor is gone: this worker process stops")
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -137,9 +125,25 @@ class _Reporter:
         time.sleep((STOPS_WITHIN if self.worker is None else self.worker.health().stops_within) + STOP_GRACE)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    def _answer(self, message: dict[str, Any]) -> None:
-        if message["kind"] == "metrics":
-            self._channel.send("metrics", id=message["id"], text=text_of_this_process())
+    async def _answer(self, kind: str, id: int, **asked: Any) -> None:
+        """A question that cannot be answered gets None."""
+        found: Any = None
+        try:
+            if kind == "metrics":
+                found = text_of_this_process()
+            elif self.worker is not None:
+                found = await _look(self.worker, kind, **asked)
+        except Exception as error:
+            logger.warning("this worker process could not answer %r: %s", kind, error)
+        self._channel.send("answer", id=id, found=found)
+
+
+async def _look(worker: Worker, kind: str, **asked: Any) -> Any:
+    if kind == "quiet":
+        return await quiet(worker)
+    if kind == "left":
+        return await left(worker)
+    return await ended(worker.client, **asked)
 
 
 if __name__ == "__main__":

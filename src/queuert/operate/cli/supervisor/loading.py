@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,13 @@ from queuert.worker.worker import Worker
 OpenWorker = Callable[[], AbstractAsyncContextManager[Worker, None]]
 
 DEFAULT_NAME = "worker"
+PATH = "QUEUERT_PATH"
+"""The variable that tells a worker process where the supervisor looks for modules."""
+
+
+def use_path(folders: str) -> None:
+    """Look for modules where the supervisor does: in the folder of its script, for example."""
+    sys.path[:0] = [each for each in folders.split(os.pathsep) if each and each not in sys.path]
 
 
 def load(place: str) -> OpenWorker:
@@ -48,13 +56,15 @@ def find(place: str, default: str) -> Any:
 
 
 def _import(name: str) -> ModuleType:
+    here = str(Path.cwd())
+    if not {"", here} & set(sys.path):  # an installed command has its own folder there instead
+        sys.path.insert(0, here)
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            where = sys.path[0] or Path.cwd()
             raise CommandError(
-                f"there is no module {error.name!r}: it is neither in {where} nor installed, nor on PYTHONPATH"
+                f"there is no module {error.name!r}: it is neither in {here} nor installed, nor on PYTHONPATH"
             ) from error
         raise _failed(f"importing {name}", error) from error
     except (Exception, SystemExit) as error:
@@ -72,6 +82,8 @@ async def _open(place: str, found: Any) -> AsyncIterator[Worker]:
         made = found()
         if inspect.isawaitable(made):
             made = await made
+    except CommandError:
+        raise
     except Exception as error:
         raise _failed(f"{place}()", error) from error
     if hasattr(made, "__aenter__") and not isinstance(made, Worker):

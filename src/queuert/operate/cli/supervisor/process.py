@@ -15,6 +15,7 @@ from typing import Any
 
 from queuert.operate.cli.supervisor import systemd
 from queuert.operate.cli.supervisor.channel import Channel
+from queuert.operate.cli.supervisor.loading import PATH
 from queuert.operate.cli.supervisor.stopping import STOP_GRACE, STOPS_WITHIN
 
 logger = logging.getLogger("queuert.supervisor")
@@ -22,8 +23,6 @@ logger = logging.getLogger("queuert.supervisor")
 TO_SHOW_STACKS = 2.0
 """Seconds between SIGABRT, at which Python writes the stacks of all threads to stderr, and
 SIGKILL."""
-METRICS_WITHIN = 2.0
-"""Seconds that a process may take to answer with its metrics."""
 
 
 class WorkerProcess:
@@ -51,7 +50,7 @@ class WorkerProcess:
         """It was killed because it did not answer."""
         self._stopping_for: float | None = None
         self._questions = itertools.count()
-        self._answers: dict[int, asyncio.Future[str]] = {}
+        self._answers: dict[int, asyncio.Future[Any]] = {}
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self, arguments: Sequence[str]) -> None:
@@ -69,7 +68,7 @@ class WorkerProcess:
                 # Ctrl-C reaches the whole group of a terminal. Only the supervisor may get it:
                 # it tells its processes, and a second signal means something else to them.
                 process_group=0,
-                env={**environment, "QUEUERT_PROCESS": str(self.number)},
+                env={**environment, "QUEUERT_PROCESS": str(self.number), PATH: os.pathsep.join(sys.path)},
             )  # fmt: skip
         except BaseException:
             ours.close()
@@ -95,10 +94,10 @@ class WorkerProcess:
             if message["kind"] == "loaded":
                 self.loaded.set()
                 self._changed()
-            elif message["kind"] == "metrics":
+            elif message["kind"] == "answer":
                 asked = self._answers.pop(message["id"], None)
                 if asked is not None and not asked.done():
-                    asked.set_result(message["text"])
+                    asked.set_result(message["found"])
             else:
                 self._report(message)
 
@@ -114,7 +113,8 @@ class WorkerProcess:
         self.code = await process.wait()
         self._channel.close()
         for asked in self._answers.values():
-            asked.cancel()
+            if not asked.done():
+                asked.set_result(None)
         self.ended.set()
         self._changed()
 
@@ -154,16 +154,18 @@ class WorkerProcess:
         await asyncio.sleep(TO_SHOW_STACKS)
         self.send(signal.SIGKILL)
 
-    async def metrics(self) -> str:
-        """Empty if it does not answer in time."""
+    async def ask(self, kind: str, *, timeout: float | None = None, **asked: Any) -> Any:
+        """None if it does not answer in time, or has ended."""
         if self.ended.is_set() or not self.loaded.is_set():
-            return ""
+            return None
         question = next(self._questions)
-        self._answers[question] = asked = asyncio.get_running_loop().create_future()
-        self._channel.send("metrics", id=question)
-        await asyncio.wait({asked}, timeout=METRICS_WITHIN)
-        self._answers.pop(question, None)
-        return asked.result() if asked.done() and not asked.cancelled() else ""
+        self._answers[question] = answer = asyncio.get_running_loop().create_future()
+        self._channel.send(kind, id=question, **asked)
+        try:
+            await asyncio.wait({answer}, timeout=timeout)
+        finally:
+            self._answers.pop(question, None)
+        return answer.result() if answer.done() else None
 
     def how_it_ended(self) -> str:
         if self.code is None or self.code >= 0:

@@ -7,7 +7,7 @@ import logging
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from queuert.base.contexts import context
 from queuert.operate.cli.supervisor.metrics import Family, merged, render
 from queuert.operate.cli.supervisor.process import WorkerProcess
 from queuert.operate.cli.supervisor.systemd import ServiceManager
-from queuert.operate.exits import DONE, NOT_DONE, USAGE
+from queuert.operate.exits import DONE, LEFT, NOT_DONE, USAGE
 
 logger = logging.getLogger("queuert.supervisor")
 
@@ -26,6 +26,10 @@ STEADY_AFTER = 60.0
 """Seconds that a process must have run for the next pause to be short again."""
 TICK = 0.25
 """Seconds between two looks at all processes."""
+ASK_AGAIN = 1.0
+"""Seconds until a question is asked again that no process could answer."""
+METRICS_WITHIN = 2.0
+"""Seconds that a process may take to answer with its metrics."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +44,21 @@ class SupervisorOptions:
     max_jobs: int | None
     """After how many jobs a process is replaced."""
     until_empty: bool
+    """End when no job can run in any process."""
+    until_done: Sequence[str]
+    """End when these chains have ended."""
     log_level: str
+    log_format: str
     traceback: bool
 
     def arguments(self) -> list[str]:
         """What a worker process is started with."""
-        flags = [*(["--until-empty"] if self.until_empty else []), *(["--traceback"] if self.traceback else [])]
-        return [self.place, f"--log-level={self.log_level}", *flags]
+        return [
+            self.place,
+            f"--log-level={self.log_level}",
+            f"--log-format={self.log_format}",
+            *(["--traceback"] if self.traceback else []),
+        ]
 
 
 class _Slot:
@@ -82,6 +94,10 @@ class Supervisor:
         self._restarts: Counter[str] = Counter()
         """How many processes were replaced, by reason."""
         self._renewals: set[asyncio.Task[object]] = set()
+        self.result: str | None = None
+        """With a condition for its end: what is left, or how the chains have ended."""
+        self.error: str | None = None
+        """Why there is no such result."""
 
     # What is asked from outside
 
@@ -107,9 +123,9 @@ class Supervisor:
 
     async def metrics(self) -> str:
         processes = [slot.process for slot in self._slots if slot.process is not None]
-        texts = await asyncio.gather(*(process.metrics() for process in processes))
+        texts = await asyncio.gather(*(process.ask("metrics", timeout=METRICS_WITHIN) for process in processes))
         own = render(self._families())
-        return own + merged({process.number: text for process, text in zip(processes, texts, strict=True)})
+        return own + merged({process.number: text or "" for process, text in zip(processes, texts, strict=True)})
 
     def _families(self) -> Iterator[Family]:
         current = [slot.process for slot in self._slots if slot.process is not None]
@@ -131,6 +147,7 @@ class Supervisor:
         """Until a signal, or until every process has ended by itself. Returns the exit code."""
         watching = asyncio.create_task(self._watch())
         reloading = asyncio.create_task(self._reload_when_told())
+        leaving = asyncio.create_task(self._leave_together())
         with self._on_signals():
             try:
                 keepers = [asyncio.create_task(self._keep(self._slots[0]))]
@@ -140,6 +157,7 @@ class Supervisor:
                 for keeper in keepers:
                     keeper.result()
             finally:
+                leaving.cancel()
                 self._stopping.set()
                 for process in list(self._living):
                     if not process.is_retired:
@@ -191,6 +209,52 @@ class Supervisor:
             logger.info("%s: the worker processes are replaced, one after the other", number.name)
             self._wants_reload.set()
 
+    # The end of the work
+
+    async def _leave_together(self) -> None:
+        """If there is a condition for the end, wait for it, and then end all processes."""
+        if self._options.until_done:
+            self._code = NOT_DONE  # unless they are completed
+            found = await self._answer_of_one("ended", given=self._options.until_done)
+            self._code = NOT_DONE if found.get("waits") else DONE
+        elif self._options.until_empty:
+            await self._no_job_can_run()
+            found = await self._answer_of_one("left")
+            self._code = LEFT if found["waits"] else DONE
+        else:
+            return
+        self.error = found.get("error")
+        self.result = found.get("text")
+        logger.info("all worker processes end together")
+        self._stop()
+
+    async def _no_job_can_run(self) -> None:
+        """Wait until no process has a job, and none can claim one, all at the same time.
+
+        Each process answers when it is quiet, with how many jobs it has run. If all of them answer
+        twice with the same numbers, all were quiet between the first answers and the second ones.
+        """
+        before: dict[int, int] = {}
+        while True:
+            asked = list(self._living)  # also those that are being replaced
+            answers = await asyncio.gather(*(process.ask("quiet") for process in asked))
+            now = {process.pid: answer for process, answer in zip(asked, answers, strict=True)}
+            complete = all(slot.process in asked for slot in self._slots) and None not in answers
+            if complete and now == before:
+                return
+            before = now
+            if not complete:
+                await asyncio.sleep(TICK)
+
+    async def _answer_of_one(self, question: str, **asked: Any) -> dict[str, Any]:
+        """Of any process, and of another one if that ends before."""
+        while True:
+            for process in list(self._living):
+                found: dict[str, Any] | None = await process.ask(question, **asked)
+                if found is not None:
+                    return found
+            await asyncio.sleep(ASK_AGAIN)
+
     # One slot
 
     async def _keep(self, slot: _Slot) -> None:
@@ -233,8 +297,6 @@ class Supervisor:
         self._count_end(process)
         if self._stopping.is_set():
             return True
-        if self._options.until_empty and process.code == DONE:
-            return True
         if process.code == USAGE and not self._anything_was_ready:
             # The process has told why. Trying again would not help.
             self._code = USAGE
@@ -246,7 +308,12 @@ class Supervisor:
         if process in self._living:
             self._living.discard(process)
             # One that is stopped before it was ready has nothing to finish.
-            if process.code != DONE and process.was_ready.is_set() and self._code == DONE and self._stopping.is_set():
+            if (
+                process.code != DONE
+                and process.was_ready.is_set()
+                and self._code in (DONE, LEFT)
+                and self._stopping.is_set()
+            ):
                 self._code = NOT_DONE
 
     async def _pause(self, slot: _Slot, process: WorkerProcess, ran_for: float) -> None:
