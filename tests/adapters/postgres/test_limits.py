@@ -186,6 +186,21 @@ async def test_one_job_of_each_lane_except_one_that_is_held(scene: Scene) -> Non
     scene.check()
 
 
+async def test_what_one_way_has_found_is_forgotten_by_the_other(scene: Scene) -> None:
+    """A claim that cannot take one job of each lane counts since when those that it takes were due, and no others."""
+    jobs = [job(key) for key in "xyyyzzz"] + [job("x")]
+    for each in jobs:
+        await scene.start(each)
+    for each in await take(scene, 3):
+        await scene.settle(completed(each))
+    await scene.run(scene.operations.cancel_chains([jobs[-1].id], cascade=False))
+    scene.watch("DELETE FROM queuert_tally RETURNING at")
+    assert len(await take(scene, 3)) == 3, "the lane x is open, and has none"
+    counted = scene.watch("SELECT unnest(since) AS at FROM queuert_tally WHERE what = 'begun' ORDER BY at")
+    begun = "SELECT j.scheduled_at AS at FROM queuert_running AS r JOIN queuert_job AS j ON j.id = r.job_id ORDER BY at"
+    assert counted == scene.watch(begun)
+
+
 async def test_plans_that_were_made_without_statistics(scene: Scene, connection: psycopg.Connection[Any]) -> None:
     """A claim looks for jobs lane by lane, not for all jobs of the type."""
     for n in range(0, 8000, 1000):

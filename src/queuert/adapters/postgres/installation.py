@@ -136,6 +136,7 @@ class Installation(msgspec.Struct, frozen=True):
             "slack_most": str(SLACK[1]),
             "job_columns": rows.columns(),
             "job_types": rows.column_types(),
+            "claimed_types": rows.claimed_types(),
             "chain_types": f"{rows.column_types('first_')}, {rows.column_types('current_')}",
             "no_chain_columns": f"{rows.no_columns()}, {rows.no_columns()}",
             "first_columns": rows.columns("first", "first_run"),

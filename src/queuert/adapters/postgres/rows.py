@@ -48,6 +48,35 @@ _COLUMNS: dict[str, tuple[str, str]] = {
     "lane": ("j.lane", "text"),
 }
 
+# The columns of a claim, and their types. Its first row has the last three, the others are jobs.
+_CLAIMED: dict[str, str] = {
+    "id": "text",
+    "type_name": "text",
+    "chain_id": "text",
+    "chain_type": "text",
+    "chain_index": "integer",
+    "input": "text",
+    "priority": "integer",
+    "created_at": "double precision",
+    "scheduled_at": "double precision",
+    "attempt": "integer",
+    "token": "bigint",
+    "ordinal": "bigint",
+    "last_error": "text",
+    "deadline": "timestamptz",
+    "dedup_key": "text",
+    "blockers_left": "integer",
+    "trace_context": "text",
+    "chain_trace_context": "text",
+    "expired": "boolean",
+    "ran_before": "boolean",
+    "blockers": "text",
+    "lane": "text",
+    "more": "boolean",
+    "next_in": "double precision",
+    "claimed_at": "timestamptz",
+}
+
 WIDTH = len(_COLUMNS)
 _FIELDS = JobRow.__struct_fields__
 _JSON = [_FIELDS.index(name) for name in ("input", "output", "last_error")]
@@ -78,6 +107,11 @@ def columns(job: str = "j", running: str = "r") -> str:
 def column_types(prefix: str = "") -> str:
     """Names and types for the result of a function."""
     return ", ".join(f"{prefix}{name} {_COLUMNS[name][1]}" for name in _FIELDS)
+
+
+def claimed_types() -> str:
+    """Names and types for the result of a claim."""
+    return ", ".join(f"{name} {kind}" for name, kind in _CLAIMED.items())
 
 
 def no_columns() -> str:

@@ -9,6 +9,10 @@ ones before, and processes of an older version go on with theirs. `installation.
   long as the migrations say that the older version works (`-- oldest:`).
 - Names have at most 14 characters: with the longest prefix and the digest that makes 63 bytes, and
   PostgreSQL cuts off the rest without an error.
+- A function that a statement calls is a list of steps: docs/design/postgres-storage.md names them,
+  and has the order of all locks. Steps are volatile PL/pgSQL without settings and EXCEPTION blocks,
+  and are called once for a batch, not for each job. No function has more than 150 lines or 25
+  variables.
 - Functions are volatile: each of their statements sees what was committed before it, also in the
   middle of a call (under READ COMMITTED). Those that only read and need one snapshot are stable.
 - Sessions keep the plans of these statements, and the small tables grow from empty to a million

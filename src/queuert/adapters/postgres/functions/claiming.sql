@@ -99,14 +99,319 @@ BEGIN
     END IF;
 END $body$;
 
--- Claim ready jobs. The first row has `more`, `next_in`, `claimed_at`, in the column `blockers` the
--- scan positions if there are any, and in `last_error` the pauses that were in the way. The other
--- rows are the jobs in their order, with the columns that differ from job to job; the caller knows
--- the rest. `chain_id` is null for the first job of a chain, `ran_before` for a job that no run has
--- begun of. Times that every job has are numbers: drivers take ten times as long to read a
--- timestamp. `p_queues[i]` is the position of the queue of the type `p_types[i]`. The first job gets
--- `p_token`, the next ones the numbers after it. Jobs after the first `p_at_once` get ordinals: the
--- first job of the claim would have `p_ordinal`.
+-- What is allowed: the room of each queue (null: no queue has a cap) and of the cluster (null: no cap), how
+-- many jobs of each type (paused: none), which types are paused and until when, and the pauses themselves, if there are `pauses`.
+-- `moment`: the time of the claim, taken after the locks. Locks: an advisory lock for each cap, which is
+-- waited for. Seen is every pause that was committed before this; mostly, that is one look at an empty table.
+CREATE OR REPLACE FUNCTION {allowed}(
+    p_types text[], p_queues integer[], p_limits integer[], p_queue_names text[], p_queue_caps integer[], p_member_queues integer[],
+    p_member_types text[], p_cluster_cap integer,
+    OUT moment timestamptz, OUT rooms integer[], OUT total bigint, OUT left_over integer[], OUT shut integer[], OUT resume timestamptz,
+    OUT paused text, OUT pauses boolean
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    v_capped boolean := array_remove(p_queue_caps, NULL) <> '{}';
+    v_type integer;
+BEGIN
+    IF v_capped OR p_cluster_cap IS NOT NULL THEN
+        SELECT CASE WHEN v_capped THEN found.rooms END, found.total INTO rooms, total
+        FROM {cap_rooms}(p_queue_names, p_queue_caps, p_member_queues, p_member_types, p_cluster_cap) AS found;
+    END IF;
+    moment := {clock};
+    left_over := p_limits;
+    shut := '{}';
+    pauses := EXISTS (SELECT FROM {pause});
+    IF pauses THEN
+        SELECT coalesce(found.shut, '{}'), found.until, found.paused INTO shut, resume, paused FROM {pauses_of}(
+            p_types, ARRAY(SELECT p_queue_names[q.n] FROM unnest(p_queues) WITH ORDINALITY AS q (n, place) ORDER BY q.place), moment
+        ) AS found;
+        FOREACH v_type IN ARRAY shut LOOP
+            left_over[v_type] := 0;
+        END LOOP;
+    END IF;
+END $body$;
+
+-- What is due, if there are scan positions: move due jobs to `ready`, `p_most` of each type, and find where each
+-- type is scanned from: from its position, unless a job may have appeared before it; null: from the beginning.
+-- `resumed`: at least one type is scanned from a position. `moved_all`: no due job is left in `later`. Locks:
+-- rows of `later`, skipping locked ones (primary key). A type in `since` has positions: of it, only later jobs
+-- are looked for in `later`.
+CREATE OR REPLACE FUNCTION {resume}(
+    p_types text[], p_left integer[], p_positions json, p_most integer, p_now timestamptz,
+    OUT priorities integer[], OUT times timestamptz[], OUT ids uuid[], OUT since timestamptz[], OUT until timestamptz[],
+    OUT again timestamptz[], OUT resumed boolean, OUT moved_all boolean
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    v_type integer;
+    v_position json;
+    v_old integer[] := '{}';
+BEGIN
+    priorities := array_fill(NULL::integer, ARRAY[cardinality(p_types)]);
+    ids := array_fill(NULL::uuid, ARRAY[cardinality(p_types)]);
+    times := array_fill(NULL::timestamptz, ARRAY[cardinality(p_types)]);
+    since := times;
+    until := times;
+    again := times;
+    resumed := false;
+    FOR v_type IN 1..cardinality(p_types) LOOP
+        v_position := p_positions -> p_types[v_type];
+        IF (v_position ->> 5)::timestamptz > p_now THEN
+            resumed := true;
+            priorities[v_type] := v_position ->> 0;
+            times[v_type] := v_position ->> 1;
+            ids[v_type] := v_position ->> 2;
+            again[v_type] := v_position ->> 5;
+            IF (v_position ->> 4)::timestamptz > p_now THEN
+                since[v_type] := v_position ->> 3;
+                until[v_type] := v_position ->> 4;
+            ELSE
+                v_old := v_old || v_type;
+            END IF;
+        END IF;
+    END LOOP;
+    moved_all := {promote}(p_types, since, p_most, p_now) < p_most;
+    IF cardinality(v_old) > 0 AND {passed}(p_types, p_left, priorities, times, ids) THEN
+        resumed := cardinality(array_remove(until, NULL)) > 0;
+        FOREACH v_type IN ARRAY v_old LOOP
+            priorities[v_type] := NULL;
+            times[v_type] := NULL;
+            ids[v_type] := NULL;
+            again[v_type] := NULL;
+        END LOOP;
+    END IF;
+END $body$;
+
+-- Take the first jobs of several types, if no limit matters. Returns what `take_in_turn` returns; `ids` is null
+-- if another transaction has locked one of these. Locks: rows of `ready`, skipping locked ones: found along the
+-- primary key without a lock, and locked by their places.
+CREATE OR REPLACE FUNCTION {take_heads}(
+    p_types text[], p_queues integer[], p_queue_priorities integer[], p_left integer[], p_wanted bigint,
+    p_priorities integer[], p_times timestamptz[], p_ids uuid[],
+    OUT places tid[], OUT ids uuid[], OUT kinds integer[], OUT since timestamptz[], OUT left_over integer[], OUT rooms integer[],
+    OUT priorities integer[], OUT times timestamptz[], OUT last_ids uuid[], OUT ranks integer[]
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    v_priorities integer[];
+    v_type integer;
+    v_row integer;
+    v_count integer;
+BEGIN
+    left_over := p_left;
+    priorities := coalesce(p_priorities, array_fill(NULL::integer, ARRAY[cardinality(p_types)]));
+    times := coalesce(p_times, array_fill(NULL::timestamptz, ARRAY[cardinality(p_types)]));
+    last_ids := coalesce(p_ids, array_fill(NULL::uuid, ARRAY[cardinality(p_types)]));
+    SELECT coalesce(array_agg(c.place), '{}'), coalesce(array_agg(c.id), '{}'), array_agg(c.kind), array_agg(c.priority), array_agg(c.scheduled_at)
+    INTO places, ids, kinds, v_priorities, since
+    FROM (
+        SELECT r.place, r.id, t.n::integer AS kind, r.priority, r.scheduled_at
+        FROM unnest(p_types, p_queues, p_priorities, p_times, p_ids) WITH ORDINALITY
+            AS t (name, queue, from_priority, from_time, from_id, n)
+        CROSS JOIN LATERAL (
+            SELECT e.ctid AS place, e.priority, e.scheduled_at, e.id FROM {ready} AS e
+            WHERE e.type_name = t.name
+                AND (e.priority, e.scheduled_at, e.id) > (
+                    coalesce(t.from_priority, -2147483648), coalesce(t.from_time, '-infinity'),
+                    coalesce(t.from_id, '00000000-0000-0000-0000-000000000000')
+                )
+            ORDER BY e.priority, e.scheduled_at, e.id LIMIT p_wanted
+        ) AS r
+        ORDER BY p_queue_priorities[t.queue], r.priority, r.scheduled_at, r.id
+        LIMIT p_wanted
+    ) AS c;
+    IF cardinality(ids) = 0 THEN
+        RETURN;
+    END IF;
+    -- A place may have another row by now.
+    IF (SELECT array_agg(locked.id ORDER BY locked.id) IS DISTINCT FROM (SELECT array_agg(c.id ORDER BY c.id) FROM unnest(ids) AS c (id))
+        FROM (SELECT r.id FROM {ready} AS r WHERE r.ctid = ANY (places) FOR UPDATE SKIP LOCKED) AS locked)
+    THEN
+        ids := NULL;
+        RETURN;
+    END IF;
+    FOR v_type, v_row, v_count IN
+        SELECT k.kind, max(k.n), count(*) FROM unnest(kinds) WITH ORDINALITY AS k (kind, n) GROUP BY k.kind
+    LOOP
+        left_over[v_type] := left_over[v_type] - v_count;
+        priorities[v_type] := v_priorities[v_row];
+        times[v_type] := since[v_row];
+        last_ids[v_type] := ids[v_row];
+    END LOOP;
+END $body$;
+
+-- The next candidates of all types that may have more, in the order of claims, behind their positions. Locks
+-- nothing. Primary key of `ready`.
+CREATE OR REPLACE FUNCTION {next_ready}(
+    p_types text[], p_queues integer[], p_queue_priorities integer[], p_left integer[], p_rooms integer[], p_most bigint,
+    p_priorities integer[], p_times timestamptz[], p_ids uuid[],
+    OUT places tid[], OUT ids uuid[], OUT kinds integer[], OUT priorities integer[], OUT times timestamptz[]
+) LANGUAGE plpgsql AS $body$
+BEGIN
+    SELECT array_agg(c.place), array_agg(c.id), array_agg(c.kind), array_agg(c.priority), array_agg(c.scheduled_at)
+    INTO places, ids, kinds, priorities, times
+    FROM (
+        SELECT r.place, r.id, t.n::integer AS kind, r.priority, r.scheduled_at
+        FROM unnest(p_types, p_queues, p_left, p_priorities, p_times, p_ids) WITH ORDINALITY
+            AS t (name, queue, left_over, from_priority, from_time, from_id, n)
+        CROSS JOIN LATERAL (
+            SELECT e.ctid AS place, e.priority, e.scheduled_at, e.id FROM {ready} AS e
+            WHERE e.type_name = t.name
+                AND (e.priority, e.scheduled_at, e.id) > (
+                    coalesce(t.from_priority, -2147483648), coalesce(t.from_time, '-infinity'),
+                    coalesce(t.from_id, '00000000-0000-0000-0000-000000000000')
+                )
+            ORDER BY e.priority, e.scheduled_at, e.id LIMIT p_most
+        ) AS r
+        WHERE t.left_over > 0 AND (p_rooms[t.queue] IS NULL OR p_rooms[t.queue] > 0)
+        ORDER BY p_queue_priorities[t.queue], r.priority, r.scheduled_at, r.id
+        LIMIT p_most
+    ) AS c;
+END $body$;
+
+-- Take jobs one after the other: some are locked, or limits decide. Returns what was taken, with the moments
+-- since when they were due; how many of each type may still be taken (`left_over`), and of each queue; and how
+-- far each type was scanned: every row up to there is ours, or locked by another session. A job over its limit
+-- may be within it if one chosen before it turns out to be locked: the position stays in front of it. `ranks`: the
+-- order of claims, if a job that was left out at first, because of a locked one, was found after others.
+--
+-- Candidates are found without locks; then those that are free are locked. Locking many more rows than are
+-- taken would leave nothing for other claims. If some were locked, it goes on behind them and does not read
+-- them again: then a transaction that holds thousands of jobs does not slow down claims. Locks: rows of
+-- `ready` by their places, skipping locked ones.
+CREATE OR REPLACE FUNCTION {take_in_turn}(
+    p_types text[], p_queues integer[], p_queue_priorities integer[], p_left integer[], p_rooms integer[], p_wanted bigint,
+    p_widest bigint, p_priorities integer[], p_times timestamptz[], p_ids uuid[],
+    OUT places tid[], OUT ids uuid[], OUT kinds integer[], OUT since timestamptz[], OUT left_over integer[], OUT rooms integer[],
+    OUT priorities integer[], OUT times timestamptz[], OUT last_ids uuid[], OUT ranks integer[]
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    v_window bigint := p_wanted;
+    v_first boolean := true;
+    v_missed boolean;
+    v_priorities integer[] := '{}';
+    c record;
+    v_chosen integer[];
+    v_free integer[];
+    v_type integer;
+    v_row integer;
+BEGIN
+    places := '{}';
+    ids := '{}';
+    kinds := '{}';
+    since := '{}';
+    left_over := p_left;
+    rooms := p_rooms;
+    priorities := coalesce(p_priorities, array_fill(NULL::integer, ARRAY[cardinality(p_types)]));
+    times := coalesce(p_times, array_fill(NULL::timestamptz, ARRAY[cardinality(p_types)]));
+    last_ids := coalesce(p_ids, array_fill(NULL::uuid, ARRAY[cardinality(p_types)]));
+    WHILE cardinality(ids) < p_wanted LOOP
+        c := {next_ready}(p_types, p_queues, p_queue_priorities, left_over, rooms, v_window, priorities, times, last_ids);
+        EXIT WHEN c.ids IS NULL;
+        v_missed := false;
+        v_chosen := '{}';
+        FOR v_row IN 1..cardinality(c.ids) LOOP
+            v_type := c.kinds[v_row];
+            CONTINUE WHEN left_over[v_type] <= 0 OR rooms[p_queues[v_type]] <= 0;
+            priorities[v_type] := c.priorities[v_row];
+            times[v_type] := c.times[v_row];
+            last_ids[v_type] := c.ids[v_row];
+            IF NOT v_first THEN
+                -- Some are locked: take them one by one, so that no row is locked without need.
+                PERFORM FROM {ready} AS r WHERE r.ctid = c.places[v_row] AND r.id = c.ids[v_row] FOR UPDATE SKIP LOCKED;
+                CONTINUE WHEN NOT FOUND;
+            END IF;
+            v_chosen := v_chosen || v_row;
+            left_over[v_type] := left_over[v_type] - 1;
+            rooms[p_queues[v_type]] := rooms[p_queues[v_type]] - 1;
+            EXIT WHEN cardinality(ids) + cardinality(v_chosen) >= p_wanted;
+        END LOOP;
+        IF v_first THEN
+            SELECT coalesce(array_agg(locked.n), '{}') INTO v_free FROM (
+                SELECT chosen.n
+                FROM unnest(v_chosen, ARRAY(SELECT c.places[n] FROM unnest(v_chosen) AS n), ARRAY(SELECT c.ids[n] FROM unnest(v_chosen) AS n))
+                    AS chosen (n, place, id)
+                JOIN {ready} AS r ON r.ctid = chosen.place AND r.id = chosen.id
+                FOR UPDATE OF r SKIP LOCKED
+            ) AS locked;
+            v_missed := cardinality(v_free) < cardinality(v_chosen);
+            v_first := NOT v_missed;
+        END IF;
+        FOREACH v_row IN ARRAY v_chosen LOOP
+            v_type := c.kinds[v_row];
+            IF NOT v_missed OR v_row = ANY (v_free) THEN
+                places := places || c.places[v_row];
+                ids := ids || c.ids[v_row];
+                kinds := kinds || v_type;
+                since := since || c.times[v_row];
+                v_priorities := v_priorities || c.priorities[v_row];
+            ELSE
+                left_over[v_type] := left_over[v_type] + 1;
+                rooms[p_queues[v_type]] := rooms[p_queues[v_type]] + 1;
+            END IF;
+        END LOOP;
+        EXIT WHEN cardinality(c.ids) < v_window AND NOT v_missed;
+        v_window := least(greatest(v_window * 2, 20), p_widest);
+    END LOOP;
+    IF NOT v_first THEN
+        ranks := ARRAY(
+            SELECT row_number() OVER (ORDER BY p_queue_priorities[p_queues[f.kind]], f.priority, f.time, f.id)
+            FROM unnest(kinds, v_priorities, since, ids) WITH ORDINALITY AS f (kind, priority, time, id, n) ORDER BY f.n
+        );
+    END IF;
+END $body$;
+
+-- Take: insert the claims, and count their begins. Returns their number. Locks nothing that others wait for; the
+-- caller has locked and deleted the rows of `ready` or `line`. The first job gets `p_token`, the next ones the
+-- numbers after it. Jobs after the first `p_at_once` (null: all) get ordinals: the first job of the claim would
+-- have `p_ordinal`.
+CREATE OR REPLACE FUNCTION {begin_jobs}(
+    p_ids uuid[], p_kinds integer[], p_since timestamptz[], p_lanes text[], p_types text[], p_queues integer[], p_queue_names text[],
+    p_leases double precision[], p_worker text, p_token bigint, p_at_once integer, p_ordinal bigint, p_statistics boolean, p_now timestamptz
+) RETURNS integer LANGUAGE plpgsql AS $body$
+BEGIN
+    INSERT INTO {running} (job_id, token, type_name, queue, worker, leased_until, started_at, ordinal, lane)
+    SELECT f.id, p_token + f.n - 1, p_types[f.kind], p_queue_names[p_queues[f.kind]], p_worker,
+        p_now + make_interval(secs => p_leases[f.kind]), p_now, CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END, f.lane
+    FROM unnest(p_ids, p_kinds, p_lanes) WITH ORDINALITY AS f (id, kind, lane, n);
+    IF p_statistics AND p_kinds[1] = ALL (p_kinds) THEN
+        INSERT INTO {tally} (at, type_name, what, number, since)
+        VALUES (p_now, p_types[p_kinds[1]], 'begun', cardinality(p_ids), p_since);
+    ELSIF p_statistics THEN
+        INSERT INTO {tally} (at, type_name, what, number, since)
+        SELECT p_now, p_types[f.kind], 'begun', count(*), array_agg(f.time) FROM unnest(p_kinds, p_since) AS f (kind, time) GROUP BY 2;
+    END IF;
+    RETURN cardinality(p_ids);
+END $body$;
+
+-- Answer: the jobs of a claim, with the columns that differ from job to job; the caller knows the rest.
+-- `chain_id` is null for the first job of a chain, `ran_before` for a job that no run has begun of. Times that
+-- every job has are numbers: drivers take ten times as long to read a timestamp. For tokens and ordinals see
+-- `begin_jobs`. In the order of `p_ranks`; null: of `p_ids`. Locks nothing. Primary key.
+--
+-- In SQL, and stable, so that it becomes a part of the statement that calls it, with the snapshot of that: else
+-- each row would be copied once more.
+CREATE OR REPLACE FUNCTION {claimed_jobs}(
+    p_ids uuid[], p_ranks integer[], p_token bigint, p_at_once integer, p_ordinal bigint, p_now timestamptz
+) RETURNS TABLE ({claimed_types}) LANGUAGE sql STABLE AS $body$
+    SELECT j.id::text, j.type_name, CASE WHEN j.chain_index > 0 THEN j.chain_id::text END, j.chain_type, j.chain_index, j.input::text,
+        j.priority, date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), j.attempt + 1, p_token + f.n - 1,
+        CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END, j.last_error::text,
+        -- One that Python does not have is left out: `expired` says what it means.
+        CASE WHEN j.deadline BETWEEN {earliest} AND {latest} THEN j.deadline END, j.dedup_key,
+        nullif(j.blockers_left, 0), j.trace_context, j.chain_trace_context, j.deadline IS NOT NULL AND j.deadline <= p_now,
+        CASE WHEN j.last_attempt_at IS NOT NULL THEN true END,
+        CASE WHEN j.blocker_count > 0 THEN (
+            SELECT json_agg(json_build_array(b.chain_id, b.chain_type, b.status, b.output, b.trace_context) ORDER BY b.place)::text
+            FROM {blockers_of}(j.id) AS b
+        ) END,
+        j.lane, NULL::boolean, NULL::double precision, NULL::timestamptz
+    FROM unnest(p_ids) WITH ORDINALITY AS f (id, n) JOIN {job} AS j ON j.id = f.id
+    ORDER BY coalesce(p_ranks[f.n], f.n)
+$body$;
+
+-- Claim ready jobs. The first row has `more`, `next_in`, `claimed_at`, in the column `blockers` the scan
+-- positions if there are any, and in `last_error` the pauses that were in the way. The other rows are the jobs
+-- in their order (`claimed_jobs`). `p_queues[i]` is the position of the queue of the type `p_types[i]`. For
+-- tokens and ordinals see `begin_jobs`.
 --
 -- A cap counts the running jobs that were claimed through a queue of this name, by anybody. Rows of
 -- older versions name no queue: they count if their type is a member (pairs of queue and type). All
@@ -115,331 +420,141 @@ END $body$;
 -- Types that are paused are left out, also of `more` and `next_in`; `next_in` includes the end of
 -- their pauses.
 --
--- Locks: an advisory lock for each cap, which is waited for; then rows of `later` and `ready`,
--- where locked ones are skipped. Rows are found along the primary keys of these two tables.
+-- Locks, in this order: an advisory lock for each cap, which is waited for (`allowed`); rows of `later` (`due`);
+-- rows of `ready` (`take_…`). Locked rows are skipped. Rows are found along the primary keys of these two
+-- tables.
 CREATE OR REPLACE FUNCTION {claim}(
     p_worker text, p_limit integer, p_types text[], p_queues integer[], p_limits integer[], p_leases double precision[],
     p_queue_names text[], p_queue_priorities integer[], p_queue_caps integer[], p_member_queues integer[],
     p_member_types text[], p_cluster_cap integer, p_positions text, p_at_once integer, p_ordinal bigint, p_token bigint,
     p_statistics boolean
-) RETURNS TABLE (
-    id text, type_name text, chain_id text, chain_type text, chain_index integer, input text, priority integer,
-    created_at double precision, scheduled_at double precision, attempt integer, token bigint, ordinal bigint, last_error text, deadline timestamptz,
-    dedup_key text, blockers_left integer, trace_context text, chain_trace_context text, expired boolean, ran_before boolean,
-    blockers text, more boolean, next_in double precision, claimed_at timestamptz
-) LANGUAGE plpgsql {steady} AS $body$
+) RETURNS TABLE ({claimed_types}) LANGUAGE plpgsql {steady} AS $body$
 #variable_conflict use_column
 DECLARE
-    v_now timestamptz;
-    v_capped boolean := EXISTS (SELECT FROM unnest(p_queue_caps) AS cap WHERE cap IS NOT NULL);
-    v_room integer[];
-    v_total bigint := p_limit;
-    v_wanted bigint;
-    v_more boolean := false;
-    v_next timestamptz;
+    v_now timestamptz := {clock};
     v_number integer := cardinality(p_types);
+    -- What is allowed: see `allowed`.
+    v_rooms integer[];
+    v_total bigint;
     v_left integer[] := p_limits;
     v_shut integer[] := '{}';
     v_resume timestamptz;
-    v_paused text;
-    -- How far each type has been scanned: every row up to there is ours, or locked by another
-    -- session.
-    v_from_priority integer[] := array_fill(-2147483648, ARRAY[v_number]);
-    v_from_time timestamptz[] := array_fill('-infinity'::timestamptz, ARRAY[v_number]);
-    v_from_id uuid[] := array_fill('00000000-0000-0000-0000-000000000000'::uuid, ARRAY[v_number]);
-    v_since timestamptz[] := array_fill(NULL::timestamptz, ARRAY[v_number]);
-    v_until timestamptz[] := v_since;
-    v_again timestamptz[] := v_since;
-    v_start_priority integer[];
-    v_start_time timestamptz[];
-    v_start_id uuid[];
-    v_positions json := p_positions;
-    v_position json;
-    v_old integer[] := '{}';
-    v_resumed boolean := false;
-    v_moved_all boolean;
-    v_pages bigint;
-    v_window bigint;
-    v_first boolean := true;
-    v_places tid[];
-    v_ids uuid[];
-    v_kinds integer[];
+    -- Where each type is scanned from: see `resume`.
     v_priorities integer[];
     v_times timestamptz[];
-    v_chosen integer[];
-    v_chosen_places tid[];
-    v_chosen_ids uuid[];
-    v_free integer[];
-    v_type integer;
-    v_row integer;
-    v_count integer;
+    v_ids uuid[];
+    v_since timestamptz[];
+    v_until timestamptz[];
+    v_again timestamptz[];
+    v_resumed boolean := false;
+    v_moved_all boolean;
+    v_most integer := greatest(1000, p_limit);
+    v_wanted bigint;
+    v_pages bigint;
+    v_taken record;
     v_in_turn boolean := false;
-    v_missed boolean;
-    v_taken tid[] := '{}';
-    v_found uuid[] := '{}';
-    v_types integer[] := '{}';
+    v_begun integer := 0;
 BEGIN
-    IF v_capped OR p_cluster_cap IS NOT NULL THEN
-        SELECT found.rooms, coalesce(found.total, p_limit) INTO v_room, v_total
-        FROM {cap_rooms}(p_queue_names, p_queue_caps, p_member_queues, p_member_types, p_cluster_cap) AS found;
+    -- What is allowed, and what is due. Mostly everything is allowed, and there are no positions.
+    IF p_cluster_cap IS NOT NULL OR array_remove(p_queue_caps, NULL) <> '{}' OR EXISTS (SELECT FROM {pause}) THEN
+        SELECT a.moment, a.rooms, a.total, a.left_over, a.shut, a.resume, a.paused
+        INTO v_now, v_rooms, v_total, v_left, v_shut, v_resume, last_error
+        FROM {allowed}(p_types, p_queues, p_limits, p_queue_names, p_queue_caps, p_member_queues, p_member_types, p_cluster_cap) AS a;
     END IF;
-    v_now := {clock};
-    -- What is paused is as if its limit were used up. Seen here is every pause that was committed
-    -- before this statement. Mostly, this is one look at an empty table.
-    IF EXISTS (SELECT FROM {pause}) THEN
-        SELECT coalesce(found.shut, '{}'), found.until, found.paused INTO v_shut, v_resume, v_paused FROM {pauses_of}(
-            p_types, ARRAY(SELECT p_queue_names[q.n] FROM unnest(p_queues) WITH ORDINALITY AS q (n, place) ORDER BY q.place), v_now
-        ) AS found;
-        FOREACH v_type IN ARRAY v_shut LOOP
-            v_left[v_type] := 0;
-        END LOOP;
+    IF p_positions IS NULL THEN
+        v_moved_all := {promote}(p_types, NULL, v_most, v_now) < v_most;
+    ELSE
+        SELECT r.* INTO v_priorities, v_times, v_ids, v_since, v_until, v_again, v_resumed, v_moved_all
+        FROM {resume}(p_types, v_left, p_positions::json, v_most, v_now) AS r;
     END IF;
-    v_wanted := least(v_total, p_limit);
-    IF v_positions IS NOT NULL THEN
-        FOR v_type IN 1..v_number LOOP
-            v_position := v_positions -> p_types[v_type];
-            IF (v_position ->> 5)::timestamptz > v_now THEN
-                v_resumed := true;
-                v_from_priority[v_type] := v_position ->> 0;
-                v_from_time[v_type] := v_position ->> 1;
-                v_from_id[v_type] := v_position ->> 2;
-                v_again[v_type] := v_position ->> 5;
-                IF (v_position ->> 4)::timestamptz > v_now THEN
-                    v_since[v_type] := v_position ->> 3;
-                    v_until[v_type] := v_position ->> 4;
-                ELSE
-                    v_old := v_old || v_type;
-                END IF;
-            END IF;
-        END LOOP;
-    END IF;
-    v_moved_all := {promote}(p_types, v_since, greatest(1000, p_limit), v_now) < greatest(1000, p_limit);
-    IF v_resumed THEN
-        IF cardinality(v_old) > 0 AND {passed}(p_types, v_left, v_from_priority, v_from_time, v_from_id) THEN
-            v_resumed := cardinality(array_remove(v_until, NULL)) > 0;
-            FOREACH v_type IN ARRAY v_old LOOP
-                v_from_priority[v_type] := -2147483648;
-                v_from_time[v_type] := '-infinity';
-                v_from_id[v_type] := '00000000-0000-0000-0000-000000000000';
-                v_again[v_type] := NULL;
-            END LOOP;
-        END IF;
-        v_start_priority := v_from_priority;
-        v_start_time := v_from_time;
-        v_start_id := v_from_id;
-    END IF;
+
     v_pages := pg_stat_get_xact_blocks_fetched({ready_key}::regclass);
-    IF NOT v_capped AND v_number = 1 AND v_left[1] >= p_limit THEN
+    v_wanted := least(v_total, p_limit);
+    IF v_rooms IS NULL AND v_number = 1 AND v_left[1] >= p_limit THEN
         -- One type and no cap: take the head of the index.
-        SELECT coalesce(array_agg(head.place), '{}'), coalesce(array_agg(head.id), '{}'), coalesce(array_agg(1), '{}'),
-            array_agg(head.priority), array_agg(head.scheduled_at)
-        INTO v_taken, v_found, v_types, v_priorities, v_times
+        SELECT coalesce(array_agg(head.place), '{}') AS places, coalesce(array_agg(head.id), '{}') AS ids, array_agg(1) AS kinds,
+            array_agg(head.scheduled_at) AS since, ARRAY[v_left[1] - count(*)::integer] AS left_over, NULL::integer[] AS rooms,
+            ARRAY[coalesce((array_agg(head.priority))[count(*)], v_priorities[1])] AS priorities,
+            ARRAY[coalesce((array_agg(head.scheduled_at))[count(*)], v_times[1])] AS times,
+            ARRAY[coalesce((array_agg(head.id))[count(*)], v_ids[1])] AS last_ids, NULL::integer[] AS ranks
+        INTO v_taken
         FROM (
             SELECT e.ctid AS place, e.priority, e.scheduled_at, e.id FROM {ready} AS e WHERE e.type_name = p_types[1]
-                AND (e.priority, e.scheduled_at, e.id) > (v_from_priority[1], v_from_time[1], v_from_id[1])
+                AND (e.priority, e.scheduled_at, e.id) > (
+                    coalesce(v_priorities[1], -2147483648), coalesce(v_times[1], '-infinity'),
+                    coalesce(v_ids[1], '00000000-0000-0000-0000-000000000000')
+                )
             ORDER BY e.priority, e.scheduled_at, e.id LIMIT v_wanted FOR UPDATE SKIP LOCKED
         ) AS head;
-        v_row := cardinality(v_found);
-        IF v_row > 0 THEN
-            v_left[1] := v_left[1] - v_row;
-            v_from_priority[1] := v_priorities[v_row];
-            v_from_time[1] := v_times[v_row];
-            v_from_id[1] := v_found[v_row];
-        END IF;
-    ELSIF NOT v_capped AND v_wanted <= ALL (v_left) THEN
-        -- Several types, and no limit that could matter: the first candidates of all types, if none
-        -- is locked.
-        SELECT array_agg(c.place), array_agg(c.id), array_agg(c.kind), array_agg(c.priority), array_agg(c.scheduled_at)
-        INTO v_places, v_ids, v_kinds, v_priorities, v_times
-        FROM (
-            SELECT r.place, r.id, t.n::integer AS kind, r.priority, r.scheduled_at
-            FROM unnest(p_types, p_queues, v_from_priority, v_from_time, v_from_id) WITH ORDINALITY
-                AS t (name, queue, from_priority, from_time, from_id, n)
-            CROSS JOIN LATERAL (
-                SELECT e.ctid AS place, e.priority, e.scheduled_at, e.id FROM {ready} AS e
-                WHERE e.type_name = t.name
-                    AND (e.priority, e.scheduled_at, e.id) > (t.from_priority, t.from_time, t.from_id)
-                ORDER BY e.priority, e.scheduled_at, e.id LIMIT v_wanted
-            ) AS r
-            ORDER BY p_queue_priorities[t.queue], r.priority, r.scheduled_at, r.id
-            LIMIT v_wanted
-        ) AS c;
-        IF v_ids IS NOT NULL THEN
-            SELECT array_agg(locked.id ORDER BY locked.id) IS DISTINCT FROM (SELECT array_agg(c.id ORDER BY c.id) FROM unnest(v_ids) AS c (id))
-            INTO v_in_turn
-            FROM (SELECT r.id FROM {ready} AS r WHERE r.ctid = ANY (v_places) FOR UPDATE SKIP LOCKED) AS locked;
-            IF NOT v_in_turn THEN
-                v_taken := v_places;
-                v_found := v_ids;
-                v_types := v_kinds;
-                FOR v_type, v_row, v_count IN
-                    SELECT k.kind, max(k.n), count(*) FROM unnest(v_kinds) WITH ORDINALITY AS k (kind, n) GROUP BY k.kind
-                LOOP
-                    v_left[v_type] := v_left[v_type] - v_count;
-                    v_from_priority[v_type] := v_priorities[v_row];
-                    v_from_time[v_type] := v_times[v_row];
-                    v_from_id[v_type] := v_ids[v_row];
-                END LOOP;
-            END IF;
-        END IF;
+    ELSIF v_rooms IS NULL AND v_wanted <= ALL (v_left) THEN
+        v_taken := {take_heads}(p_types, p_queues, p_queue_priorities, v_left, v_wanted, v_priorities, v_times, v_ids);
+        v_in_turn := v_taken.ids IS NULL;
     ELSE
         v_in_turn := true;
     END IF;
     IF v_in_turn THEN
-        -- Find the next candidates in order, without locks; then lock those that are free. Locking
-        -- many more rows than are taken would leave nothing for other workers to claim. If some
-        -- were locked, continue after them and do not read them again: then a transaction that
-        -- holds thousands of jobs does not slow down claims.
-        v_window := v_wanted;
-        WHILE cardinality(v_found) < v_wanted LOOP
-            SELECT array_agg(c.place), array_agg(c.id), array_agg(c.kind), array_agg(c.priority), array_agg(c.scheduled_at)
-            INTO v_places, v_ids, v_kinds, v_priorities, v_times
-            FROM (
-                SELECT r.place, r.id, t.n::integer AS kind, r.priority, r.scheduled_at
-                FROM unnest(p_types, p_queues, v_left, v_from_priority, v_from_time, v_from_id) WITH ORDINALITY
-                    AS t (name, queue, left_over, from_priority, from_time, from_id, n)
-                CROSS JOIN LATERAL (
-                    SELECT e.ctid AS place, e.priority, e.scheduled_at, e.id FROM {ready} AS e
-                    WHERE e.type_name = t.name
-                        AND (e.priority, e.scheduled_at, e.id) > (t.from_priority, t.from_time, t.from_id)
-                    ORDER BY e.priority, e.scheduled_at, e.id LIMIT v_window
-                ) AS r
-                WHERE t.left_over > 0 AND (v_room[t.queue] IS NULL OR v_room[t.queue] > 0)
-                ORDER BY p_queue_priorities[t.queue], r.priority, r.scheduled_at, r.id
-                LIMIT v_window
-            ) AS c;
-            EXIT WHEN v_ids IS NULL;
-            v_missed := false;
-            v_chosen := '{}';
-            v_chosen_places := '{}';
-            v_chosen_ids := '{}';
-            FOR v_row IN 1..cardinality(v_ids) LOOP
-                v_type := v_kinds[v_row];
-                -- A job over its limit may be within it if one chosen earlier turns out to be
-                -- locked: the position stays in front of it.
-                CONTINUE WHEN v_left[v_type] <= 0 OR v_room[p_queues[v_type]] <= 0;
-                v_from_priority[v_type] := v_priorities[v_row];
-                v_from_time[v_type] := v_times[v_row];
-                v_from_id[v_type] := v_ids[v_row];
-                IF NOT v_first THEN
-                    -- Some are locked: take them one by one, so that no row is locked without need.
-                    PERFORM FROM {ready} AS r WHERE r.ctid = v_places[v_row] AND r.id = v_ids[v_row] FOR UPDATE SKIP LOCKED;
-                    CONTINUE WHEN NOT FOUND;
-                    v_taken := v_taken || v_places[v_row];
-                    v_found := v_found || v_ids[v_row];
-                    v_types := v_types || v_type;
-                ELSE
-                    v_chosen := v_chosen || v_row;
-                    v_chosen_places := v_chosen_places || v_places[v_row];
-                    v_chosen_ids := v_chosen_ids || v_ids[v_row];
-                END IF;
-                v_left[v_type] := v_left[v_type] - 1;
-                v_room[p_queues[v_type]] := v_room[p_queues[v_type]] - 1;
-                EXIT WHEN cardinality(v_found) + cardinality(v_chosen) >= v_wanted;
-            END LOOP;
-            IF v_first THEN
-                SELECT coalesce(array_agg(locked.row), '{}') INTO v_free FROM (
-                    SELECT c.row FROM unnest(v_chosen, v_chosen_places, v_chosen_ids) AS c (row, place, id)
-                    JOIN {ready} AS r ON r.ctid = c.place AND r.id = c.id
-                    FOR UPDATE OF r SKIP LOCKED
-                ) AS locked;
-                v_missed := cardinality(v_free) < cardinality(v_chosen);
-                FOREACH v_row IN ARRAY v_chosen LOOP
-                    v_type := v_kinds[v_row];
-                    IF NOT v_missed OR v_row = ANY (v_free) THEN
-                        v_taken := v_taken || v_places[v_row];
-                        v_found := v_found || v_ids[v_row];
-                        v_types := v_types || v_type;
-                    ELSE
-                        v_left[v_type] := v_left[v_type] + 1;
-                        v_room[p_queues[v_type]] := v_room[p_queues[v_type]] + 1;
-                    END IF;
-                END LOOP;
-                v_first := NOT v_missed;
-            END IF;
-            EXIT WHEN cardinality(v_ids) < v_window AND NOT v_missed;
-            v_window := least(greatest(v_window * 2, 20), greatest(p_limit, 1000));
-        END LOOP;
+        v_taken := {take_in_turn}(
+            p_types, p_queues, p_queue_priorities, v_left, v_rooms, v_wanted, v_most, v_priorities, v_times, v_ids
+        );
     END IF;
     v_pages := pg_stat_get_xact_blocks_fetched({ready_key}::regclass) - v_pages;
-    IF cardinality(v_found) >= p_limit AND (p_cluster_cap IS NULL OR v_total > p_limit) THEN
-        v_more := EXISTS (
-            SELECT FROM unnest(p_types, p_queues, v_left, v_from_priority, v_from_time, v_from_id)
+    IF cardinality(v_taken.ids) > 0 THEN
+        -- Rows of `ready` are never updated, and these are locked by us: their ctids are still right.
+        DELETE FROM {ready} WHERE ctid = ANY (v_taken.places);
+        v_begun := {begin_jobs}(
+            v_taken.ids, v_taken.kinds, v_taken.since, NULL, p_types, p_queues, p_queue_names, p_leases, p_worker, p_token, p_at_once,
+            p_ordinal, p_statistics, v_now
+        );
+    END IF;
+
+    -- Count what is left.
+    more := false;
+    IF v_begun >= p_limit AND (p_cluster_cap IS NULL OR v_total > p_limit) THEN
+        more := EXISTS (
+            SELECT FROM unnest(p_types, p_queues, v_taken.left_over, v_taken.priorities, v_taken.times, v_taken.last_ids)
                 AS t (name, queue, left_over, from_priority, from_time, from_id)
-            WHERE t.left_over > 0 AND (v_room[t.queue] IS NULL OR v_room[t.queue] > 0) AND EXISTS (
+            WHERE t.left_over > 0 AND (v_taken.rooms[t.queue] IS NULL OR v_taken.rooms[t.queue] > 0) AND EXISTS (
                 SELECT FROM {ready} AS e WHERE e.type_name = t.name
-                    AND (e.priority, e.scheduled_at, e.id) > (t.from_priority, t.from_time, t.from_id)
+                    AND (e.priority, e.scheduled_at, e.id) > (
+                        coalesce(t.from_priority, -2147483648), coalesce(t.from_time, '-infinity'),
+                        coalesce(t.from_id, '00000000-0000-0000-0000-000000000000')
+                    )
                 ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1
             )
         );
     END IF;
-    IF cardinality(v_found) > 0 THEN
-        -- Rows of `ready` are never updated, and these are locked by us: their ctids are still
-        -- right.
-        IF p_statistics AND (v_number > 1 OR v_in_turn) THEN
-            WITH taken AS (DELETE FROM {ready} AS e WHERE e.ctid = ANY (v_taken) RETURNING e.type_name, e.scheduled_at)
-            INSERT INTO {tally} (at, type_name, what, number, since)
-            SELECT v_now, t.type_name, 'begun', count(*), array_agg(t.scheduled_at) FROM taken AS t GROUP BY t.type_name;
-        ELSE
-            DELETE FROM {ready} WHERE ctid = ANY (v_taken);
-            IF p_statistics THEN
-                INSERT INTO {tally} (at, type_name, what, number, since)
-                VALUES (v_now, p_types[1], 'begun', cardinality(v_found), v_times);
-            END IF;
-        END IF;
-        INSERT INTO {running} (job_id, token, type_name, queue, worker, leased_until, started_at, ordinal)
-        SELECT f.id, p_token + f.n - 1, p_types[f.kind], p_queue_names[p_queues[f.kind]], p_worker,
-            v_now + make_interval(secs => p_leases[f.kind]), v_now, CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END
-        FROM unnest(v_found, v_types) WITH ORDINALITY AS f (id, kind, n);
-    END IF;
-    IF v_resumed AND NOT v_more AND (
-        {promote}(p_types, array_fill(NULL::timestamptz, ARRAY[v_number]), 1000, v_now) > 0
-        OR {passed}(p_types, v_left, v_start_priority, v_start_time, v_start_id)
+    IF v_resumed AND NOT more AND (
+        {promote}(p_types, NULL, 1000, v_now) > 0
+        OR {passed}(p_types, v_taken.left_over, v_priorities, v_times, v_ids)
     ) THEN
         -- Claim the rest from the beginning; if nothing is left to claim, only for its first row.
         RETURN QUERY SELECT * FROM {claim}(
-            p_worker, p_limit - cardinality(v_found), p_types, p_queues, v_left, p_leases, p_queue_names, p_queue_priorities,
-            p_queue_caps, p_member_queues, p_member_types, p_cluster_cap, NULL, p_at_once - cardinality(v_found),
-            p_ordinal + cardinality(v_found), p_token + cardinality(v_found), p_statistics
+            p_worker, p_limit - v_begun, p_types, p_queues, v_taken.left_over, p_leases, p_queue_names, p_queue_priorities,
+            p_queue_caps, p_member_queues, p_member_types, p_cluster_cap, NULL, p_at_once - v_begun,
+            p_ordinal + v_begun, p_token + v_begun, p_statistics
         );
     ELSE
-        IF NOT v_more THEN
-            SELECT least(min(due.scheduled_at), v_resume) INTO v_next FROM unnest(p_types) WITH ORDINALITY AS asked (type_name, n)
+        IF NOT more THEN
+            SELECT extract(epoch FROM least(min(due.scheduled_at), v_resume) - v_now)::double precision INTO next_in
+            FROM unnest(p_types) WITH ORDINALITY AS asked (type_name, n)
             CROSS JOIN LATERAL (
                 SELECT l.scheduled_at FROM {later} AS l WHERE l.type_name = asked.type_name AND l.scheduled_at > v_now AND l.scheduled_at < 'infinity'
                 ORDER BY l.scheduled_at LIMIT 1
             ) AS due
             WHERE asked.n <> ALL (v_shut);
         END IF;
-        -- Many pages were read for few entries, so most entries are dead. Live entries need far
-        -- fewer pages than this limit.
-        RETURN QUERY SELECT NULL, NULL, NULL, NULL, NULL::integer, NULL, NULL::integer, NULL::double precision,
-            NULL::double precision, NULL::integer, NULL::bigint, NULL::bigint, v_paused, NULL::timestamptz, NULL, NULL::integer, NULL, NULL, NULL::boolean,
-            NULL::boolean,
-            CASE WHEN v_resumed OR v_pages > v_number * (20 + p_limit / 20)
-                THEN {scan_positions}(p_types, v_from_priority, v_from_time, v_from_id, v_since, v_until, v_again, v_moved_all, v_now) END,
-            v_more, extract(epoch FROM v_next - v_now)::double precision, v_now;
+        -- Many pages were read for few entries, so most entries are dead. Live entries need far fewer pages.
+        IF v_resumed OR v_pages > v_number * (20 + p_limit / 20) THEN
+            blockers := {scan_positions}(
+                p_types, v_taken.priorities, v_taken.times, v_taken.last_ids, v_since, v_until, v_again, v_moved_all, v_now
+            );
+        END IF;
+        claimed_at := v_now;
+        RETURN NEXT;
     END IF;
-    IF cardinality(v_found) = 0 THEN
-        RETURN;
+    IF v_begun > 0 THEN
+        RETURN QUERY SELECT * FROM {claimed_jobs}(v_taken.ids, v_taken.ranks, p_token, p_at_once, p_ordinal, v_now);
     END IF;
-    RETURN QUERY
-    SELECT j.id::text, j.type_name, CASE WHEN j.chain_index > 0 THEN j.chain_id::text END, j.chain_type, j.chain_index, j.input::text,
-        j.priority, date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), j.attempt + 1, p_token + f.n - 1,
-        CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END, j.last_error::text,
-        -- One that Python does not have is left out: `expired` says what it means.
-        CASE WHEN j.deadline BETWEEN {earliest} AND {latest} THEN j.deadline END, j.dedup_key,
-        nullif(j.blockers_left, 0), j.trace_context, j.chain_trace_context, j.deadline IS NOT NULL AND j.deadline <= v_now,
-        CASE WHEN j.last_attempt_at IS NOT NULL THEN true END,
-        CASE WHEN j.blocker_count > 0 THEN (
-            SELECT json_agg(json_build_array(b.chain_id, b.chain_type, b.status, b.output, b.trace_context) ORDER BY b.place)::text
-            FROM {blockers_of}(j.id) AS b
-        ) END,
-        NULL::boolean, NULL::double precision, NULL::timestamptz
-    FROM unnest(v_found, v_types) WITH ORDINALITY AS f (id, kind, n) JOIN {job} AS j ON j.id = f.id
-    -- Sorted again: a job that was left out at first, because of a locked one, was found after
-    -- others.
-    ORDER BY p_queue_priorities[p_queues[f.kind]], j.priority, j.scheduled_at, j.id;
 END $body$;
 
 -- Extend leases; returns the ids of claims that are over. Locked rows of `running` (primary key)

@@ -292,6 +292,20 @@ BEGIN
     RETURN QUERY SELECT * FROM {read_chains}(p_ids);
 END $body$;
 
+-- The first problem with new jobs, of which those in `p_stored` are stored, or NULL; and its position: an id that
+-- exists, or is there twice. Locks nothing. Primary key.
+CREATE OR REPLACE FUNCTION {taken_id}(p_ids uuid[], p_stored boolean[], OUT problem jsonb, OUT place integer) LANGUAGE plpgsql AS $body$
+BEGIN
+    SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id), asked.n INTO problem, place
+    FROM (
+        SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
+        FROM unnest(p_ids, p_stored) WITH ORDINALITY AS new (id, stored, n) WHERE new.stored
+    ) AS asked
+    -- OFFSET 0: each id is looked up by itself, whatever the plan was made for.
+    WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
+    ORDER BY asked.n LIMIT 1;
+END $body$;
+
 -- Returns one row for each job. A job whose chain was found under its key has its position, because
 -- others may have the same id, and a status if that chain was pruned. A problem is raised as QUE01
 -- with the details as its message. QUE00: begin again, after all locks are released. Edges name the
@@ -329,8 +343,7 @@ DECLARE
     v_waiting integer[];
     v_dependents integer[];
     v_problem jsonb;
-    v_id_problem jsonb;
-    v_bad integer;
+    v_taken record;
     v_item record;
     v_found record;
 BEGIN
@@ -368,20 +381,13 @@ BEGIN
         v_changed_ids := array(SELECT v_existing[changed.n] FROM unnest(v_changed) AS changed (n));
     END IF;
     -- The first job with a problem is reported; for one job, its id before its edges.
-    SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id), asked.n INTO v_id_problem, v_bad
-    FROM (
-        SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
-        FROM unnest(v_ids, v_store) WITH ORDINALITY AS new (id, store, n) WHERE new.store
-    ) AS asked
-    -- OFFSET 0: each id is looked up by itself, whatever the plan was made for.
-    WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
-    ORDER BY asked.n LIMIT 1;
+    v_taken := {taken_id}(v_ids, v_store);
     IF cardinality(p_edge_places) > 0 THEN
         FOR v_item IN
             SELECT edge.* FROM unnest(p_edge_places, p_edge_chains::uuid[], p_edge_types, p_edge_within, p_edge_traces)
                 WITH ORDINALITY AS edge (place, chain_id, type_name, within, trace, n) ORDER BY edge.n
         LOOP
-            CONTINUE WHEN NOT v_store[v_item.place] OR v_item.place >= v_bad;
+            CONTINUE WHEN NOT v_store[v_item.place] OR v_item.place >= v_taken.place;
             -- A chain that was found under its key is not stored under the id that the call has for
             -- it. A later one of the call with the same id may be.
             IF v_item.within IS NOT NULL AND NOT v_store[v_item.within] THEN
@@ -403,7 +409,7 @@ BEGIN
             WHERE edge.within IS NULL
         ), v_changed_ids || v_blocked);
         v_problem := coalesce(
-            {check_edges}(v_edge_jobs, v_edge_jobs, v_edge_chains, v_edge_types, v_new_types), v_id_problem
+            {check_edges}(v_edge_jobs, v_edge_jobs, v_edge_chains, v_edge_types, v_new_types), v_taken.problem
         );
         IF v_problem IS NOT NULL THEN
             RAISE SQLSTATE 'QUE01' USING MESSAGE = v_problem::text;
@@ -411,8 +417,8 @@ BEGIN
         SELECT counted.o_edges, counted.o_waiting, counted.o_dependents INTO v_edges, v_waiting, v_dependents
         FROM {count_edges}(v_edge_places, v_edge_chains, v_edge_within, cardinality(v_ids)) AS counted;
         PERFORM {add_edges}(v_edge_jobs, v_edge_chains, v_edge_within, v_edge_traces);
-    ELSIF v_id_problem IS NOT NULL THEN
-        RAISE SQLSTATE 'QUE01' USING MESSAGE = v_id_problem::text;
+    ELSIF v_taken.problem IS NOT NULL THEN
+        RAISE SQLSTATE 'QUE01' USING MESSAGE = v_taken.problem::text;
     ELSIF cardinality(v_changed_ids || v_blocked) > 0 THEN
         PERFORM {lock_current}('{}', v_changed_ids || v_blocked);
     END IF;
@@ -525,14 +531,7 @@ BEGIN
         SELECT array_agg(new.id) INTO v_stored FROM new;
         EXIT WHEN cardinality(v_stored) = cardinality(p_ids);
         DELETE FROM {job} WHERE id = ANY (v_stored);
-        SELECT jsonb_build_object('problem', 'id_exists', 'job_id', asked.id) INTO v_problem
-        FROM (
-            SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
-            FROM unnest(p_ids) WITH ORDINALITY AS new (id, n)
-        ) AS asked
-        -- OFFSET 0: each id is looked up by itself, whatever the plan was made for.
-        WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
-        ORDER BY asked.n LIMIT 1;
+        SELECT taken.problem INTO v_problem FROM {taken_id}(p_ids, array_fill(true, ARRAY[cardinality(p_ids)])) AS taken;
         IF v_problem IS NOT NULL THEN
             RETURN v_problem;
         END IF;

@@ -429,6 +429,54 @@ BEGIN
     RETURN CASE WHEN v_there THEN 'busy' ELSE 'gone' END;
 END $body$;
 
+-- Delete a key that no chain has, if that is still so. Locks the key, without waiting. Primary keys.
+CREATE OR REPLACE FUNCTION {right_key}(p_chain uuid, p_type text, p_key text) RETURNS text LANGUAGE plpgsql AS $body$
+BEGIN
+    PERFORM FROM {key} AS k WHERE k.chain_type = p_type AND k.key = p_key AND k.chain_id = p_chain FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        RETURN CASE WHEN EXISTS (SELECT FROM {key} AS k WHERE k.chain_type = p_type AND k.key = p_key AND k.chain_id = p_chain)
+            THEN 'busy' ELSE 'gone' END;
+    END IF;
+    DELETE FROM {key} AS k WHERE k.chain_type = p_type AND k.key = p_key AND k.chain_id = p_chain
+        AND (k.ended IS NULL OR k.window_chain IS DISTINCT FROM k.chain_id)
+        AND NOT EXISTS (SELECT FROM {job} AS j WHERE j.id = p_chain AND j.chain_index <= 0);
+    RETURN CASE WHEN FOUND THEN 'repaired' ELSE 'gone' END;
+END $body$;
+
+-- Count the claims of a lane again, if the number is still wrong. Locks the one of its two rows that counts, without
+-- waiting. Rows of `turn` are never updated. Primary keys of `turn` and `lane`, index news_lane; reads `running` once.
+CREATE OR REPLACE FUNCTION {right_lane}(p_lane text) RETURNS text LANGUAGE plpgsql AS $body$
+DECLARE
+    v_rows bigint;
+BEGIN
+    PERFORM FROM {turn} AS t WHERE t.name = split_part(p_lane, E'\x1f', 1) AND t.lane = p_lane FOR UPDATE SKIP LOCKED;
+    IF NOT FOUND THEN
+        PERFORM FROM {lane} AS l WHERE l.lane = p_lane AND NOT l.open FOR UPDATE SKIP LOCKED;
+    END IF;
+    IF NOT FOUND THEN
+        RETURN CASE WHEN EXISTS (SELECT FROM {lane} AS l WHERE l.lane = p_lane) THEN 'busy' ELSE 'gone' END;
+    END IF;
+    WITH counted AS MATERIALIZED (
+        SELECT (SELECT count(*) FROM {running} AS r WHERE r.lane = p_lane)
+            + (SELECT count(*) FROM {news} AS n WHERE n.lane = p_lane AND n.kind < 0) AS number
+    ), closed AS (
+        UPDATE {lane} AS l SET running = counted.number FROM counted
+        WHERE l.lane = p_lane AND NOT l.open AND l.running <> counted.number RETURNING 1
+    ), taken AS (
+        DELETE FROM {turn} AS t USING counted
+        WHERE t.name = split_part(p_lane, E'\x1f', 1) AND t.lane = p_lane AND t.running <> counted.number RETURNING t.*
+    ), opened AS (
+        INSERT INTO {turn} (name, tag, lane, running, begun, begun_at, holder)
+        SELECT t.name, t.tag, t.lane, counted.number, t.begun, t.begun_at, t.holder FROM taken AS t, counted RETURNING 1
+    )
+    SELECT count(*) INTO v_rows FROM (SELECT FROM closed UNION ALL SELECT FROM opened) AS changed;
+    IF v_rows = 0 THEN
+        RETURN 'gone';
+    END IF;
+    INSERT INTO {news} (lane, kind) VALUES (p_lane, 0);
+    RETURN 'repaired';
+END $body$;
+
 -- Repair one thing, if it is still wrong: 'repaired', 'gone' (nothing is wrong any more) or 'busy'.
 -- Locks, in the order of all operations: the in-flight row or the key, then the job. It waits for
 -- none of them. Each look is one statement, after the locks: a claim moves a job between the in-flight
@@ -441,47 +489,12 @@ DECLARE
     v_state text;
     v_waits record;
     v_wrong boolean;
-    v_rows bigint;
 BEGIN
     IF p_kind = 'stray_key' THEN
-        PERFORM FROM {key} AS k WHERE k.chain_type = p_place[1] AND k.key = p_place[2] AND k.chain_id = v_id FOR UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            RETURN CASE WHEN EXISTS (SELECT FROM {key} AS k WHERE k.chain_type = p_place[1] AND k.key = p_place[2] AND k.chain_id = v_id)
-                THEN 'busy' ELSE 'gone' END;
-        END IF;
-        DELETE FROM {key} AS k WHERE k.chain_type = p_place[1] AND k.key = p_place[2] AND k.chain_id = v_id
-            AND (k.ended IS NULL OR k.window_chain IS DISTINCT FROM k.chain_id)
-            AND NOT EXISTS (SELECT FROM {job} AS j WHERE j.id = v_id AND j.chain_index <= 0);
-        RETURN CASE WHEN FOUND THEN 'repaired' ELSE 'gone' END;
+        RETURN {right_key}(v_id, p_place[1], p_place[2]);
     END IF;
     IF p_kind = 'miscounted_lane' THEN
-        -- The one of the two rows that counts. Rows of `turn` are never updated.
-        PERFORM FROM {turn} AS t WHERE t.name = split_part(p_place[1], E'\x1f', 1) AND t.lane = p_place[1] FOR UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN
-            PERFORM FROM {lane} AS l WHERE l.lane = p_place[1] AND NOT l.open FOR UPDATE SKIP LOCKED;
-        END IF;
-        IF NOT FOUND THEN
-            RETURN CASE WHEN EXISTS (SELECT FROM {lane} AS l WHERE l.lane = p_place[1]) THEN 'busy' ELSE 'gone' END;
-        END IF;
-        WITH counted AS MATERIALIZED (
-            SELECT (SELECT count(*) FROM {running} AS r WHERE r.lane = p_place[1])
-                + (SELECT count(*) FROM {news} AS n WHERE n.lane = p_place[1] AND n.kind < 0) AS number
-        ), closed AS (
-            UPDATE {lane} AS l SET running = counted.number FROM counted
-            WHERE l.lane = p_place[1] AND NOT l.open AND l.running <> counted.number RETURNING 1
-        ), taken AS (
-            DELETE FROM {turn} AS t USING counted
-            WHERE t.name = split_part(p_place[1], E'\x1f', 1) AND t.lane = p_place[1] AND t.running <> counted.number RETURNING t.*
-        ), opened AS (
-            INSERT INTO {turn} (name, tag, lane, running, begun, begun_at, holder)
-            SELECT t.name, t.tag, t.lane, counted.number, t.begun, t.begun_at, t.holder FROM taken AS t, counted RETURNING 1
-        )
-        SELECT count(*) INTO v_rows FROM (SELECT FROM closed UNION ALL SELECT FROM opened) AS changed;
-        IF v_rows = 0 THEN
-            RETURN 'gone';
-        END IF;
-        INSERT INTO {news} (lane, kind) VALUES (p_place[1], 0);
-        RETURN 'repaired';
+        RETURN {right_lane}(p_place[1]);
     END IF;
     IF p_kind = 'stray_edge' THEN
         DELETE FROM {blocker} AS b WHERE b.job_id = v_id AND b.position = p_place[1]::integer

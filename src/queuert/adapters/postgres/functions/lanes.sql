@@ -32,20 +32,17 @@ BEGIN
     END LOOP;
 END $body$;
 
--- The common claim, made cheap: begin the first job of each of these lanes, in their order. All jobs have
--- one type. Returns their ids, and which lanes have another job; or nulls if a lane has none that is free,
--- and then nothing is written. Locks waiting jobs, and skips locked ones. Primary key of `line`.
-CREATE OR REPLACE FUNCTION {begin_each}(
-    p_lanes {turn}[], p_type text, p_queue text, p_worker text, p_lease double precision, p_token bigint,
-    p_statistics boolean, p_now timestamptz, OUT ids uuid[], OUT waiting boolean[]
-) LANGUAGE plpgsql AS $body$
+-- The common claim, made cheap: take the first job of each of these lanes, in their order. All jobs have
+-- one type. Returns them, the moments since when they were due, their lanes, and which have another job; or nulls if a
+-- lane has none that is free, and then nothing is written. Locks waiting jobs, and skips locked ones. Primary key
+-- of `line`.
+CREATE OR REPLACE FUNCTION {take_firsts}(p_lanes {turn}[], p_type text, OUT ids uuid[], OUT times timestamptz[], OUT names text[], OUT waiting boolean[])
+LANGUAGE plpgsql AS $body$
 DECLARE
     v_number integer := cardinality(p_lanes);
-    v_names text[];
     v_places tid[];
-    v_times timestamptz[];
 BEGIN
-    SELECT array_agg(c.lane), array_agg(c.place), array_agg(c.id), array_agg(c.scheduled_at) INTO v_names, v_places, ids, v_times
+    SELECT array_agg(c.place), array_agg(c.id), array_agg(c.scheduled_at), array_agg(c.lane) INTO v_places, ids, times, names
     FROM (
         SELECT l.lane, w.*
         FROM unnest(p_lanes) WITH ORDINALITY AS l
@@ -59,15 +56,11 @@ BEGIN
         SELECT count(*) FROM (SELECT FROM {line} AS w WHERE w.ctid = ANY (v_places) FOR UPDATE SKIP LOCKED) AS locked
     ) < v_number THEN
         ids := NULL;
+        times := NULL;
+        names := NULL;
         RETURN;
     END IF;
     DELETE FROM {line} WHERE ctid = ANY (v_places);
-    INSERT INTO {running} (job_id, token, type_name, queue, worker, leased_until, started_at, lane)
-    SELECT b.id, p_token + b.n - 1, p_type, p_queue, p_worker, p_now + make_interval(secs => p_lease), p_now, b.lane
-    FROM unnest(ids, v_names) WITH ORDINALITY AS b (id, lane, n);
-    IF p_statistics THEN
-        INSERT INTO {tally} (at, type_name, what, number, since) VALUES (p_now, p_type, 'begun', v_number, v_times);
-    END IF;
     -- OFFSET: otherwise, a plan may hash all of `line`.
     waiting := ARRAY(
         SELECT EXISTS (SELECT FROM {line} AS e WHERE e.lane = l.lane ORDER BY e.priority, e.scheduled_at, e.id LIMIT 1 OFFSET 0)

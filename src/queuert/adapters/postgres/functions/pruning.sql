@@ -208,10 +208,139 @@ BEGIN
     SELECT gone.chain_id, min(gone.chain_type), count(*) FROM gone GROUP BY gone.chain_id;
 END $body$;
 
+-- The walk: the next chains that may be due, `p_most` of all types together, in any order of the types: none waits
+-- for another one that has very many. `left_over`: fewer were found. `late`: the seconds between the last one and the first
+-- that is too young, if there may be more; `shortest`: how long such chains are kept. Locks the policies that it
+-- moves on, skipping locked ones. Index job_first; reads `retention` once.
+CREATE OR REPLACE FUNCTION {walk_due}(
+    p_most integer, p_exact boolean, p_now timestamptz,
+    OUT ids uuid[], OUT left_over integer, OUT late double precision, OUT shortest double precision
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    v_type record;
+    v_young uuid;
+    v_part uuid[];
+BEGIN
+    ids := '{}';
+    left_over := p_most;
+    FOR v_type IN
+        SELECT r.type_name, r.walked, least(r.completed, r.failed, r.cancelled, r.expired) AS shortest
+        FROM {retention} AS r ORDER BY random()
+    LOOP
+        EXIT WHEN left_over <= 0;
+        CONTINUE WHEN v_type.shortest IS NULL;
+        -- The first UUIDv7 of a chain that is too young.
+        v_young := rpad(lpad(to_hex(greatest(0, floor(1000 * (extract(epoch FROM p_now) - v_type.shortest
+            - CASE WHEN p_exact THEN 0 ELSE least(v_type.shortest * {slack_part}, {slack_most}) END)))::bigint), 12, '0'), 32, '0')::uuid;
+        v_part := array(
+            SELECT j.id FROM {job} AS j
+            WHERE j.type_name = v_type.type_name AND j.chain_index = 0 AND j.id < v_young
+                AND j.id > coalesce(v_type.walked, '00000000-0000-0000-0000-000000000000')
+            ORDER BY j.type_name, j.id LIMIT left_over
+        );
+        IF cardinality(v_part) > 0 THEN
+            -- Another policy is being stored, or was just now: then the walk begins anew.
+            PERFORM FROM {retention} AS r WHERE r.type_name = v_type.type_name
+                AND r.walked IS NOT DISTINCT FROM v_type.walked FOR UPDATE SKIP LOCKED;
+            CONTINUE WHEN NOT FOUND;
+            UPDATE {retention} AS r SET walked = v_part[cardinality(v_part)] WHERE r.type_name = v_type.type_name;
+            ids := ids || v_part;
+            left_over := left_over - cardinality(v_part);
+            IF left_over <= 0 THEN
+                -- The time between the last id and the first one that is too young: 48 bits are milliseconds.
+                late := greatest(0, ('x' || left(replace(v_young::text, '-', ''), 12))::bit(48)::bigint
+                    - ('x' || left(replace(v_part[cardinality(v_part)]::text, '-', ''), 12))::bit(48)::bigint) / 1000.0;
+                shortest := v_type.shortest;
+            END IF;
+        END IF;
+    END LOOP;
+END $body$;
+
+-- The lap: the next `p_limit` chains from this one on. `last_type` and `last_id`: the last one; null: this was the
+-- end. Locks nothing. Index job_first; reads `retention` once.
+CREATE OR REPLACE FUNCTION {walk_lap}(p_type text, p_id uuid, p_limit integer, OUT ids uuid[], OUT last_type text, OUT last_id uuid)
+LANGUAGE plpgsql AS $body$
+DECLARE
+    v_type record;
+    v_part uuid[];
+BEGIN
+    ids := '{}';
+    FOR v_type IN
+        SELECT r.type_name FROM {retention} AS r
+        WHERE r.type_name >= p_type ORDER BY r.type_name
+    LOOP
+        v_part := array(
+            SELECT j.id FROM {job} AS j
+            WHERE j.type_name = v_type.type_name AND j.chain_index = 0
+                AND j.id > CASE WHEN v_type.type_name = p_type THEN p_id
+                    ELSE '00000000-0000-0000-0000-000000000000' END
+            ORDER BY j.type_name, j.id LIMIT p_limit - cardinality(ids)
+        );
+        ids := ids || v_part;
+        IF cardinality(ids) >= p_limit THEN
+            last_type := v_type.type_name;
+            last_id := ids[cardinality(ids)];
+            EXIT;
+        END IF;
+    END LOOP;
+END $body$;
+
+-- Note chains that are looked at again: those of the verdicts 'later' and 'archive', and those that could not be
+-- deleted (`p_kept`). Not before `p_until`, up to which this step has looked at notes. Primary key of `kept`.
+CREATE OR REPLACE FUNCTION {note_chains}(
+    p_later uuid[], p_later_at timestamptz[], p_archive uuid[], p_archive_types text[], p_kept uuid[], p_until timestamptz, p_now timestamptz
+) RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+    IF p_later IS NOT NULL THEN
+        INSERT INTO {kept} AS n (chain_id, due_at)
+        SELECT later.id, greatest(later.moment, p_until) FROM unnest(p_later, p_later_at) AS later (id, moment)
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = NULL;
+    END IF;
+    IF p_archive IS NOT NULL THEN
+        INSERT INTO {kept} AS n (chain_id, due_at, archive)
+        SELECT DISTINCT a.id, 'infinity'::timestamptz, a.type_name FROM unnest(p_archive, p_archive_types) AS a (id, type_name)
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = excluded.archive
+            WHERE n.archive IS DISTINCT FROM excluded.archive;
+    END IF;
+    IF p_kept IS NOT NULL THEN
+        INSERT INTO {kept} AS n (chain_id, due_at)
+        SELECT left_over.id, greatest({look_again}(j.created_at, p_now, {look_again_needed}, 0), p_until)
+        FROM unnest(p_kept) AS left_over (id)
+        JOIN {job} AS j ON j.id = left_over.id
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = NULL;
+    END IF;
+END $body$;
+
+-- Forget the notes of a step: `p_noted`, and those of chains that are gone. `p_other`: chains were deleted that were
+-- not looked for by their notes. `p_gone`: their chains were gone before; now their windows have ended. Locks keys,
+-- skipping locked ones. Primary keys, index key_chain.
+CREATE OR REPLACE FUNCTION {forget_notes}(p_noted uuid[], p_chains uuid[], p_other boolean, p_gone uuid[], p_now timestamptz)
+RETURNS void LANGUAGE plpgsql AS $body$
+BEGIN
+    DELETE FROM {kept} AS n WHERE n.chain_id = ANY (p_noted) AND n.due_at <= p_now;
+    -- Those that the lap has found, and those that waited to be archived before another policy was stored.
+    IF p_other OR EXISTS (SELECT FROM {kept} AS n WHERE n.archive IS NOT NULL) THEN
+        DELETE FROM {kept} AS n WHERE n.chain_id = ANY (p_chains)
+            AND NOT EXISTS (SELECT FROM {key} AS k WHERE k.chain_id = n.chain_id OFFSET 0);
+    END IF;
+    IF p_gone IS NOT NULL THEN
+        -- Their chains are gone, and now their windows have ended.
+        DELETE FROM {key} AS k WHERE k.ctid IN (
+            SELECT e.ctid FROM {key} AS e WHERE e.chain_id = ANY (p_gone) AND e.ended IS NOT NULL AND e.until <= p_now
+            FOR UPDATE SKIP LOCKED
+        );
+        -- One that is locked goes later.
+        INSERT INTO {kept} AS n (chain_id, due_at)
+        SELECT e.chain_id, greatest(max(e.until), p_now + make_interval(secs => {look_again_least})) FROM {key} AS e
+        WHERE e.chain_id = ANY (p_gone) AND e.ended IS NOT NULL AND e.window_chain = e.chain_id GROUP BY e.chain_id
+        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = NULL;
+    END IF;
+END $body$;
+
 -- One step. Returns rows of kind 'deleted' (chains and jobs of one type), 'examined' (a number, the
 -- seconds that the step took, how late it is if there is more, and for how long such chains are kept),
--- 'more' and 'lap' (one is under way); or one row of kind 'busy'. Indexes: kept_due,
--- job_first, primary keys.
+-- 'more' and 'lap' (one is under way); or one row of kind 'busy'. Locks the row of `pruning`, so that there is one
+-- step at a time; then what its steps lock: it waits for none of these. Index kept_due, primary keys.
 CREATE OR REPLACE FUNCTION {prune}(
     p_limit integer, p_exact boolean, p_lap double precision, p_restart boolean
 ) RETURNS TABLE (kind text, type_name text, chains bigint, jobs bigint, took double precision, behind double precision, kept double precision)
@@ -220,7 +349,6 @@ LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_began timestamptz := clock_timestamp();
     v_late double precision := 0;
-    v_shortest double precision := 0;
     v_now timestamptz;
     v_state record;
     v_noted uuid[];
@@ -229,8 +357,7 @@ DECLARE
     v_lap uuid[] := '{}';
     v_part uuid[];
     v_left integer;
-    v_type record;
-    v_young uuid;
+    v_walk record;
     v_due uuid[];
     v_later uuid[];
     v_later_at timestamptz[];
@@ -265,41 +392,11 @@ BEGIN
     ELSE
         v_late := extract(epoch FROM v_now - v_until);
     END IF;
-    v_turn := v_noted;
-    -- In any order: no type waits for another one that has very many.
-    FOR v_type IN
-        SELECT r.type_name, r.walked, least(r.completed, r.failed, r.cancelled, r.expired) AS shortest
-        FROM {retention} AS r ORDER BY random()
-    LOOP
-        EXIT WHEN v_left <= 0;
-        CONTINUE WHEN v_type.shortest IS NULL;
-        -- The first UUIDv7 of a chain that is too young.
-        v_young := rpad(lpad(to_hex(greatest(0, floor(1000 * (extract(epoch FROM v_now) - v_type.shortest
-            - CASE WHEN p_exact THEN 0 ELSE least(v_type.shortest * {slack_part}, {slack_most}) END)))::bigint), 12, '0'), 32, '0')::uuid;
-        v_part := array(
-            SELECT j.id FROM {job} AS j
-            WHERE j.type_name = v_type.type_name AND j.chain_index = 0 AND j.id < v_young
-                AND j.id > coalesce(v_type.walked, '00000000-0000-0000-0000-000000000000')
-            ORDER BY j.type_name, j.id LIMIT v_left
-        );
-        IF cardinality(v_part) > 0 THEN
-            -- Another policy is being stored, or was just now: then the walk begins anew.
-            PERFORM FROM {retention} AS r WHERE r.type_name = v_type.type_name
-                AND r.walked IS NOT DISTINCT FROM v_type.walked FOR UPDATE SKIP LOCKED;
-            CONTINUE WHEN NOT FOUND;
-            UPDATE {retention} AS r SET walked = v_part[cardinality(v_part)] WHERE r.type_name = v_type.type_name;
-            v_turn := v_turn || v_part;
-            v_left := v_left - cardinality(v_part);
-            IF v_left <= 0 THEN
-                -- The time between the last id and the first one that is too young: 48 bits are milliseconds.
-                v_late := greatest(0, ('x' || left(replace(v_young::text, '-', ''), 12))::bit(48)::bigint
-                    - ('x' || left(replace(v_part[cardinality(v_part)]::text, '-', ''), 12))::bit(48)::bigint) / 1000.0;
-                v_shortest := v_type.shortest;
-            END IF;
-        END IF;
-    END LOOP;
+    v_walk := {walk_due}(v_left, p_exact, v_now);
+    v_left := v_walk.left_over;
+    v_late := coalesce(v_walk.late, v_late);
     -- After another policy was stored, the walk finds what is noted already.
-    v_turn := array(SELECT DISTINCT asked FROM unnest(v_turn) AS asked);
+    v_turn := array(SELECT DISTINCT asked FROM unnest(v_noted || v_walk.ids) AS asked);
     IF p_restart OR v_state.lap_type IS NOT NULL
         OR v_state.lap_ended_at IS NULL OR v_state.lap_ended_at <= v_now - make_interval(secs => p_lap)
     THEN
@@ -308,26 +405,9 @@ BEGIN
                 v_state.lap_type := '';
                 v_state.lap_began_at := v_now;
             END IF;
-            FOR v_type IN
-                SELECT r.type_name FROM {retention} AS r
-                WHERE r.type_name >= v_state.lap_type ORDER BY r.type_name
-            LOOP
-                v_part := array(
-                    SELECT j.id FROM {job} AS j
-                    WHERE j.type_name = v_type.type_name AND j.chain_index = 0
-                        AND j.id > CASE WHEN v_type.type_name = v_state.lap_type THEN v_state.lap_id
-                            ELSE '00000000-0000-0000-0000-000000000000' END
-                    ORDER BY j.type_name, j.id LIMIT p_limit - cardinality(v_lap)
-                );
-                v_lap := v_lap || v_part;
-                IF cardinality(v_lap) >= p_limit THEN
-                    v_state.lap_type := v_type.type_name;
-                    v_state.lap_id := v_lap[cardinality(v_lap)];
-                    EXIT;
-                END IF;
-            END LOOP;
-            IF cardinality(v_lap) < p_limit THEN
-                v_state.lap_type := NULL;
+            SELECT w.ids, w.last_type, w.last_id INTO v_lap, v_state.lap_type, v_state.lap_id
+            FROM {walk_lap}(v_state.lap_type, v_state.lap_id, p_limit) AS w;
+            IF v_state.lap_type IS NULL THEN
                 v_state.lap_ended_at := v_now;
             END IF;
         END IF;
@@ -359,46 +439,16 @@ BEGIN
             NULL::double precision, NULL::double precision, NULL::double precision
         FROM unnest(v_types, v_jobs) AS gone (type_name, jobs) GROUP BY gone.type_name;
     END IF;
-    IF v_later IS NOT NULL THEN
-        INSERT INTO {kept} AS n (chain_id, due_at)
-        SELECT later.id, greatest(later.moment, v_until) FROM unnest(v_later, v_later_at) AS later (id, moment)
-        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = NULL;
-    END IF;
-    IF v_archive IS NOT NULL THEN
-        INSERT INTO {kept} AS n (chain_id, due_at, archive)
-        SELECT DISTINCT a.id, 'infinity'::timestamptz, a.type_name FROM unnest(v_archive, v_archive_types) AS a (id, type_name)
-        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = excluded.archive
-            WHERE n.archive IS DISTINCT FROM excluded.archive;
-    END IF;
-    IF cardinality(v_chains) < cardinality(v_due) + cardinality(v_part) THEN
-        INSERT INTO {kept} AS n (chain_id, due_at)
-        SELECT left_over.id, greatest({look_again}(j.created_at, v_now, {look_again_needed}, 0), v_until)
-        FROM (SELECT unnest(v_due) EXCEPT SELECT unnest(v_chains)) AS left_over (id)
-        JOIN {job} AS j ON j.id = left_over.id
-        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = NULL;
-    END IF;
-    DELETE FROM {kept} AS n WHERE n.chain_id = ANY (v_noted) AND n.due_at <= v_now;
-    -- Those that the lap has found, and those that waited to be archived before another policy was stored.
-    IF cardinality(v_part) > 0 OR EXISTS (SELECT FROM {kept} AS n WHERE n.archive IS NOT NULL) THEN
-        DELETE FROM {kept} AS n WHERE n.chain_id = ANY (v_chains)
-            AND NOT EXISTS (SELECT FROM {key} AS k WHERE k.chain_id = n.chain_id OFFSET 0);
-    END IF;
-    IF v_gone IS NOT NULL THEN
-        -- Their chains are gone, and now their windows have ended.
-        DELETE FROM {key} AS k WHERE k.ctid IN (
-            SELECT e.ctid FROM {key} AS e WHERE e.chain_id = ANY (v_gone) AND e.ended IS NOT NULL AND e.until <= v_now
-            FOR UPDATE SKIP LOCKED
-        );
-        -- One that is locked goes later.
-        INSERT INTO {kept} AS n (chain_id, due_at)
-        SELECT e.chain_id, greatest(max(e.until), v_now + make_interval(secs => {look_again_least})) FROM {key} AS e
-        WHERE e.chain_id = ANY (v_gone) AND e.ended IS NOT NULL AND e.window_chain = e.chain_id GROUP BY e.chain_id
-        ON CONFLICT (chain_id) DO UPDATE SET due_at = excluded.due_at, archive = NULL;
-    END IF;
+    PERFORM {note_chains}(
+        v_later, v_later_at, v_archive, v_archive_types,
+        CASE WHEN cardinality(v_chains) < cardinality(v_due) + cardinality(v_part) THEN array(SELECT unnest(v_due) EXCEPT SELECT unnest(v_chains)) END,
+        v_until, v_now
+    );
+    PERFORM {forget_notes}(v_noted, v_chains, cardinality(v_part) > 0, v_gone, v_now);
     UPDATE {pruning} SET pruned_at = v_now, noted_until = v_until, lap_type = v_state.lap_type, lap_id = v_state.lap_id,
         lap_began_at = v_state.lap_began_at, lap_ended_at = v_state.lap_ended_at;
     RETURN QUERY SELECT 'examined', NULL::text, (cardinality(v_turn) + cardinality(v_lap))::bigint, NULL::bigint,
-        extract(epoch FROM clock_timestamp() - v_began)::double precision, v_late, v_shortest;
+        extract(epoch FROM clock_timestamp() - v_began)::double precision, v_late, coalesce(v_walk.shortest, 0);
     IF v_left <= 0 THEN
         RETURN QUERY SELECT 'more', NULL::text, NULL::bigint, NULL::bigint, NULL::double precision, NULL::double precision, NULL::double precision;
     END IF;

@@ -58,7 +58,7 @@ BEGIN
     RETURN v_moved;
 END $body$;
 
--- The same for jobs that have a limit, to `line`.
+-- The same for jobs that have a limit, to `line`. Locks rows of `later`, and skips locked ones. Primary key.
 CREATE OR REPLACE FUNCTION {promote_lanes}(p_types text[], p_limit bigint, p_now timestamptz)
 RETURNS void LANGUAGE plpgsql AS $body$
 DECLARE

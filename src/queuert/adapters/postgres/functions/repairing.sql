@@ -2,7 +2,7 @@
 
 -- Make a job that failed, was cancelled or has expired pending again; returns its id, if it had one
 -- of these statuses. Without a new deadline, it loses one that has passed. If it has another lane
--- then, and has held the old one, claims have to look at that.
+-- then, and has held the old one, claims have to look at that. Locks the job (primary key).
 CREATE OR REPLACE FUNCTION {repair}(
     p_id text, p_input text, p_deadline_at timestamptz, p_deadline_after double precision, p_lane text, p_weight double precision,
     p_statistics boolean

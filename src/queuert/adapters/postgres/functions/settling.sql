@@ -248,6 +248,172 @@ BEGIN
     RAISE 'queuert: this settlement has an answer' USING ERRCODE = 'QU001';
 END $body$;
 
+-- Hold what is to be settled: which settlements hold their job, since when it runs, and its worker, by the
+-- position of the settlement; and the ids of these jobs. With a token: rows of `running` by id (primary key); the
+-- same job twice in one call: only the first counts. Without a token (`loose`): any job that has not ended. The
+-- caller has usually locked it before (`lock_jobs`).
+CREATE OR REPLACE FUNCTION {hold_claims}(
+    p_ids uuid[], p_tokens bigint[],
+    OUT ids uuid[], OUT held boolean[], OUT started timestamptz[], OUT holders text[], OUT loose uuid[]
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    v_item record;
+    v_last uuid;
+BEGIN
+    ids := '{}';
+    loose := '{}';
+    held := array_fill(false, ARRAY[cardinality(p_ids)]);
+    started := array_fill(NULL::timestamptz, ARRAY[cardinality(p_ids)]);
+    holders := array_fill(NULL::text, ARRAY[cardinality(p_ids)]);
+    FOR v_item IN
+        SELECT asked.n::integer AS n, r.job_id AS id, r.started_at, r.worker
+        FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS asked (id, token, n)
+        JOIN {running} AS r ON r.job_id = asked.id AND r.token = asked.token
+        ORDER BY r.job_id, asked.n FOR UPDATE OF r
+    LOOP
+        CONTINUE WHEN v_item.id = v_last;
+        v_last := v_item.id;
+        ids := ids || v_item.id;
+        held[v_item.n] := true;
+        started[v_item.n] := v_item.started_at;
+        holders[v_item.n] := v_item.worker;
+    END LOOP;
+    IF array_position(p_tokens, NULL) IS NULL THEN
+        RETURN;
+    END IF;
+    loose := array(
+        SELECT DISTINCT asked.id FROM unnest(p_ids, p_tokens) AS asked (id, token)
+        WHERE asked.token IS NULL AND asked.id <> ALL (ids)
+    );
+    PERFORM {lock_jobs}(loose);
+    FOR v_item IN
+        SELECT min(asked.n)::integer AS n, j.id, r.started_at, r.worker
+        FROM unnest(p_ids, p_tokens) WITH ORDINALITY AS asked (id, token, n)
+        JOIN {job} AS j ON j.id = asked.id AND j.status IN ('blocked', 'pending')
+        LEFT JOIN {running} AS r ON r.job_id = j.id
+        WHERE asked.token IS NULL AND asked.id = ANY (loose)
+        GROUP BY j.id, r.started_at, r.worker
+    LOOP
+        ids := ids || v_item.id;
+        held[v_item.n] := true;
+        started[v_item.n] := v_item.started_at;
+        holders[v_item.n] := v_item.worker;
+    END LOOP;
+END $body$;
+
+-- The edges of the continuations that are stored, in their order. Locks nothing. Primary key.
+CREATE OR REPLACE FUNCTION {next_edges}(
+    p_settled uuid[], p_positions integer[], p_next uuid[], p_held boolean[],
+    p_places integer[], p_chains uuid[], p_types text[], p_within integer[], p_traces text[],
+    OUT jobs uuid[], OUT own uuid[], OUT places integer[], OUT chains uuid[], OUT types text[], OUT within integer[], OUT traces text[]
+) LANGUAGE plpgsql AS $body$
+BEGIN
+    SELECT array_agg(p_next[edge.place] ORDER BY edge.n), array_agg(j.chain_id ORDER BY edge.n), array_agg(edge.place ORDER BY edge.n),
+        array_agg(edge.chain_id ORDER BY edge.n), array_agg(edge.type_name ORDER BY edge.n),
+        -- This call continues the other chain, unless its claim is lost: then its current job stays.
+        array_agg(CASE WHEN p_held[edge.within] THEN edge.within END ORDER BY edge.n), array_agg(edge.trace ORDER BY edge.n)
+    INTO jobs, own, places, chains, types, within, traces
+    FROM unnest(p_places, p_chains, p_types, p_within, p_traces) WITH ORDINALITY AS edge (place, chain_id, type_name, within, trace, n)
+    JOIN {job} AS j ON j.id = p_settled[p_positions[edge.place]]
+    WHERE p_held[edge.place];
+END $body$;
+
+-- End or put back the jobs that are held, in one statement, with what is noted of it: failed attempts, and
+-- statistics. Arrays are by the position of the settlement. Returns the chains that were completed and have
+-- dependents (`completed`; `by_hand`: without a token), the number of their edges, and the jobs that were put
+-- back. The caller has locked the jobs. Primary keys.
+CREATE OR REPLACE FUNCTION {end_jobs}(
+    p_ids uuid[], p_held boolean[], p_started timestamptz[], p_next uuid[], p_statuses text[], p_outputs text[], p_errors text[],
+    p_at timestamptz[], p_after double precision[], p_uncounted boolean[], p_give_back boolean[], p_workers text[], p_tokens bigint[],
+    p_holders text[], p_codes text[], p_messages text[], p_statistics boolean, p_now timestamptz,
+    OUT completed uuid[], OUT by_hand uuid[], OUT edges bigint, OUT put_back uuid[]
+) LANGUAGE plpgsql AS $body$
+DECLARE
+    v_failed uuid[];
+BEGIN
+    WITH ended AS (
+        UPDATE {job} AS j SET
+            status = x.status,
+            resting = CASE WHEN x.status IN ('failed', 'cancelled', 'expired') THEN x.status END,
+            output = x.output::json,
+            continued_to = x.next,
+            completed_at = CASE WHEN x.status <> 'pending' THEN p_now END,
+            completed_by = CASE WHEN x.status <> 'pending' THEN x.worker END,
+            attempt = j.attempt + (x.started_at IS NOT NULL AND NOT (x.uncounted OR x.give_back))::integer,
+            last_attempt_at = CASE WHEN x.give_back THEN j.last_attempt_at ELSE coalesce(x.started_at, j.last_attempt_at) END,
+            last_error = CASE WHEN x.status <> 'completed' THEN coalesce(x.error::json, j.last_error) END,
+            scheduled_at = CASE WHEN x.status = 'pending' AND NOT x.give_back
+                THEN greatest(p_now, coalesce(x.at_time, p_now + make_interval(secs => coalesce(x.after_time, 0))))
+                ELSE j.scheduled_at END
+        FROM unnest(p_ids, p_held, p_started, p_next, p_statuses, p_outputs, p_errors, p_at, p_after, p_uncounted, p_give_back,
+            p_workers, p_tokens, p_holders, p_codes, p_messages)
+            AS x (id, held, started_at, next, status, output, error, at_time, after_time, uncounted, give_back, worker, token, holder,
+                code, message)
+        WHERE x.held AND j.id = x.id
+        RETURNING j.id, j.type_name, j.chain_id, j.status, j.dependents, j.scheduled_at, x.token, j.attempt, x.started_at, x.holder, x.code,
+            x.message, x.give_back,
+            j.status = 'completed' AND j.continued_to IS NULL AND j.dependents > 0 AS frees,
+            x.error IS NOT NULL AND j.status IN ('pending', 'failed') AND x.started_at IS NOT NULL
+                AND NOT (x.uncounted OR x.give_back) AS fails
+    ), noted AS (
+        INSERT INTO {attempt} (job_id, ended_at, number, begun_at, worker, outcome, code, message)
+        SELECT e.id, p_now, e.attempt, e.started_at, e.holder, 'failed', e.code, e.message
+        FROM ended AS e WHERE e.fails ON CONFLICT DO NOTHING
+    ), counted AS (
+        -- A claim that is given back is as if it had not been: its job is due as before.
+        INSERT INTO {tally} (at, type_name, what, number, since)
+        SELECT e.started_at, e.type_name, 'begun', -count(*), array_agg(e.scheduled_at)
+        FROM ended AS e WHERE p_statistics AND e.give_back GROUP BY e.started_at, e.type_name
+        UNION ALL
+        SELECT p_now, e.type_name, CASE e.status WHEN 'pending' THEN 'retried' ELSE e.status END, count(*),
+            coalesce(array_agg(e.started_at) FILTER (WHERE e.started_at IS NOT NULL), '{}')
+        FROM ended AS e WHERE p_statistics AND NOT e.give_back GROUP BY e.type_name, e.status
+    )
+    SELECT
+        array_agg(ended.chain_id) FILTER (WHERE ended.frees AND ended.token IS NOT NULL),
+        array_agg(ended.chain_id) FILTER (WHERE ended.frees AND ended.token IS NULL),
+        coalesce(sum(ended.dependents) FILTER (WHERE ended.frees AND ended.token IS NOT NULL), 0),
+        array_agg(ended.id) FILTER (WHERE ended.status = 'pending'),
+        array_agg(ended.id) FILTER (WHERE ended.fails)
+    INTO completed, by_hand, edges, put_back, v_failed FROM ended;
+    IF v_failed IS NOT NULL THEN
+        PERFORM {trim_attempts}(v_failed);
+    END IF;
+END $body$;
+
+-- Store the continuations that are held, with their edges. They inherit the dependents of the jobs before them.
+-- The caller has locked the current jobs of the chains that they wait for. Primary keys, index job_chain.
+CREATE OR REPLACE FUNCTION {store_next}(
+    p_settled uuid[], p_positions integer[], p_ids uuid[], p_types text[], p_inputs text[], p_priorities integer[],
+    p_at timestamptz[], p_after double precision[], p_deadline_at timestamptz[], p_deadline_after double precision[],
+    p_traces text[], p_chain_traces text[], p_held boolean[], p_lanes text[], p_weights double precision[],
+    p_edge_jobs uuid[], p_edge_places integer[], p_edge_chains uuid[], p_edge_within integer[], p_edge_traces text[], p_now timestamptz
+) RETURNS TABLE (id uuid, status text, ready boolean) LANGUAGE plpgsql AS $body$
+#variable_conflict use_column
+DECLARE
+    v_edges integer[];
+    v_waiting integer[];
+    v_dependents integer[];
+BEGIN
+    IF p_edge_jobs IS NOT NULL THEN
+        SELECT counted.o_edges, counted.o_waiting, counted.o_dependents INTO v_edges, v_waiting, v_dependents
+        FROM {count_edges}(p_edge_places, p_edge_chains, p_edge_within, cardinality(p_ids)) AS counted;
+        PERFORM {add_edges}(p_edge_jobs, p_edge_chains, p_edge_within, p_edge_traces);
+    END IF;
+    RETURN QUERY
+    WITH next AS (
+        SELECT array_agg(j.chain_id ORDER BY n.n) AS chains, array_agg(j.chain_type ORDER BY n.n) AS chain_types,
+            array_agg(j.chain_index + 1 ORDER BY n.n) AS indexes,
+            array_agg(j.dependents + coalesce(v_dependents[n.n], 0) ORDER BY n.n) AS dependents
+        FROM unnest(p_positions) WITH ORDINALITY AS n (place, n) LEFT JOIN {job} AS j ON j.id = p_settled[n.place]
+    )
+    SELECT made.id, made.status, made.ready
+    FROM next, {insert_jobs}(
+        p_ids, p_types, next.chains, next.chain_types, next.indexes, p_inputs, p_priorities, p_at, p_after, p_deadline_at,
+        p_deadline_after, '{}', p_traces, p_chain_traces, p_held, v_edges, v_waiting, next.dependents, p_now, p_lanes, p_weights
+    ) AS made;
+END $body$;
+
 -- Returns rows of kind 'held' (position), 'created' (the continuation), 'unblocked' and 'more' (see
 -- `complete`; settlements without a token unblock all dependents); or one row of kind 'problem', and
 -- then nothing is written. Edges name the position of their job among the
@@ -269,76 +435,29 @@ LANGUAGE plpgsql {steady} AS $body$
 DECLARE
     v_now timestamptz;
     v_all uuid[] := p_ids::uuid[];
-    -- By the position of the settlement.
-    v_held boolean[] := array_fill(false, ARRAY[cardinality(p_ids)]);
-    v_started timestamptz[] := array_fill(NULL::timestamptz, ARRAY[cardinality(p_ids)]);
-    v_holders text[] := array_fill(NULL::text, ARRAY[cardinality(p_ids)]);
+    v_hold record;
+    -- By the position of the settlement, and by that of the continuation.
+    v_held boolean[];
     v_next uuid[];
-    v_ids uuid[] := '{}';
-    v_loose uuid[] := '{}';
-    v_last uuid;
-    v_item record;
-    -- By the position of the continuation.
     v_next_ids uuid[] := p_next_ids::uuid[];
     v_next_held boolean[] := '{}';
-    v_edge_jobs uuid[] := '{}';
-    v_edge_own uuid[] := '{}';
-    v_edge_places integer[] := '{}';
-    v_edge_chains uuid[] := '{}';
-    v_edge_types text[] := '{}';
-    v_edge_within integer[] := '{}';
-    v_edge_traces text[] := '{}';
-    v_edges integer[];
-    v_waiting integer[];
-    v_dependents integer[];
-    v_problem jsonb;
-    v_bad integer;
+    v_edge_jobs uuid[];
+    v_edge_own uuid[];
+    v_edge_places integer[];
+    v_edge_chains uuid[];
+    v_edge_types text[];
+    v_edge_within integer[];
+    v_edge_traces text[];
     v_before integer;
-    v_completed uuid[];
-    v_by_hand uuid[];
-    v_left_edges bigint;
-    v_put_back uuid[];
-    v_failed uuid[];
+    v_taken record;
+    v_problem jsonb;
+    v_ended record;
 BEGIN
-    -- The same job twice in one call: only the first counts.
-    FOR v_item IN
-        SELECT asked.n::integer AS n, r.job_id AS id, r.started_at, r.worker
-        FROM unnest(v_all, p_tokens) WITH ORDINALITY AS asked (id, token, n)
-        JOIN {running} AS r ON r.job_id = asked.id AND r.token = asked.token
-        ORDER BY r.job_id, asked.n FOR UPDATE OF r
-    LOOP
-        CONTINUE WHEN v_item.id = v_last;
-        v_last := v_item.id;
-        v_ids := v_ids || v_item.id;
-        v_held[v_item.n] := true;
-        v_started[v_item.n] := v_item.started_at;
-        v_holders[v_item.n] := v_item.worker;
-    END LOOP;
-    -- Without a token: any job that has not ended. The caller has usually locked it before.
-    IF array_position(p_tokens, NULL) IS NOT NULL THEN
-        v_loose := array(
-            SELECT DISTINCT asked.id FROM unnest(v_all, p_tokens) AS asked (id, token)
-            WHERE asked.token IS NULL AND asked.id <> ALL (v_ids)
-        );
-        PERFORM {lock_jobs}(v_loose);
-        FOR v_item IN
-            SELECT min(asked.n)::integer AS n, j.id, r.started_at, r.worker
-            FROM unnest(v_all, p_tokens) WITH ORDINALITY AS asked (id, token, n)
-            JOIN {job} AS j ON j.id = asked.id AND j.status IN ('blocked', 'pending')
-            LEFT JOIN {running} AS r ON r.job_id = j.id
-            WHERE asked.token IS NULL AND asked.id = ANY (v_loose)
-            GROUP BY j.id, r.started_at, r.worker
-        LOOP
-            v_ids := v_ids || v_item.id;
-            v_held[v_item.n] := true;
-            v_started[v_item.n] := v_item.started_at;
-            v_holders[v_item.n] := v_item.worker;
-        END LOOP;
-    END IF;
-    IF cardinality(v_ids) = 0 THEN
+    v_hold := {hold_claims}(v_all, p_tokens);
+    IF cardinality(v_hold.ids) = 0 THEN
         RETURN;
     END IF;
-
+    v_held := v_hold.held;
     IF cardinality(p_next_ids) > 0 THEN
         v_next := array_fill(NULL::uuid, ARRAY[cardinality(p_ids)]);
         FOR v_row IN 1..cardinality(p_next_ids) LOOP
@@ -349,45 +468,26 @@ BEGIN
         END LOOP;
     END IF;
     IF cardinality(p_edge_places) > 0 THEN
-        FOR v_item IN
-            SELECT edge.*, j.chain_id AS own
-            FROM unnest(p_edge_places, p_edge_chains::uuid[], p_edge_types, p_edge_within, p_edge_traces) WITH ORDINALITY
-                AS edge (place, chain_id, type_name, within, trace, n)
-            JOIN {job} AS j ON j.id = v_all[p_next_positions[edge.place]]
-            WHERE v_next_held[edge.place] ORDER BY edge.n
-        LOOP
-            v_edge_jobs := v_edge_jobs || v_next_ids[v_item.place];
-            v_edge_own := v_edge_own || v_item.own;
-            v_edge_places := v_edge_places || v_item.place;
-            v_edge_chains := v_edge_chains || v_item.chain_id;
-            v_edge_types := v_edge_types || v_item.type_name;
-            -- This call continues the other chain, unless its claim is lost: then its current job
-            -- stays.
-            v_edge_within := v_edge_within || CASE WHEN v_next_held[v_item.within] THEN v_item.within END;
-            v_edge_traces := v_edge_traces || v_item.trace;
-        END LOOP;
+        SELECT e.jobs, e.own, e.places, e.chains, e.types, e.within, e.traces
+        INTO v_edge_jobs, v_edge_own, v_edge_places, v_edge_chains, v_edge_types, v_edge_within, v_edge_traces
+        FROM {next_edges}(
+            v_all, p_next_positions, v_next_ids, v_next_held, p_edge_places, p_edge_chains::uuid[], p_edge_types, p_edge_within, p_edge_traces
+        ) AS e;
     END IF;
-    IF cardinality(v_edge_jobs) > 0 THEN
-        PERFORM {lock_current}(array(SELECT DISTINCT edge FROM unnest(v_edge_chains) AS edge), v_ids);
+    IF v_edge_jobs IS NOT NULL THEN
+        PERFORM {lock_current}(array(SELECT DISTINCT edge FROM unnest(v_edge_chains) AS edge), v_hold.ids);
     ELSE
-        PERFORM FROM {job} WHERE id = ANY (v_ids) ORDER BY status = 'blocked', id FOR NO KEY UPDATE;
+        PERFORM FROM {job} WHERE id = ANY (v_hold.ids) ORDER BY status = 'blocked', id FOR NO KEY UPDATE;
     END IF;
     v_now := {clock};
     IF cardinality(p_next_ids) > 0 THEN
-        SELECT asked.n, jsonb_build_object('problem', 'id_exists', 'job_id', asked.id) INTO v_bad, v_problem
-        FROM (
-            SELECT new.id, new.n, row_number() OVER (PARTITION BY new.id ORDER BY new.n) AS time
-            FROM unnest(v_next_ids, v_next_held) WITH ORDINALITY AS new (id, held, n) WHERE new.held
-        ) AS asked
-        -- OFFSET 0: each id is looked up by itself, whatever the plan was made for.
-        WHERE asked.time > 1 OR EXISTS (SELECT FROM {job} AS j WHERE j.id = asked.id OFFSET 0)
-        ORDER BY asked.n LIMIT 1;
-        IF cardinality(v_edge_jobs) > 0 THEN
+        v_taken := {taken_id}(v_next_ids, v_next_held);
+        v_problem := v_taken.problem;
+        IF v_edge_jobs IS NOT NULL THEN
             -- The first continuation that is wrong decides. Edges are in the order of continuations.
-            v_before := (SELECT count(*) FROM unnest(v_edge_places) AS edge (place) WHERE v_bad IS NULL OR edge.place < v_bad);
+            v_before := (SELECT count(*) FROM unnest(v_edge_places) AS edge (place) WHERE v_taken.place IS NULL OR edge.place < v_taken.place);
             v_problem := coalesce(
-                {check_edges}(v_edge_jobs[:v_before], v_edge_own[:v_before], v_edge_chains[:v_before],
-                    v_edge_types[:v_before], '{}'),
+                {check_edges}(v_edge_jobs[:v_before], v_edge_own[:v_before], v_edge_chains[:v_before], v_edge_types[:v_before], '{}'),
                 v_problem
             );
         END IF;
@@ -397,10 +497,10 @@ BEGIN
         END IF;
     END IF;
 
-    IF cardinality(v_loose) > 0 THEN
-        PERFORM {dequeue}(v_ids);
+    IF cardinality(v_hold.loose) > 0 THEN
+        PERFORM {dequeue}(v_hold.ids);
     ELSE
-        DELETE FROM {running} WHERE job_id = ANY (v_ids);
+        DELETE FROM {running} WHERE job_id = ANY (v_hold.ids);
     END IF;
     IF array_remove(p_closes, NULL) <> '{}' THEN
         INSERT INTO {closing} (lane, until)
@@ -408,87 +508,35 @@ BEGIN
         FROM unnest(v_all, v_held, p_closes) AS asked (id, held, seconds) JOIN {job} AS j ON j.id = asked.id
         WHERE asked.held AND asked.seconds IS NOT NULL AND j.lane IS NOT NULL;
     END IF;
-    WITH ended AS (
-        UPDATE {job} AS j SET
-            status = x.status,
-            resting = CASE WHEN x.status IN ('failed', 'cancelled', 'expired') THEN x.status END,
-            output = x.output::json,
-            continued_to = x.next,
-            completed_at = CASE WHEN x.status <> 'pending' THEN v_now END,
-            completed_by = CASE WHEN x.status <> 'pending' THEN x.worker END,
-            attempt = j.attempt + (x.started_at IS NOT NULL AND NOT (x.uncounted OR x.give_back))::integer,
-            last_attempt_at = CASE WHEN x.give_back THEN j.last_attempt_at ELSE coalesce(x.started_at, j.last_attempt_at) END,
-            last_error = CASE WHEN x.status <> 'completed' THEN coalesce(x.error::json, j.last_error) END,
-            scheduled_at = CASE WHEN x.status = 'pending' AND NOT x.give_back
-                THEN greatest(v_now, coalesce(x.at_time, v_now + make_interval(secs => coalesce(x.after_time, 0))))
-                ELSE j.scheduled_at END
-        FROM unnest(v_all, v_held, v_started, v_next, p_statuses, p_outputs, p_errors, p_at, p_after, p_uncounted, p_give_back,
-            p_workers, p_tokens, v_holders, p_codes, p_messages)
-            AS x (id, held, started_at, next, status, output, error, at_time, after_time, uncounted, give_back, worker, token, holder,
-                code, message)
-        WHERE x.held AND j.id = x.id
-        RETURNING j.id, j.type_name, j.chain_id, j.status, j.dependents, j.scheduled_at, x.token, j.attempt, x.started_at, x.holder, x.code,
-            x.message, x.give_back,
-            j.status = 'completed' AND j.continued_to IS NULL AND j.dependents > 0 AS frees,
-            x.error IS NOT NULL AND j.status IN ('pending', 'failed') AND x.started_at IS NOT NULL
-                AND NOT (x.uncounted OR x.give_back) AS fails
-    ), noted AS (
-        INSERT INTO {attempt} (job_id, ended_at, number, begun_at, worker, outcome, code, message)
-        SELECT e.id, v_now, e.attempt, e.started_at, e.holder, 'failed', e.code, e.message
-        FROM ended AS e WHERE e.fails ON CONFLICT DO NOTHING
-    ), counted AS (
-        -- A claim that is given back is as if it had not been: its job is due as before.
-        INSERT INTO {tally} (at, type_name, what, number, since)
-        SELECT e.started_at, e.type_name, 'begun', -count(*), array_agg(e.scheduled_at)
-        FROM ended AS e WHERE p_statistics AND e.give_back GROUP BY e.started_at, e.type_name
-        UNION ALL
-        SELECT v_now, e.type_name, CASE e.status WHEN 'pending' THEN 'retried' ELSE e.status END, count(*),
-            coalesce(array_agg(e.started_at) FILTER (WHERE e.started_at IS NOT NULL), '{}')
-        FROM ended AS e WHERE p_statistics AND NOT e.give_back GROUP BY e.type_name, e.status
-    )
-    SELECT
-        array_agg(ended.chain_id) FILTER (WHERE ended.frees AND ended.token IS NOT NULL),
-        array_agg(ended.chain_id) FILTER (WHERE ended.frees AND ended.token IS NULL),
-        coalesce(sum(ended.dependents) FILTER (WHERE ended.frees AND ended.token IS NOT NULL), 0),
-        array_agg(ended.id) FILTER (WHERE ended.status = 'pending'),
-        array_agg(ended.id) FILTER (WHERE ended.fails)
-    INTO v_completed, v_by_hand, v_left_edges, v_put_back, v_failed FROM ended;
-    IF v_failed IS NOT NULL THEN
-        PERFORM {trim_attempts}(v_failed);
+    v_ended := {end_jobs}(
+        v_all, v_held, v_hold.started, v_next, p_statuses, p_outputs, p_errors, p_at, p_after, p_uncounted, p_give_back,
+        p_workers, p_tokens, v_hold.holders, p_codes, p_messages, p_statistics, v_now
+    );
+    IF v_ended.put_back IS NOT NULL THEN
+        PERFORM {enqueue}(v_ended.put_back, v_now);
     END IF;
-    IF v_put_back IS NOT NULL THEN
-        PERFORM {enqueue}(v_put_back, v_now);
-    END IF;
-    RETURN QUERY SELECT 'held', h.n::integer, NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text
-    FROM unnest(v_held) WITH ORDINALITY AS h (held, n) WHERE h.held;
-    IF v_left_edges > p_most THEN
+    kind := 'held';
+    FOR v_row IN 1..cardinality(p_ids) LOOP
+        IF v_held[v_row] THEN
+            place := v_row;
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+    IF v_ended.edges > p_most THEN
         RETURN QUERY SELECT 'unblocked', NULL::integer, u.job_id::text, u.type_name, NULL::text, u.ready, NULL::text
-        FROM {unblock_some}(v_completed, coalesce(v_by_hand, '{}'), p_most, v_now) AS u;
+        FROM {unblock_some}(v_ended.completed, coalesce(v_ended.by_hand, '{}'), p_most, v_now) AS u;
         RETURN QUERY SELECT 'more', NULL::integer, NULL::text, NULL::text, NULL::text, NULL::boolean, NULL::text
-        WHERE EXISTS (SELECT FROM {unblocking} WHERE chain_id = ANY (v_completed));
-    ELSIF v_completed IS NOT NULL OR v_by_hand IS NOT NULL THEN
+        WHERE EXISTS (SELECT FROM {unblocking} WHERE chain_id = ANY (v_ended.completed));
+    ELSIF v_ended.completed IS NOT NULL OR v_ended.by_hand IS NOT NULL THEN
         RETURN QUERY SELECT 'unblocked', NULL::integer, u.job_id::text, u.type_name, NULL::text, u.ready, NULL::text
-        FROM {unblock}(v_completed || v_by_hand, v_now) AS u;
+        FROM {unblock}(v_ended.completed || v_ended.by_hand, v_now) AS u;
     END IF;
     IF cardinality(p_next_ids) > 0 THEN
-        IF cardinality(v_edge_jobs) > 0 THEN
-            SELECT counted.o_edges, counted.o_waiting, counted.o_dependents INTO v_edges, v_waiting, v_dependents
-            FROM {count_edges}(v_edge_places, v_edge_chains, v_edge_within, cardinality(p_next_ids)) AS counted;
-            PERFORM {add_edges}(v_edge_jobs, v_edge_chains, v_edge_within, v_edge_traces);
-        END IF;
-        -- A continuation inherits the dependents of the job before it.
-        RETURN QUERY
-        WITH next AS (
-            SELECT array_agg(j.chain_id ORDER BY n.n) AS chains, array_agg(j.chain_type ORDER BY n.n) AS chain_types,
-                array_agg(j.chain_index + 1 ORDER BY n.n) AS indexes,
-                array_agg(j.dependents + coalesce(v_dependents[n.n], 0) ORDER BY n.n) AS dependents
-            FROM unnest(p_next_positions) WITH ORDINALITY AS n (place, n) LEFT JOIN {job} AS j ON j.id = v_all[n.place]
-        )
-        SELECT 'created', NULL::integer, made.id::text, NULL::text, made.status, made.ready, NULL::text
-        FROM next, {insert_jobs}(
-            v_next_ids, p_next_types, next.chains, next.chain_types, next.indexes, p_next_inputs, p_next_priorities, p_next_at,
-            p_next_after, p_next_deadline_at, p_next_deadline_after, '{}', p_next_traces, p_next_chain_traces,
-            v_next_held, v_edges, v_waiting, next.dependents, v_now, p_next_lanes, p_next_weights
+        RETURN QUERY SELECT 'created', NULL::integer, made.id::text, NULL::text, made.status, made.ready, NULL::text
+        FROM {store_next}(
+            v_all, p_next_positions, v_next_ids, p_next_types, p_next_inputs, p_next_priorities, p_next_at, p_next_after,
+            p_next_deadline_at, p_next_deadline_after, p_next_traces, p_next_chain_traces, v_next_held, p_next_lanes, p_next_weights,
+            v_edge_jobs, v_edge_places, v_edge_chains, v_edge_within, v_edge_traces, v_now
         ) AS made;
     END IF;
     IF array_position(p_discard, true) IS NOT NULL THEN

@@ -62,11 +62,11 @@ class Claiming(BaseOperations):
             first_token=request.first_token,
             statistics=self.statistics,
         )
-        others, cursors, more, next_in, claimed_at, _ = rows[0][-6:]
+        others, cursors, _, more, next_in, claimed_at = rows[0][-6:]
         self.cursors.update(_cursors.decode(cursors))
         since, times = utc(claimed_at), _Times()
         leased = {limit.name: since + timedelta(seconds=limit.lease) for limit in places}
-        jobs = [_claimed(row[:-1], request.worker, since, leased, times, row[-1]) for row in rows[1:]]
+        jobs = [_claimed(row, request.worker, since, leased, times) for row in rows[1:]]
         return ClaimResult(jobs, more, None if more else next_in), others
 
     def _asked(self, request: ClaimRequest) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Claiming(BaseOperations):
             first_token=request.first_token,
             statistics=self.statistics,
         )
-        positions, more, next_in, claimed_at = rows[0][-4:]
+        positions, _, more, next_in, claimed_at = rows[0][-5:]
         self._remember(types, positions)
         since = utc(claimed_at)
         leased = {limit.name: since + timedelta(seconds=limit.lease) for _, limit in limits}
@@ -171,15 +171,12 @@ class _Times(dict[float, datetime]):
         return moment
 
 
-def _claimed(
-    row: Row, worker: str, since: datetime, leased: Mapping[str, datetime], times: _Times, lane: str | None = None
-) -> Claimed:
+def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, datetime], times: _Times) -> Claimed:
     """A claimed job, from the columns that differ from job to job."""
     (
         job_id, type_name, chain_id, chain_type, chain_index, input_, priority, created_at, scheduled_at, attempt,
         token, ordinal, last_error, deadline, dedup_key, blockers_left, trace_context, chain_trace_context, expired,
-        ran_before,
-        blockers, _, _, _,
+        ran_before, blockers, lane, _, _, _,
     ) = row  # fmt: skip
     job = JobRow(
         job_id, type_name, chain_id or job_id, chain_type, chain_index, input_.encode(), None, "running", priority,
