@@ -82,6 +82,11 @@ def test_typed_contract(checker: Checker, project: Path) -> None:
 
     found = {(file, line): messages for file, lines in checker(project).items() for line, messages in lines.items()}
 
+    # An async handler that is wrong is compared with what an async handler must be.
+    handlers = [place for place, reason in marked.items() if reason == "wrong output"]
+    assert handlers
+    assert all(any("Awaitable" in message for message in found[place]) for place in handlers)
+
     missed = {place: reason for place, reason in marked.items() if place not in found}
     unexpected = {place: messages for place, messages in found.items() if place not in marked}
     assert (missed, unexpected) == ({}, {})

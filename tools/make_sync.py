@@ -32,6 +32,7 @@ REPLACEMENTS = [
     ("AsyncIterator, Callable, Iterable", "Callable, Iterable, Iterator"),
     ("AsyncIterator", "Iterator"),
     ("AbstractAsyncContextManager", "AbstractContextManager"),
+    ("OnlyAsync", "OnlySync"),
     ("async_context", "context"),
     ("async def ", "def "),
     ("async with ", "with "),

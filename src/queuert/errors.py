@@ -36,7 +36,7 @@ QueuertError
 │   └── PrepareAfterAutoSetup             prepare() was not the first thing the handler did
 ├── OwnershipLost                         the job no longer belongs to this attempt
 ├── ClientClosed                          the client was used after close()
-├── ClientMisused                         the client belongs to another event loop or process
+├── ClientMisused                         not entered; another loop or process; the wrong `with`
 ├── NotifyUnavailable                     the notification channel cannot be reached
 └── StorageError                          the database cannot be used
     ├── StorageUnavailable                the server cannot be reached, or the connection was lost
@@ -582,8 +582,8 @@ class ClientClosed(QueuertError):
 
 
 class ClientMisused(QueuertError):
-    """The client was used in a forked child, or on an event loop other than the one that entered
-    it.
+    """The client was used before its `with` block, in a forked child, or on an event loop other
+    than the one that entered it; or a block was entered with the wrong kind of `with`.
 
     The call had no effect, and the client still works for its owner.
     """

@@ -49,6 +49,7 @@ def get_client(using: str = "default") -> SyncClient[DjangoConnection]:
             provider = DjangoProvider(using)
             state = SyncStateAdapter(operations_for(using), provider)
             client = SyncClient(state, _sync_notify(using, provider), find_jobs(), migrate=False)
+            client.sessions.open()  # its connections are Django's, so there is nothing to close
             _clients[key] = client
     return client
 

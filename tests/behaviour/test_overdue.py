@@ -15,7 +15,8 @@ from tests.behaviour.steps import PATIENCE, Gate, eventually, failures, job, pat
 from tests.behaviour.working import begin, failed, output, working
 from tests.conformance.postgres_harness import database
 
-from queuert import Attempt, Client, EntryJob, Handlers, InvalidArgument, Observer, SyncAttempt, Worker
+import queuert
+from queuert import Attempt, Client, EntryJob, Handlers, InvalidArgument, Middleware, Observer, SyncAttempt, Worker
 
 
 class Try(EntryJob[str], name="try"):
@@ -406,3 +407,29 @@ async def test_a_statement_of_a_plain_handler_that_does_not_end_holds_up_no_othe
         assert watch.terminate_others("query LIKE '%pg_sleep(45)%' AND state = 'active'") == 1
         watch.close()
         assert await output(client, chain) == "second"
+
+
+@pytest.mark.parametrize("middleware", [[], [Middleware()]], ids=["plain", "middleware"])
+def test_a_thread_that_goes_on_at_the_end_is_not_reported_as_ended(
+    deaf: Deaf, middleware: list[Middleware], caplog: pytest.LogCaptureFixture
+) -> None:
+    handlers = Handlers[Any](middleware=middleware)
+
+    @handlers.handles(Try, timeout=0.001, timeout_grace=0.001, max_attempts=1)
+    def stuck(attempt: SyncAttempt[Try]) -> str:
+        deaf.wait_in_thread()
+        return "late"
+
+    async def run() -> None:
+        async with (
+            queuert.connect("memory://", jobs=[Try]) as client,
+            Worker(client, handlers, shutdown_timeout=0),
+        ):
+            await client.submit(Try())
+            await asyncio.to_thread(deaf.entered.wait, PATIENCE)
+            await eventually(lambda: "did not end" in caplog.text)
+
+    with caplog.at_level(logging.WARNING, logger="queuert.worker"):
+        asyncio.run(run())
+    assert "has ended after" not in caplog.text
+    assert "still runs in its thread" in caplog.text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -11,10 +13,10 @@ import pytest
 from tests.support.jobs import Greet
 from tests.support.worlds import START, World, start
 
-from queuert import Every
+from queuert import Every, Handlers, SyncAttempt, Worker, connect, connect_sync, testing
 from queuert.adapters.in_process import InProcessNotify
 from queuert.client.client import Client
-from queuert.errors import ClientClosed, QueuertError
+from queuert.errors import ClientClosed, ClientMisused, QueuertError
 
 pytestmark = pytest.mark.drivers
 
@@ -134,6 +136,73 @@ async def test_a_client_closed_inside_its_own_transaction_rolls_back_or_commits_
                 assert world.count() == 1
     async with world.client() as other:
         await start(other, Greet())
+
+
+async def test_a_client_that_was_not_entered_refuses_every_call(world: World) -> None:
+    async with world.client() as owner, owner.transaction() as tx:
+        chain = await owner.start(tx, Greet())
+    before, threads = world.snapshot(), {*threading.enumerate()}
+    client = world.client()
+    block = "async with client:" if world.is_async else "with client:"
+    calls = {name: call for name, call in CALLS.items() if name not in ("transaction_of", "entering again")}
+    for name, call in calls.items():
+        with pytest.raises(ClientMisused, match=f"`{block}`"):
+            await call(client, tx, chain)
+            raise AssertionError(f"{name} worked")
+    begun = [each for each in threading.enumerate() if each not in threads and not each.name.startswith("asyncio")]
+    assert (world.snapshot(), begun) == (before, [])
+    async with client:
+        await client.stats()
+
+
+def test_a_client_that_was_entered_and_never_closed_warns() -> None:
+    def enter_and_forget() -> None:
+        connect_sync("memory://", jobs=[Greet])
+        connect_sync("memory://", jobs=[Greet]).__enter__()
+
+    enter_and_forget()
+    with pytest.warns(ResourceWarning, match="never closed") as warned:
+        gc.collect()
+    assert len(warned) == 1
+
+
+async def test_the_wrong_kind_of_with_is_explained() -> None:
+    handlers = Handlers[Any]()
+
+    @handlers.handles(Greet)
+    def greet(attempt: SyncAttempt[Greet]) -> str:
+        return attempt.job.who
+
+    async with connect("memory://", jobs=[Greet]) as client:
+        chain = await start(client, Greet())
+        async with client.transaction() as tx:
+            blocks: list[Any] = [
+                connect("memory://", jobs=[Greet]),
+                client.transaction(),
+                client.savepoint(tx),
+                client.after_commit(tx.connection),
+                client.take_over(tx, chain),
+                Worker(client, handlers),
+                testing.running(client, handlers),
+            ]
+            for block in blocks:
+                with pytest.raises(ClientMisused, match="use `async with` here, not `with`"), block:
+                    raise AssertionError("the block was entered")
+    with connect_sync("memory://", jobs=[Greet]) as sync:
+        waiting = sync.submit(Greet())
+        with sync.transaction() as sync_tx:
+            sync_blocks: list[Any] = [
+                connect_sync("memory://", jobs=[Greet]),
+                sync.transaction(),
+                sync.savepoint(sync_tx),
+                sync.after_commit(sync_tx.connection),
+                sync.take_over(sync_tx, waiting),
+                testing.running(sync, handlers),
+                testing.started(sync),
+            ]
+            for block in sync_blocks:
+                with pytest.raises(ClientMisused, match="use `with` here, not `async with`"):
+                    await _enter(block)
 
 
 async def test_an_error_in_the_block_closes_the_client(world: World) -> None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import create_async_engine
 from tests.support import jobs as jobs_module
 from tests.support.channels import adapter_of
 from tests.support.facade import awaited
@@ -20,6 +22,7 @@ from tests.support.naming import short
 from tests.support.worlds import start
 
 import queuert
+import queuert.sqlalchemy
 from queuert import (
     InvalidArgument,
     QueuertError,
@@ -30,6 +33,7 @@ from queuert import (
     StorageReadOnly,
 )
 from queuert.adapters.in_process import NoNotify
+from queuert.adapters.postgres.adapter import asyncpg_notify, psycopg_notify
 from queuert.client.client import Client
 from queuert.jobs import JobTypes
 
@@ -224,9 +228,10 @@ async def test_ids_can_be_made_by_the_caller(connect: Connect) -> None:
 
 
 @pytest.mark.parametrize("made", ["not a uuid", "0197A0B0-0000-7000-8000-00000000ABCD", 7])
-async def test_ids_that_the_validator_refuses_are_an_error_at_once(connect: Connect, made: Any) -> None:
-    with pytest.raises(queuert.InvalidJobId, match="valid job id"):
-        connect("memory://", jobs=[Greet], generate_id=lambda: made)
+async def test_generated_ids_that_the_validator_refuses(connect: Connect, made: Any) -> None:
+    async with connect("memory://", jobs=[Greet], generate_id=lambda: made) as client:
+        with pytest.raises(queuert.InvalidJobId, match="valid job id"):
+            await start(client, Greet())
 
 
 # Databases that cannot be used
@@ -380,3 +385,19 @@ async def test_a_damaged_database_is_under_the_same_root(connect: Connect, tmp_p
         async with connect(url_of(path), jobs=[Greet]) as client:
             await client.list_jobs(limit=1000)
             await start(client, Greet())
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        lambda **options: queuert.connect("memory://", jobs=[Greet], **options),
+        lambda **options: queuert.connect_sync("memory://", jobs=[Greet], **options),
+        lambda **options: queuert.sqlalchemy.connect(create_async_engine("sqlite+aiosqlite:///x"), jobs=[], **options),
+        lambda **options: queuert.sqlalchemy.connect_sync(create_engine("sqlite:///x"), jobs=[], **options),
+        lambda **options: psycopg_notify("postgresql://host/db", **options),
+        lambda **options: asyncpg_notify("postgresql://host/db", **options),
+    ],
+)
+def test_an_unknown_keyword_is_refused_at_every_door(door: Any) -> None:
+    with pytest.raises(queuert.InvalidArgument, match="no option tabel_prefix"):
+        door(tabel_prefix="x_")

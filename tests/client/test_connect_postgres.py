@@ -71,10 +71,11 @@ def test_a_sync_client_has_sync_connections(migrated_url: str) -> None:
         queuert.connect_sync(with_scheme(migrated_url, "postgresql+asyncpg"), jobs=[Greet])
 
 
-def test_ids_that_postgresql_cannot_store_are_refused_at_once(connect: Connect) -> None:
-    """Without a connection, and whatever the validator says."""
-    with pytest.raises(queuert.InvalidJobId, match=r"'order:1' .* stores only UUIDs"):
-        connect("postgresql://nowhere/x", jobs=[Greet], generate_id=lambda: "order:1", validate_id=lambda _: True)
+async def test_generated_ids_that_postgresql_cannot_store(connect: Connect, migrated_url: str) -> None:
+    """Whatever the validator says."""
+    async with connect(migrated_url, jobs=[Greet], generate_id=lambda: "order:1", validate_id=lambda _: True) as client:
+        with pytest.raises(queuert.InvalidJobId, match=r"'order:1' .* stores only UUIDs"):
+            await start(client, Greet())
 
 
 async def test_an_id_of_the_callers_that_it_cannot_store(connect: Connect, migrated_url: str) -> None:

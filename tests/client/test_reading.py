@@ -29,6 +29,14 @@ class Retired(EntryJob[int], name="retired"):
     size: int
 
 
+async def test_the_job_types_of_a_client(world: World) -> None:
+    class Versioned(EntryJob[None], name="versioned", version=3, aliases=["earlier"]):
+        pass
+
+    client = world.client(jobs=[Versioned, After, Reserve])
+    assert client.job_types == ("versioned", "after", "greet", "reserve", "charge", "send")
+
+
 async def test_get_chain_in_all_its_forms(client: Client[Any]) -> None:
     chain = await start(client, Greet())
     for found in (

@@ -228,11 +228,11 @@ async def test_ids_can_be_made_and_checked_by_the_caller(world: World) -> None:
             chains = await client.start_many(tx, [Greet(), Greet(), Greet().set(id="job:x")])
             with pytest.raises(InvalidJobId, match="begin with job:"):
                 await client.start(tx, Greet(), id=str(uuid4()))
-        assert [chain.id for chain in chains] == ["job:001", "job:002", "job:x"]
+        assert [chain.id for chain in chains] == ["job:000", "job:001", "job:x"]
         page = await client.list_chains(limit=2)
         assert page.next_cursor is not None
         rest = await client.list_chains(limit=2, cursor=page.next_cursor)
-        assert [chain.id for chain in [*page.items, *rest.items]] == ["job:001", "job:002", "job:x"]
+        assert [chain.id for chain in [*page.items, *rest.items]] == ["job:000", "job:001", "job:x"]
 
 
 async def test_a_validator_may_just_say_no(world: World) -> None:
@@ -243,10 +243,38 @@ async def test_a_validator_may_just_say_no(world: World) -> None:
     assert world.count() == 1
 
 
+async def test_a_validator_is_asked_about_generated_ids(world: World) -> None:
+    asked: list[str] = []
+    async with world.client(validate_id=asked.append) as client:
+        first = await start(client, Greet())
+        async with client.transaction() as tx:
+            more = await client.start_many(tx, [Greet(), Greet()])
+        assert asked == [first.id, *(chain.id for chain in more)]
+    async with world.client(validate_id=lambda _: False) as strict:
+        with pytest.raises(InvalidJobId, match="validate_id does not accept it"):
+            await start(strict, Greet())
+    assert world.count() == 3
+
+
+async def test_ids_are_generated_only_for_jobs(world: World) -> None:
+    ids: list[str] = []
+
+    def generate() -> str:
+        ids.append(f"0197a0b0-0000-7000-8000-{len(ids):012}")
+        return ids[-1]
+
+    async with world.client(generate_id=generate) as client:
+        assert ids == []
+        assert (await start(client, Greet())).id == ids[0]
+        assert len(ids) == 1
+
+
 async def test_an_id_maker_that_makes_no_strings_is_told_so(world: World) -> None:
     maker: Any = uuid4
-    with pytest.raises(InvalidJobId, match="generate_id"):
-        world.client(generate_id=maker)
+    async with world.client(generate_id=maker) as client:
+        with pytest.raises(InvalidJobId, match="generate_id"):
+            await start(client, Greet())
+    assert world.count() == 0
 
 
 async def test_an_id_maker_that_repeats_itself_is_found_out(world: World) -> None:

@@ -202,8 +202,16 @@ async def test_a_timeout_says_what_is_known_of_the_chain(never: Client[Any]) -> 
     assert (caught.value.status, caught.value.failed_blockers) == ("pending", {})
     assert caught.value.last_error == {"code": "BAD_GREETING", "message": "no"}
     assert str(caught.value) == (
-        f"chain {chain.id} did not end within 0 s; its status is 'pending'; its last error is BAD_GREETING: no"
+        f"chain {chain.id} did not end within 0 s; its status is 'pending'; its last error is BAD_GREETING: no; "
+        "no worker that is alive has a handler for 'greet', and none has ever had one; no worker is alive"
     )
+
+
+async def test_waiting_in_the_transaction_that_starts_the_chain_is_explained(never: Client[Any]) -> None:
+    async with never as client, client.transaction() as tx:
+        chain = await client.start(tx, Greet())
+        with pytest.raises(ChainNotFound, match="not committed yet: call wait\\(\\) after the block"):
+            await client.wait(chain, timeout=0)
 
 
 async def test_a_timeout_names_the_blockers_that_ended_badly(never: Client[Any]) -> None:

@@ -89,4 +89,6 @@ class Recording(NoNotify):
 def recording_client(alias: str) -> tuple[SyncClient[DjangoConnection], list[list[str]]]:
     notify = Recording()
     state = SyncStateAdapter(operations_for(alias), DjangoProvider(alias))
-    return SyncClient(state, notify, find_jobs(), migrate=False), notify.told
+    client = SyncClient(state, notify, find_jobs(), migrate=False)
+    client.sessions.open()  # as get_client does
+    return client, notify.told

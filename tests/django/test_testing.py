@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.db import connections, transaction
 from django.test import TestCase, TransactionTestCase
-from tests.django.shop.jobs import Audit, ChargeCard, Remind, ReserveStock, charge, reserve
+from tests.django.shop.jobs import Audit, Call, ChargeCard, Remind, ReserveStock, charge, reserve
 from tests.django.shop.models import Order
 
 from queuert import ChainNotTriggerable, InvalidArgument, TransactionRequired, testing
@@ -57,6 +57,24 @@ def test_a_chain_runs_in_the_thread_of_the_test(alias: str, kind_of_case: type[T
 
     run_case(Orders)
     assert not get_client(alias).list_jobs().items
+
+
+@pytest.mark.parametrize("kind_of_case", [TestCase, TransactionTestCase])
+def test_jobs_with_a_limit_run(alias: str, kind_of_case: type[TransactionTestCase]) -> None:
+    class Calls(kind_of_case):
+        databases = {alias}  # noqa: RUF012
+
+        def tearDown(self) -> None:
+            if kind_of_case is TransactionTestCase:
+                clean(alias)
+
+        def test_limit(self) -> None:
+            with running(alias) as run:
+                with transaction.atomic(using=alias):
+                    chains = [get_client(alias).start(connections[alias], Call(customer="Ann")) for _ in range(2)]
+                assert [run.output(chain) for chain in chains] == [3, 3]
+
+    run_case(Calls)
 
 
 def test_one_handler_in_a_test_case(alias: str) -> None:

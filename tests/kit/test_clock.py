@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.ext.asyncio import AsyncEngine, async_sessionmaker, create_async_engine
+from sqlalchemy.orm import sessionmaker
 from tests.kit.conftest import Place
 from tests.kit.shop import JOBS, Charge, Note
 
 import queuert
+import queuert.sqlalchemy
 from queuert import (
     Attempt,
     Backoff,
@@ -25,6 +31,18 @@ from queuert import (
 from queuert.testing import Clock
 
 DAY = timedelta(days=1)
+
+
+@asynccontextmanager
+async def closing_async(engine: AsyncEngine) -> AsyncGenerator[None]:
+    yield
+    await engine.dispose()
+
+
+@contextmanager
+def closing(engine: Engine) -> Generator[None]:
+    yield
+    engine.dispose()
 
 
 class Flaky(EntryJob[int], name="flaky"):
@@ -70,6 +88,36 @@ def test_ten_retries_over_a_month_in_sync_code(place: Place, clock: Clock) -> No
     with place.connect_sync([Flaky], clock=clock) as client, testing.running(client, plain_handlers) as run:
         chain = client.submit(Flaky(fails=10))
         assert run.output(chain, skip_time=True) == 11
+        assert clock.now() == began + 30 * DAY
+
+
+@pytest.mark.parametrize(
+    ("place", "driver"),
+    [("sqlite", "aiosqlite"), ("postgres", "psycopg"), ("postgres", "asyncpg")],
+    indirect=["place"],
+)
+async def test_virtual_time_with_sqlalchemy(place: Place, clock: Clock, driver: str) -> None:
+    engine, began = create_async_engine(place.url.replace(":", f"+{driver}:", 1)), clock.now()
+    async with (
+        closing_async(engine),
+        queuert.sqlalchemy.connect(async_sessionmaker(engine), jobs=[Flaky], clock=clock) as client,
+        testing.running(client, flaky_handlers) as run,
+    ):
+        async with client.transaction() as tx:
+            chain = await client.start(tx, Flaky(fails=10))
+        assert await run.output(chain, skip_time=True) == 11
+        assert clock.now() == began + 30 * DAY
+
+
+@pytest.mark.parametrize(("place", "driver"), [("sqlite", "pysqlite"), ("postgres", "psycopg")], indirect=["place"])
+def test_virtual_time_with_sqlalchemy_in_sync_code(place: Place, clock: Clock, driver: str) -> None:
+    engine, began = create_engine(place.url.replace(":", f"+{driver}:", 1)), clock.now()
+    with (
+        closing(engine),
+        queuert.sqlalchemy.connect_sync(sessionmaker(engine), jobs=[Flaky], clock=clock) as client,
+        testing.running(client, plain_handlers) as run,
+    ):
+        assert run.output(client.submit(Flaky(fails=10)), skip_time=True) == 11
         assert clock.now() == began + 30 * DAY
 
 

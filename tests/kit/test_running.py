@@ -10,7 +10,7 @@ import pytest
 from tests.kit.conftest import Place
 from tests.kit.shop import JOBS, Charge, Rate, handlers
 
-from queuert import Attempt, EntryJob, Every, Handlers, InvalidArgument, JobError, SyncAttempt, testing
+from queuert import Attempt, EntryJob, Every, Handlers, InvalidArgument, JobError, Schedules, SyncAttempt, testing
 from queuert.testing import Clock
 
 
@@ -108,6 +108,29 @@ async def test_time_that_is_real_cannot_be_moved(clock: Clock) -> None:
             await run.until_idle(skip_time=True)
         with pytest.raises(InvalidArgument, match="virtual"):
             await run.advance(10)
+
+
+async def test_the_output_of_a_chain_by_its_id(place: Place) -> None:
+    async with place.connect(JOBS) as client, testing.running(client, handlers) as run:
+        chain = await client.submit(Charge(order_id=7))
+        assert await run.output(chain.id) == "sent 7"
+    with place.connect_sync([Count]) as sync, testing.running(sync, counting) as sync_run:
+        assert sync_run.output(sync.submit(Count(down_from=1)).id) == 0
+        with pytest.raises(AssertionError, match="the chain has no output"):
+            sync_run.output(sync.submit(Count(down_from=-1)).id)
+
+
+async def test_cleaning_under_a_worker_is_refused(place: Place) -> None:
+    schedules = Schedules()
+    schedules.every(timedelta(days=1), Charge(order_id=1), name="daily")
+    async with place.connect(JOBS) as client:
+        async with testing.running(client, handlers, schedules=schedules) as run:
+            await run.until_idle()
+            with pytest.raises(InvalidArgument, match="of workers that are running: testing"):
+                await testing.clean(client)
+            assert [each.name for each in (await client.list_schedules()).items] == ["daily"]
+        await testing.clean(client)
+        assert not (await client.list_schedules()).items
 
 
 async def test_cleaning_leaves_nothing(place: Place) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from queuert import Chain, Client, Debounce, Handlers, SyncClient, Throttle
+from queuert.testing import Running, SyncRunning
 from usage_ok import ChargeCard, FetchRate, Pg, ReserveStock, SendReceipt
 
 
@@ -74,3 +75,23 @@ def wrong_errors_to_give_up_on(handlers: Handlers[Pg]) -> None:
 def wrong_without_a_loop(client: SyncClient[Any]) -> None:
     async_chain: Chain[FetchRate] = client.submit(ReserveStock(order_id=7))  # E: another type
     print(async_chain, client.wait("id", FetchRate) + "x")  # E: wrong result type
+
+
+async def wrong_contexts(client: Client[Pg], chain: Chain[FetchRate], either: Chain[FetchRate] | str) -> None:
+    a: str = await client.wait(chain)  # E: the variable does not choose the type
+    b: str = await client.wait(chain, timeout=5)  # E: the same with a timeout
+    c: str = await client.wait(chain, "fetch-rate")  # E: the chain has the type, not the name
+    d: str = await client.wait(either)  # E: it may be the chain
+    e: Chain[ReserveStock] | None = await client.get_chain(chain)  # E: another type
+    print(a, b, c, d, e)
+
+
+def wrong_contexts_without_a_loop(client: SyncClient[Any], chain: Chain[FetchRate]) -> None:
+    a: str = client.wait(chain)  # E: the variable does not choose the type
+    print(a)
+
+
+async def wrong_outputs(run: Running, sync: SyncRunning, chain: Chain[FetchRate]) -> None:
+    a: str = await run.output(chain)  # E: the variable does not choose the type
+    b: str = sync.output(chain)  # E: the same without a loop
+    print(a, b)

@@ -21,6 +21,7 @@ from queuert import (
     SyncClient,
     Throttle,
 )
+from queuert.testing import Running, SyncRunning
 from usage_ok import ChargeCard, FetchRate, Pg, Receipt, ReserveStock
 
 
@@ -120,6 +121,21 @@ giving_up = Handlers[Pg](max_attempts=5, timeout_grace=1)
 async def give_up(attempt: Attempt[FetchRate, Pg]) -> Decimal:
     assert_type(attempt.may_have_run, bool)
     raise JobError("GONE", "no such rate", retry=False)
+
+
+async def contexts(client: Client[Pg], chain: Chain[FetchRate], either: Chain[FetchRate] | str) -> None:
+    rate: Decimal = await client.wait(chain)
+    text: str = await client.wait("id")
+    either_rate: Decimal = await client.wait(either)
+    assert_type(client.job_types, tuple[str, ...])
+    print(rate, text, either_rate)
+
+
+async def outputs(run: Running, sync: SyncRunning, chain: Chain[FetchRate]) -> None:
+    assert_type(await run.output(chain), Decimal)
+    assert_type(await run.output("id"), Any)
+    assert_type(sync.output(chain), Decimal)
+    assert_type(sync.output("id"), Any)
 
 
 def missing(error: DriverMissing) -> ImportError:

@@ -11,6 +11,8 @@ from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from typing import Any, Generic, TypeVar
 
+from queuert.base.contexts import OnlySync
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
@@ -42,7 +44,7 @@ class Block(ABC, Generic[T_co]):
         run_blocking(self.__aexit__(kind, error, traceback))
 
 
-class Blocking(AbstractContextManager[T_co, None], Generic[T_co]):
+class Blocking(OnlySync, AbstractContextManager[T_co, None], Generic[T_co]):
     """An `async with` block that never suspends, as a `with` block and nothing else."""
 
     def __init__(self, block: AbstractAsyncContextManager[T_co, None]) -> None:

@@ -4,6 +4,7 @@ clients drive them.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -41,7 +42,7 @@ from queuert.features.why import finding as why
 from queuert.jobs.chain import Chain
 from queuert.jobs.deduplication import AnyDedup
 from queuert.jobs.filter import Filter
-from queuert.jobs.job import Job
+from queuert.jobs.job import Job, name_of
 from queuert.jobs.limits import Limit, LimitKey
 from queuert.jobs.options import make_options, moment_or_delay
 from queuert.jobs.queue import Queue
@@ -127,6 +128,17 @@ class BaseClient(Generic[Conn]):
 
     def __init__(self, sessions: Sessions[Conn]) -> None:
         self._sessions = sessions
+        self._entered = False
+
+    def _enter(self) -> None:
+        """The block of the client begins."""
+        self._sessions.open()
+        self._entered = True
+
+    def __del__(self, warn: Callable[..., None] = warnings.warn) -> None:
+        if getattr(self, "_entered", False) and not self._sessions.closed:
+            warn(f"{self!r} was entered and never closed: end its `with` block, or call close()", ResourceWarning,
+                 source=self)  # fmt: skip
 
     @property
     def sessions(self) -> Sessions[Conn]:
@@ -144,6 +156,13 @@ class BaseClient(Generic[Conn]):
         They were logged, and never undo a commit.
         """
         return self._sessions.failures
+
+    @property
+    def job_types(self) -> tuple[str, ...]:
+        """The names of the job types that the client knows: those of `jobs`, and the types that
+        these continue with or wait for. Each class counts once, with its current name.
+        """
+        return tuple(dict.fromkeys(name_of(job_type.cls) for job_type in self._engine.jobs))
 
     def transaction_of(self, tx: Tx[Conn]) -> Transaction[Conn]:
         """The transaction that is open on a session or connection, with SQLAlchemy and Django.

@@ -10,7 +10,7 @@ from typing import Any, Generic, Self, overload
 from typing_extensions import TypeVar, Unpack
 
 from queuert.base.arguments import Duration
-from queuert.base.contexts import async_context
+from queuert.base.contexts import OnlyAsync, async_context
 from queuert.base.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.base.statuses import Status
 from queuert.base.transaction import Transaction
@@ -87,7 +87,7 @@ N = TypeVar("N")
 T = TypeVar("T")
 
 
-class Client(BaseClient[Conn]):
+class Client(OnlyAsync, BaseClient[Conn]):
     """Starts, reads, changes and awaits job chains.
 
     Made by `queuert.connect`; use it in an `async with` block.
@@ -106,7 +106,7 @@ class Client(BaseClient[Conn]):
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
         validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
-            (default: any UUID). Ids from `generate_id` are checked, too.
+            (default: any UUID). Generated ids are checked, too.
         poll_interval: How often `wait` reads the chain if no notification arrives, in seconds
             (default: 1).
         migrate: Create or update the tables when the `with` block begins (default: True). If the
@@ -151,7 +151,7 @@ class Client(BaseClient[Conn]):
         )
 
     async def __aenter__(self) -> Self:
-        self._check_open()
+        self._enter()
         try:
             await self._sessions.enter_schema()
         except BaseException:
@@ -337,10 +337,12 @@ class Client(BaseClient[Conn]):
         self, chain: ChainOrId, chain_type: type[J], *, tx: Tx[Conn] | None = None
     ) -> Chain[J] | None: ...
     @overload
-    async def get_chain(self, chain: Chain[J], *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
+    async def get_chain(
+        self, chain: Chain[J], chain_type: str | None = None, *, tx: Tx[Conn] | None = None
+    ) -> Chain[J] | None: ...
     @overload
     async def get_chain(
-        self, chain: ChainOrId, chain_type: str | None = None, *, tx: Tx[Conn] | None = None
+        self, chain: str, chain_type: str | None = None, *, tx: Tx[Conn] | None = None
     ) -> Chain[Any] | None: ...
     async def get_chain(
         self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, tx: Tx[Conn] | None = None
@@ -371,10 +373,12 @@ class Client(BaseClient[Conn]):
     @overload
     async def get_job(self, job: JobOrId, job_type: type[J], *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
     @overload
-    async def get_job(self, job: JobRecord[J], *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
+    async def get_job(
+        self, job: JobRecord[J], job_type: str | None = None, *, tx: Tx[Conn] | None = None
+    ) -> JobRecord[J] | None: ...
     @overload
     async def get_job(
-        self, job: JobOrId, job_type: str | None = None, *, tx: Tx[Conn] | None = None
+        self, job: str, job_type: str | None = None, *, tx: Tx[Conn] | None = None
     ) -> JobRecord[Any] | None: ...
     async def get_job(
         self, job: JobOrId, job_type: TypeOrName | None = None, *, tx: Tx[Conn] | None = None
@@ -1338,11 +1342,11 @@ class Client(BaseClient[Conn]):
     @overload
     async def wait(self, chain: ChainOrId, chain_type: type[Job[R, Any]], *, timeout: Duration | None = None) -> R: ...
     @overload
-    async def wait(self, chain: Chain[Job[R, Any]], *, timeout: Duration | None = None) -> R: ...
-    @overload
     async def wait(
-        self, chain: ChainOrId, chain_type: str | None = None, *, timeout: Duration | None = None
-    ) -> Any: ...
+        self, chain: Chain[Job[R, Any]], chain_type: str | None = None, *, timeout: Duration | None = None
+    ) -> R: ...
+    @overload
+    async def wait(self, chain: str, chain_type: str | None = None, *, timeout: Duration | None = None) -> Any: ...
     async def wait(
         self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, timeout: Duration | None = None
     ) -> Any:

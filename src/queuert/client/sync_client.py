@@ -14,7 +14,7 @@ from typing_extensions import TypeVar, Unpack
 
 from queuert.base.arguments import Duration
 from queuert.base.blocking import Blocking, run_blocking
-from queuert.base.contexts import context
+from queuert.base.contexts import OnlySync, context
 from queuert.base.ids import GenerateId, ValidateId, generate_uuid7, validate_uuid
 from queuert.base.statuses import Status
 from queuert.base.transaction import Transaction
@@ -92,7 +92,7 @@ N = TypeVar("N")
 T = TypeVar("T")
 
 
-class SyncClient(BaseClient[Conn]):
+class SyncClient(OnlySync, BaseClient[Conn]):
     """Starts, reads, changes and awaits job chains.
 
     Made by `queuert.connect_sync`; use it in a `with` block.
@@ -111,7 +111,7 @@ class SyncClient(BaseClient[Conn]):
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
         validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
-            (default: any UUID). Ids from `generate_id` are checked, too.
+            (default: any UUID). Generated ids are checked, too.
         poll_interval: How often `wait` reads the chain if no notification arrives, in seconds
             (default: 1).
         migrate: Create or update the tables when the `with` block begins (default: True). If the
@@ -156,7 +156,7 @@ class SyncClient(BaseClient[Conn]):
         self._waiting = SyncChainWaiting(channel, self._read_chain, self._read_failed_blockers, poll_interval)
 
     def __enter__(self) -> Self:
-        self._check_open()
+        self._enter()
         try:
             run_blocking(self._sessions.enter_schema())
         except BaseException:
@@ -340,10 +340,12 @@ class SyncClient(BaseClient[Conn]):
     @overload
     def get_chain(self, chain: ChainOrId, chain_type: type[J], *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
     @overload
-    def get_chain(self, chain: Chain[J], *, tx: Tx[Conn] | None = None) -> Chain[J] | None: ...
+    def get_chain(
+        self, chain: Chain[J], chain_type: str | None = None, *, tx: Tx[Conn] | None = None
+    ) -> Chain[J] | None: ...
     @overload
     def get_chain(
-        self, chain: ChainOrId, chain_type: str | None = None, *, tx: Tx[Conn] | None = None
+        self, chain: str, chain_type: str | None = None, *, tx: Tx[Conn] | None = None
     ) -> Chain[Any] | None: ...
     def get_chain(
         self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, tx: Tx[Conn] | None = None
@@ -374,10 +376,12 @@ class SyncClient(BaseClient[Conn]):
     @overload
     def get_job(self, job: JobOrId, job_type: type[J], *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
     @overload
-    def get_job(self, job: JobRecord[J], *, tx: Tx[Conn] | None = None) -> JobRecord[J] | None: ...
+    def get_job(
+        self, job: JobRecord[J], job_type: str | None = None, *, tx: Tx[Conn] | None = None
+    ) -> JobRecord[J] | None: ...
     @overload
     def get_job(
-        self, job: JobOrId, job_type: str | None = None, *, tx: Tx[Conn] | None = None
+        self, job: str, job_type: str | None = None, *, tx: Tx[Conn] | None = None
     ) -> JobRecord[Any] | None: ...
     def get_job(
         self, job: JobOrId, job_type: TypeOrName | None = None, *, tx: Tx[Conn] | None = None
@@ -1334,9 +1338,11 @@ class SyncClient(BaseClient[Conn]):
     @overload
     def wait(self, chain: ChainOrId, chain_type: type[Job[R, Any]], *, timeout: Duration | None = None) -> R: ...
     @overload
-    def wait(self, chain: Chain[Job[R, Any]], *, timeout: Duration | None = None) -> R: ...
+    def wait(
+        self, chain: Chain[Job[R, Any]], chain_type: str | None = None, *, timeout: Duration | None = None
+    ) -> R: ...
     @overload
-    def wait(self, chain: ChainOrId, chain_type: str | None = None, *, timeout: Duration | None = None) -> Any: ...
+    def wait(self, chain: str, chain_type: str | None = None, *, timeout: Duration | None = None) -> Any: ...
     def wait(self, chain: ChainOrId, chain_type: TypeOrName | None = None, *, timeout: Duration | None = None) -> Any:
         """Wait until the chain has an output, and return it.
 

@@ -28,7 +28,11 @@ _CHAINS_PER_POLL = 1000
 
 def found(chain_id: str, chain: Chain[Any] | None) -> Chain[Any]:
     if chain is None:
-        raise ChainNotFound(chain_id)
+        raise ChainNotFound(
+            chain_id,
+            f"chain {chain_id} does not exist, or was deleted, or the transaction that starts it is not committed yet: "
+            "call wait() after the block of that transaction",
+        )
     return chain
 
 

@@ -33,13 +33,15 @@ class Engine:
     on_start: list[OnStart] = field(default_factory=list[OnStart], compare=False)
     """Told of each start before its commit. For tests: see `queuert.testing`."""
 
-    def __post_init__(self) -> None:
-        if self.generate_id is not generate_uuid7:
-            self.new_id()  # one that cannot be used is an error at once, not at the first start
+    @property
+    def _checks_new_ids(self) -> bool:
+        """Our own ids pass our own check."""
+        return self.generate_id is not generate_uuid7 or self.validate_id is not validate_uuid
 
     def new_id(self) -> str:
+        """The id of a new job. Call it for nothing else: `generate_id` may count."""
         job_id = self.generate_id()
-        if self.generate_id is not generate_uuid7:
+        if self._checks_new_ids:
             if not isinstance(job_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InvalidJobId(job_id, f"generate_id must return a string, not {type(job_id).__name__}")
             self.check_id(job_id)
@@ -48,10 +50,10 @@ class Engine:
     def new_ids(self) -> Iterator[str]:
         """For many jobs: as many as are asked for."""
         while True:
-            if self.generate_id is generate_uuid7:
-                yield from generate_uuid7.several(IDS_AT_ONCE)
-            else:
+            if self._checks_new_ids:
                 yield self.new_id()
+            else:
+                yield from generate_uuid7.several(IDS_AT_ONCE)
 
     def check_id(self, job_id: str) -> None:
         """Raise `InvalidJobId` if a new job cannot have this id."""

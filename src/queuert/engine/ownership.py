@@ -24,17 +24,23 @@ parent."""
 class Owned:
     """What a client's calls check first."""
 
+    _with = "async with"
+
     def __init__(self) -> None:
         self.closed = False
+        self._is_open = False
         self._thread = 0
         """The thread of its loop, while it is open and in the process that it belongs to."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._process: int | None = None
 
+    def open(self) -> None:
+        """From here on it can be used: its block begins, or it needs none."""
+        self._is_open = True
+        self.check_open()
+
     def check_open(self) -> None:
-        """Raise if it is closed, or belongs to another loop or process. The first call decides its
-        owner.
-        """
+        """Raise if it is closed or was never opened, or belongs to another loop or process."""
         # A thread runs one loop at a time. To ask asyncio for it would cost a system call.
         if self._thread != get_ident() or self._loop is None or not self._loop.is_running():
             self._take_or_refuse()
@@ -55,6 +61,11 @@ class Owned:
             raise self._forked()
         if self.closed:
             raise ClientClosed
+        if not self._is_open:
+            raise ClientMisused(
+                f"this client was not opened: use it in the block of `{self._with} client:`, which opens it and "
+                "closes it at the end"
+            )
         self._take_loop()
         self._process, self._thread = os.getpid(), get_ident()
         _owned.add(self)
@@ -75,6 +86,8 @@ class Owned:
 
 class OwnedByProcess(Owned):
     """The same for a sync client, which threads share."""
+
+    _with = "with"
 
     def check_open(self) -> None:
         if not self._thread:

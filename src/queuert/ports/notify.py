@@ -124,6 +124,9 @@ class NotifyProvider(Protocol):
       closes.
     - `async def ping(self)`: raise, or do not return, if the current subscription is dead. Without
       it, a message is sent through the broker every 30 seconds, on a channel of its own.
+    - `async def extend(self, channels)`: listen to more channels with the current subscription, and
+      return when that is active. Without it, the subscription is replaced when a listener needs
+      more channels: messages in between are lost, and listeners are told.
     - `max_payload`: the longest message in bytes (default: 7,500).
     - `name`: what error messages call the broker (default: the name of the class).
     - `provide_wake_hints` and `consume_wake_hint`, as in `NotifyAdapter`.

@@ -9,6 +9,7 @@ from queuert.base.blocking import run_blocking
 from queuert.client.base import BaseClient
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
+from queuert.errors import InvalidArgument
 from queuert.records.listings import ChainFilter, PageRequest
 
 
@@ -17,9 +18,9 @@ def clean(client: Client[Any]) -> Coroutine[Any, Any, None]: ...
 @overload
 def clean(client: SyncClient[Any]) -> None: ...
 def clean(client: BaseClient[Any]) -> Coroutine[Any, Any, None] | None:
-    """Delete all chains and schedules, end all pauses, and undo what was set for limits. No worker
-    may be running.
+    """Delete all chains and schedules, end all pauses, and undo what was set for limits.
 
+    If a worker is running, that is an `InvalidArgument` error: it would lose its schedules.
     Use it between tests that share a database. With an async client, await it.
 
     Args:
@@ -34,6 +35,11 @@ def clean(client: BaseClient[Any]) -> Coroutine[Any, Any, None] | None:
 async def _clean(client: BaseClient[Any]) -> None:
     sessions = client.sessions
     state = sessions.engine.state
+    alive = [row.id for row in await sessions.run(state.list_workers()) if row.state == "alive"]
+    if alive:
+        raise InvalidArgument(
+            f"clean() would delete the schedules of workers that are running: {', '.join(alive)}. Stop them first"
+        )
     ids: list[str] = []
     after: str | None = None
     while True:

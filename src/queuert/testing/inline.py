@@ -26,6 +26,7 @@ from queuert.engine.sessions import Sessions
 from queuert.engine.transaction import Hooks
 from queuert.errors import InvalidArgument
 from queuert.ports.program import Program
+from queuert.records.limits import ALIVE_FOR
 from queuert.records.model import UNBLOCKED_AT_ONCE, Claimed, Settlement
 from queuert.testing.crash_points import Killed, Points
 from queuert.testing.in_sync_code import call_with_middleware
@@ -94,6 +95,9 @@ class InlineWorker:
 
     async def _drain(self) -> None:
         state = self._sessions.engine.state
+        # Without this, a claim takes no jobs that have a limit.
+        declare = state.declare_limits(self._policy.types, self._policy.declared, alive_for=ALIVE_FOR)
+        self._policy.know_limits(await self._sessions.run(declare))
         while True:
             await self._sessions.run(state.reap(self._policy.types, [], 500, _LOST, self._dead))
             while (await self._write(self._unblock)).unblocked:

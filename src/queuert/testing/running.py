@@ -9,19 +9,20 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
 from queuert.base.arguments import Duration, seconds
 from queuert.base.backoff import Backoff
 from queuert.base.blocking import run_blocking
 from queuert.base.contexts import async_context, context
-from queuert.client.base import BaseClient
+from queuert.client.base import BaseClient, ChainOrId, chain_id
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.engine.transaction import Hooks
 from queuert.errors import InvalidArgument, RateLimited, Reschedule
 from queuert.features.schedules.declared import Schedules, declarations_of
+from queuert.features.why import NoWorker, Why
 from queuert.jobs.chain import Chain
 from queuert.jobs.job import Job
 from queuert.records.model import Created, NewJob
@@ -70,8 +71,14 @@ class _Base:
         """The errors that handlers have raised so far, oldest first. Each failed its attempt."""
         return list(self._recorder.failures)
 
-    def _without_output(self, chain_id: str, why: object) -> AssertionError:
-        error = AssertionError(f"the chain has no output: {why}")
+    def _without_output(self, chain_id: str, why: Why | None) -> AssertionError:
+        if why is not None:
+            # Handlers that run without a worker are here, and no worker is needed for them.
+            reasons = [
+                each for each in why.reasons if not (isinstance(each, NoWorker) and each.job_type in self._plans)
+            ]
+            why = replace(why, reasons=tuple(reasons))
+        error = AssertionError(f"the chain has no output: {'it was deleted' if why is None else why}")
         of_chain = [failure.error for failure in self._recorder.failures if failure.chain_id == chain_id]
         error.__cause__ = of_chain[-1] if of_chain else None
         return error
@@ -96,8 +103,9 @@ class Running(_Base):
         """Work until no job can run.
 
         Args:
-            skip_time: Move the virtual time to the next moment at which a job is due, a pause ends
-                or a lease ends, again and again, until there is none (default: False).
+            skip_time: Move the virtual time to the next moment at which a job is due, a limit lets
+                one begin, or a pause or a lease ends, again and again, until there is none
+                (default: False).
             timeout: How long this may take in real time, as a timedelta or in seconds (default:
                 60). Then it raises `AssertionError`.
         """
@@ -132,14 +140,18 @@ class Running(_Base):
         self._time.jump(end)
         await self._drain(deadline)
 
-    async def output(self, chain: Chain[Job[R, Any]], *, skip_time: bool = False, timeout: Duration = 60) -> R:
+    @overload
+    async def output(self, chain: Chain[Job[R, Any]], *, skip_time: bool = False, timeout: Duration = 60) -> R: ...
+    @overload
+    async def output(self, chain: str, *, skip_time: bool = False, timeout: Duration = 60) -> Any: ...
+    async def output(self, chain: ChainOrId, *, skip_time: bool = False, timeout: Duration = 60) -> Any:
         """Work until no job can run, and return the output of a chain.
 
         If it has none, this raises `AssertionError`, which explains why. The last error of a
         handler is its cause.
 
         Args:
-            chain: The chain.
+            chain: The chain, or its id.
             skip_time: Move the virtual time, as `until_idle` does (default: False).
             timeout: How long this may take in real time, as a timedelta or in seconds (default:
                 60).
@@ -147,9 +159,8 @@ class Running(_Base):
         await self.until_idle(skip_time=skip_time, timeout=timeout)
         found = await self._client.get_chain(chain)
         if found is not None and found.status == "completed":
-            output: R = found.output
-            return output
-        raise self._without_output(chain.id, "it was deleted" if found is None else await self._client.why(chain))
+            return found.output
+        raise self._without_output(chain_id(chain), None if found is None else await self._client.why(chain))
 
     async def _drain(self, deadline: float) -> None:
         try:
@@ -184,8 +195,9 @@ class SyncRunning(_Base):
         """Run jobs until no job can run.
 
         Args:
-            skip_time: Move the virtual time to the next moment at which a job is due, a pause ends
-                or a lease ends, again and again, until there is none (default: False).
+            skip_time: Move the virtual time to the next moment at which a job is due, a limit lets
+                one begin, or a pause or a lease ends, again and again, until there is none
+                (default: False).
         """
         if skip_time:
             self._time.begin()
@@ -209,22 +221,25 @@ class SyncRunning(_Base):
         self._time.jump(end)
         self._drain()
 
-    def output(self, chain: Chain[Job[R, Any]], *, skip_time: bool = False) -> R:
+    @overload
+    def output(self, chain: Chain[Job[R, Any]], *, skip_time: bool = False) -> R: ...
+    @overload
+    def output(self, chain: str, *, skip_time: bool = False) -> Any: ...
+    def output(self, chain: ChainOrId, *, skip_time: bool = False) -> Any:
         """Run jobs until no job can run, and return the output of a chain.
 
         If it has none, this raises `AssertionError`, which explains why. The last error of a
         handler is its cause.
 
         Args:
-            chain: The chain.
+            chain: The chain, or its id.
             skip_time: Move the virtual time, as `until_idle` does (default: False).
         """
         self.until_idle(skip_time=skip_time)
         found = self._client.get_chain(chain)
         if found is not None and found.status == "completed":
-            output: R = found.output
-            return output
-        raise self._without_output(chain.id, "it was deleted" if found is None else self._client.why(chain))
+            return found.output
+        raise self._without_output(chain_id(chain), None if found is None else self._client.why(chain))
 
     def _drain(self) -> None:
         if self._busy:

@@ -7,10 +7,14 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from queuert.base.arguments import Duration, seconds
+from queuert.base.statuses import Status
 from queuert.client.base import BaseClient
 from queuert.errors import InvalidArgument
 from queuert.ports.clock import Clock
+from queuert.records.limits import split_lane
 from queuert.records.listings import JobFilter, PageRequest
+from queuert.records.model import JobRow
+from queuert.records.pauses import Pause, is_paused
 from queuert.worker.handlers.registry import HandlerPlan
 
 MOST_JUMPS = 10_000
@@ -46,17 +50,17 @@ class TimeSkipping:
         self._jumps = 0
 
     async def next_moment(self, *, schedules: bool = False) -> datetime | None:
-        """When a pending job is due, a pause ends, or the lease of a job ends that no worker of
-        ours has. With `schedules`, also when one of them is due. None: nothing will happen.
+        """When a pending job is due, a pause ends, a limit lets a job begin, or the lease of a job
+        ends that no worker of ours has. With `schedules`, also when one of them is due. None: nothing will happen.
 
         Call it only while nothing runs.
         """
         clock, state = self.clock, self._sessions.engine.state
         available = await self._sessions.run(state.next_available_in(self._types, self._queues))
-        where = JobFilter(types=tuple(self._types), statuses=("running",))
-        running = await self._sessions.run(state.list_jobs(where, PageRequest(limit=1000)))
-        moments = [row.leased_until for row in running.rows if row.leased_until is not None]
-        if available.next_in is not None:
+        moments = [row.leased_until for row in await self._jobs("running") if row.leased_until is not None]
+        if available.next_in == 0:
+            moments += await self._moments_of_pending(available.paused)
+        elif available.next_in is not None:
             moments.append(clock.now() + timedelta(seconds=available.next_in))
         if schedules:
             due = await self._sessions.run(state.due_schedules(1, self._functions))
@@ -64,6 +68,37 @@ class TimeSkipping:
             if due.next_in is not None:
                 moments.append(clock.now() + timedelta(seconds=due.next_in))
         return min(moments, default=None)
+
+    async def _moments_of_pending(self, paused: Sequence[Pause]) -> list[datetime]:
+        """When each pending job may begin: now, unless its limit or a pause holds it back."""
+        now, state = self.clock.now(), self._sessions.engine.state
+        queue_of = dict(zip(self._types, self._queues, strict=True))
+        moments = [pause.until for pause in paused if pause.until is not None]
+        lanes: set[str] = set()
+        for row in await self._jobs("pending"):
+            if is_paused(paused, row.type_name, queue_of[row.type_name]):
+                continue
+            if row.scheduled_at <= now and row.lane is not None:
+                lanes.add(row.lane)
+            else:
+                moments.append(max(row.scheduled_at, now))
+        for lane in lanes:
+            limit = await self._sessions.run(state.get_limit(*split_lane(lane)))
+            if limit.opens_at is not None:
+                moments.append(limit.opens_at)
+        return moments
+
+    async def _jobs(self, status: Status) -> list[JobRow]:
+        where = JobFilter(types=tuple(self._types), statuses=(status,))
+        found: list[JobRow] = []
+        after: str | None = None
+        while True:
+            page = PageRequest(limit=1000, after=after)
+            listed = await self._sessions.run(self._sessions.engine.state.list_jobs(where, page))
+            found += listed.rows
+            after = listed.stopped_at or (listed.rows[-1].id if len(listed.rows) == page.limit else None)
+            if after is None:
+                return found
 
     def jump(self, moment: datetime) -> None:
         self._jumps += 1

@@ -69,7 +69,7 @@ def connect(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[ClientOptio
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
         validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
-            (default: any UUID). Ids from `generate_id` are checked, too.
+            (default: any UUID). Generated ids are checked, too.
     """
     database, channel, registry, settings = _checked(url, jobs, options)
     state, notify = database.parts(url, brokers.without(channel, options))
@@ -125,7 +125,7 @@ def connect_sync(url: str, *, jobs: Iterable[JobsItem], **options: Unpack[Client
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
         validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
-            (default: any UUID). Ids from `generate_id` are checked, too.
+            (default: any UUID). Generated ids are checked, too.
     """
     database, channel, registry, settings = _checked(url, jobs, options)
     state, notify = database.sync_parts(url, brokers.without(channel, options))

@@ -46,6 +46,7 @@ class EngineOptions(TableOptions, total=False):
     statistics: bool
     generate_id: GenerateId
     validate_id: ValidateId
+    clock: Clock | None
 
 
 class ClientOptions(EngineOptions, total=False):
@@ -53,7 +54,6 @@ class ClientOptions(EngineOptions, total=False):
 
     prepare: bool
     pool_size: int
-    clock: Clock | None
 
 
 POSTGRES_ONLY = ("schema", "listen_url", "prepare", "pool_size")

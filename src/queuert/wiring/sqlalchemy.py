@@ -14,11 +14,13 @@ from typing_extensions import Unpack
 
 from queuert.adapters.postgres.adapter import DEFAULT_PREFIX, DEFAULT_SCHEMA, asyncpg_notify, psycopg_notify
 from queuert.adapters.postgres.operations import PostgresOperations
+from queuert.adapters.postgres.virtual_time import PostgresInVirtualTime
 from queuert.adapters.sqlalchemy.dialect import Dialect
 from queuert.adapters.sqlalchemy.driver import SqlAlchemyDriver
 from queuert.adapters.sqlalchemy.provider import AsyncSqlAlchemyProvider, SqlAlchemyProvider
 from queuert.adapters.sqlite import AsyncSqliteProvider, SqliteOperations, SqliteProvider
 from queuert.adapters.sqlite.connections.database import Database
+from queuert.adapters.sqlite.virtual_time import SqliteInVirtualTime
 from queuert.base.arguments import seconds
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
@@ -36,6 +38,7 @@ from queuert.wiring.options import (
     channel_name,
     check_names,
     client_options,
+    clock_of,
     hub_for,
     refuse,
     within_process,
@@ -94,6 +97,9 @@ def connect(
             (default: 5).
         schema: PostgreSQL: the schema of the tables (default: "public").
         listen_url: PostgreSQL: a direct URL for LISTEN, if the engine leads to PgBouncer.
+        clock: For tests: a `queuert.testing.Clock`, which the time of the database then follows
+            (default: the real time). It needs tables of its own, by `table_prefix`, `schema`, or a
+            new file. Tables that were made without a clock are refused.
         observers: Objects that receive events: see `Observer` (default: none).
         keep: How long ended chains are kept if their class sets no time: see `Keep` (default:
             completed ones 7 days, others 90 days).
@@ -104,7 +110,7 @@ def connect(
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
         validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
-            (default: any UUID). Ids from `generate_id` are checked, too.
+            (default: any UUID). Generated ids are checked, too.
     """
     given = _checked(options)
     engine = async_engine_of(source)
@@ -113,6 +119,7 @@ def connect(
     left = brokers.without(channel, given)
     target = Target(engine.sync_engine, left)
     state = StateAdapter(target.operations(), target.async_provider(source, engine), _sync_provider(sync, left))
+    state.clock = target.clock
     return Client(state, channel or target.notify(state.provider), registry, **client_options(given))
 
 
@@ -153,6 +160,9 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Eng
             (default: 5).
         schema: PostgreSQL: the schema of the tables (default: "public").
         listen_url: PostgreSQL: a direct URL for LISTEN, if the engine leads to PgBouncer.
+        clock: For tests: a `queuert.testing.Clock`, which the time of the database then follows
+            (default: the real time). It needs tables of its own, by `table_prefix`, `schema`, or a
+            new file. Tables that were made without a clock are refused.
         observers: Objects that receive events: see `Observer` (default: none).
         keep: How long ended chains are kept if their class sets no time: see `Keep` (default:
             completed ones 7 days, others 90 days).
@@ -163,7 +173,7 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Eng
         generate_id: Makes job ids (default: UUIDv7). Ids should increase with time, because
             listings are sorted by id.
         validate_id: Returns False or raises `InvalidJobId` for an id that it does not accept
-            (default: any UUID). Ids from `generate_id` are checked, too.
+            (default: any UUID). Generated ids are checked, too.
     """
     given = _checked(options)
     engine = engine_of(source)
@@ -171,6 +181,7 @@ def connect_sync(source: Any, *, jobs: Iterable[JobsItem], **options: Unpack[Eng
     channel = brokers.broker(given)
     target = Target(engine, brokers.without(channel, given))
     state = SyncStateAdapter(target.operations(), target.sync_provider(source))
+    state.clock = target.clock
     # It publishes on its own connections: at the moment of a commit, all connections of the engine
     # may be in use, including the one that commits.
     return SyncClient(state, channel or target.notify(None), registry, **client_options(given))
@@ -183,6 +194,7 @@ class Target:
         self.engine = engine
         self.prefix = options.get("table_prefix", DEFAULT_PREFIX)
         self.is_postgres = engine.dialect.name == "postgresql"
+        self.clock = clock_of(options)
         self._notify = channel_name(options, "postgres" if self.is_postgres else "sqlite", "in-process")
         self._listen_url = options.get("listen_url", _plain(engine.url))
         if self.is_postgres:
@@ -192,13 +204,17 @@ class Target:
             self._hub = hub_for(f"{self._listen_url}#{self.schema}.{self.prefix}")
         else:
             refuse(options, POSTGRES_ONLY, "is for PostgreSQL")
-            path = _sqlite_path(engine)
+            self.path = path = _sqlite_path(engine)
             watched = sqlite_hub(path, self.prefix) if self._notify == "sqlite" else None
             self._hub = watched or hub_for(f"{Path(path).absolute()}#{self.prefix}")
             self.database = Database(path, seconds(options.get("busy_timeout", 5.0), "busy_timeout"), watched)
 
     def operations(self) -> StateOperations:
-        return PostgresOperations(self.schema, self.prefix) if self.is_postgres else SqliteOperations(self.prefix)
+        if self.clock is None:
+            return PostgresOperations(self.schema, self.prefix) if self.is_postgres else SqliteOperations(self.prefix)
+        if self.is_postgres:
+            return PostgresInVirtualTime(self.schema, self.prefix, self.clock, self._listen_url)
+        return SqliteInVirtualTime(self.prefix, self.clock, Path(self.path))
 
     def dialect(self) -> Dialect:
         name = self.engine.dialect.driver

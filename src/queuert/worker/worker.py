@@ -12,6 +12,7 @@ from typing_extensions import TypeVar
 
 from queuert.base.arguments import MAX_NAME_LENGTH, Duration, check_text, seconds
 from queuert.base.backoff import RECOVERY_BACKOFF, Backoff, check_backoff
+from queuert.base.contexts import OnlyAsync
 from queuert.client.client import Client
 from queuert.errors import InvalidArgument
 from queuert.features.schedules.declared import Schedules, declarations_of
@@ -33,7 +34,7 @@ Conn = TypeVar("Conn", default=Any)
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
-class Worker:
+class Worker(OnlyAsync):
     """Runs the handlers of jobs on this event loop.
 
         async with Worker(client, [handlers], concurrency=10):

@@ -261,3 +261,44 @@ async def test_a_channel_that_keeps_silent_holds_up_nobody(scheme: str, database
             async with asyncio.timeout(45), Worker(client, echoing(), poll_interval=0.1):
                 assert await client.wait(chain, timeout=45) == "polled"
     assert not listener_tasks()
+
+
+async def test_listening_to_more_topics_loses_nothing(make: Make, database_url: str, watch: Watcher) -> None:
+    """The same connection goes on, so there is no moment without one."""
+    adapter, ear, other = make(database_url), Ear(), Ear()
+    await adapter.listen("chain_ended", ear)
+    before, published, listening = watch.others(LISTENER), 0, asyncio.Event()
+
+    async def publish() -> None:
+        nonlocal published
+        while not listening.is_set() or published < 20:
+            await adapter.publish("chain_ended", [f"chain {published}"])
+            published += 1
+
+    publishing = asyncio.create_task(publish())
+    await ear.until("chain 5")
+    await adapter.listen("job_scheduled", other)
+    await adapter.publish("job_scheduled", ["greet"])
+    await other.until("greet")
+    listening.set()
+    await publishing
+    await ear.until(f"chain {published - 1}")
+    assert ear.heard == [f"chain {number}" for number in range(published)]
+    assert watch.others(LISTENER) == before
+    await adapter.close()
+    assert not listener_tasks()
+
+
+async def test_listening_to_more_topics_on_a_connection_that_is_lost(
+    make: Make, database_url: str, watch: Watcher
+) -> None:
+    adapter, ear, other = make(database_url), Ear(), Ear()
+    await adapter.listen("chain_ended", ear)
+    kill_listener(watch)
+    await adapter.listen("job_scheduled", other)
+    await adapter.publish("job_scheduled", ["greet"])
+    await other.until("greet")
+    await adapter.publish("chain_ended", ["chain"])
+    await ear.until("chain")
+    await adapter.close()
+    assert not listener_tasks()

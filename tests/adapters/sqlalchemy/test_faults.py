@@ -24,25 +24,24 @@ NOWHERE = "postgresql://localhost:1/nothing"
 
 def test_a_server_that_is_away() -> None:
     with engine_for(NOWHERE) as engine:
-        client = connect_sync(sessionmaker(engine), jobs=JOBS, notify=None)
-        with pytest.raises(StorageUnavailable):
-            client.stats()
-        with pytest.raises(StorageUnavailable), client.transaction():
-            pass
-        with pytest.raises(StorageUnavailable), connect_sync(engine, jobs=JOBS, notify=None).transaction():
-            pass
+        for source in (sessionmaker(engine), engine):
+            with connect_sync(source, jobs=JOBS, notify=None) as client:
+                with pytest.raises(StorageUnavailable):
+                    client.stats()
+                with pytest.raises(StorageUnavailable), client.transaction():
+                    pass
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 async def test_a_server_that_is_away_from_an_async_client(driver: str) -> None:
     async with async_engine_for(NOWHERE, driver) as engine:
         for source in (async_sessionmaker(engine), engine):
-            client = connect(source, jobs=JOBS, notify=None)
-            with pytest.raises(StorageUnavailable):
-                await client.stats()
-            with pytest.raises(StorageUnavailable):
-                async with client.transaction():
-                    pass
+            async with connect(source, jobs=JOBS, notify=None) as client:
+                with pytest.raises(StorageUnavailable):
+                    await client.stats()
+                with pytest.raises(StorageUnavailable):
+                    async with client.transaction():
+                        pass
 
 
 def test_a_pool_that_is_empty(migrated_url: str) -> None:

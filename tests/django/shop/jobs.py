@@ -6,7 +6,7 @@ import threading
 
 from tests.django.shop.models import Order
 
-from queuert import Attempt, Backoff, EntryJob, Handlers, Job, SyncAttempt
+from queuert import Attempt, Backoff, EntryJob, Handlers, Job, Limit, SyncAttempt
 from queuert_django import CloseOldConnections, DjangoConnection, get_client
 
 
@@ -20,6 +20,10 @@ class ChargeCard(Job[str], name="charge-card"):
 
 class Remind(EntryJob[None], name="remind"):
     number: int
+
+
+class Call(EntryJob[int], name="call", limit=Limit(by="customer", concurrency=1)):
+    customer: str
 
 
 class Audit(EntryJob[int], name="audit"):
@@ -62,3 +66,8 @@ async def audit(attempt: Attempt[Audit, DjangoConnection]) -> int:
 @handlers.handles(Remind)
 def remind(attempt: SyncAttempt[Remind, DjangoConnection]) -> None:
     pass
+
+
+@handlers.handles(Call)
+def call(attempt: SyncAttempt[Call, DjangoConnection]) -> int:
+    return len(attempt.job.customer)

@@ -2,7 +2,9 @@
 
 It begins with the first callback and ends with the last. In between, a separate task subscribes
 again whenever the connection is lost, and keeps trying until it succeeds. A caller that begins to
-listen meanwhile makes it try again at once, and gets the error if that fails.
+listen meanwhile makes it try again at once, and gets the error if that fails. If it needs more
+topics, the subscription is extended. If the provider cannot do that, it is replaced, and listeners
+hear that they may have missed something.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ class Listener:
         self._topics: Sequence[Topic] = ()
         self._task: asyncio.Task[None] | None = None
         """Keeps the subscription alive, from the first callback to the last."""
+        self._extending: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._attempt: _Attempt | None = None
         self._stale = False
@@ -55,17 +58,42 @@ class Listener:
     async def active(self, topic: Topic) -> None:
         """Wait until the subscription includes this topic; raises the error that prevented it."""
         if topic not in self._topics:
+            before = self._topics
             # A client that only waits for chains does not need a message for every job.
             self._topics = (topic,) if topic == "chain_ended" else TOPICS
-            self._stale = True
-            if self._outcome.done():
+            is_subscribed = self._outcome.done()
+            if is_subscribed:
                 self._outcome = _future()
-            if self._attempt is not None:
-                self._attempt.give_up()
+            if is_subscribed and self._provider.can_extend and self._task is not None and self._attempt is not None:
+                more = [self._channels[each] for each in self._topics if each not in before]
+                extending = asyncio.create_task(self._extend(self._attempt, more), name="queuert-extend")
+                self._extending.add(extending)
+                extending.add_done_callback(self._extending.discard)
+            else:
+                self._begin_anew()
         if self._task is None:
             self._task = asyncio.create_task(self._live(), name="queuert-listener")
         self._wanted.set()
         await asyncio.shield(self._outcome)
+
+    async def _extend(self, attempt: _Attempt, channels: Sequence[str]) -> None:
+        """Add channels to a subscription that is active."""
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                await self._provider.extend(channels)
+        except Exception as error:
+            logger.debug("could not listen for more on the connection for notifications: %r", error)
+            if attempt is self._attempt:
+                self._begin_anew()
+        else:
+            # If the connection was lost meanwhile, the next one includes them.
+            if attempt is self._attempt and not attempt.is_over and not self._outcome.done():
+                self._outcome.set_result(None)
+
+    def _begin_anew(self) -> None:
+        self._stale = True
+        if self._attempt is not None:
+            self._attempt.give_up()
 
     def stop_if_unused(self) -> None:
         if not self._subscriptions:
@@ -74,9 +102,10 @@ class Listener:
     def stop(self) -> None:
         task, self._task, self._topics = self._task, None, ()
         if task is not None:
-            task.cancel()
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            for each in (task, *self._extending):
+                each.cancel()
+                self._ending.add(each)
+                each.add_done_callback(self._ending.discard)
             if not self._outcome.done():
                 self._outcome.set_exception(ClientClosed("notify adapter"))
 
@@ -103,7 +132,8 @@ class Listener:
                 await attempt.until_over(self._heartbeat, self._provider.ping)
                 lived = monotonic() - began
                 if not self._stale:
-                    self._outcome = _future()
+                    if self._outcome.done():
+                        self._outcome = _future()
                     logger.warning("the connection for notifications was lost: polling until it is back")
             except Exception as error:
                 if not self._stale:
@@ -135,6 +165,10 @@ class _Attempt:
         if self._over.done():  # the provider has swallowed the cancellation
             raise asyncio.CancelledError
         _resolve(self._ready)
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.done()
 
     def give_up(self) -> None:
         """`confirmed` and `until_over` end."""

@@ -25,6 +25,7 @@ class CompleteProvider:
         self._name: str = getattr(provider, "name", type(provider).__name__)
         self.max_payload: int = getattr(provider, "max_payload", MAX_PAYLOAD)
         self.has_hints = hasattr(provider, "consume_wake_hint")
+        self.can_extend = hasattr(provider, "extend")
         self._echo = None if hasattr(provider, "ping") else Echo(self.publish, echo)
 
     async def publish(self, channel: str, messages: Sequence[str]) -> None:
@@ -34,6 +35,9 @@ class CompleteProvider:
         if self._echo is not None:
             channels, on_message = [*channels, self._echo.channel], self._echo.filter(on_message)
         await self._translated(self._provider.subscribe(channels, on_message, ready))
+
+    async def extend(self, channels: Sequence[str]) -> None:
+        await self._translated(self._provider.extend(channels))
 
     async def confirm(self) -> None:
         """Check that a new subscription is active, unless the provider guarantees it."""

@@ -156,6 +156,11 @@ def asyncpg_notify(
 
 
 def _notify(channels: type[PostgresChannels], source: Any, options: NotifyOptions) -> BroadcastNotify:
+    unknown = sorted(set(options) - NotifyOptions.__annotations__.keys())
+    if unknown:
+        raise InvalidArgument(
+            f"there is no option {', '.join(unknown)}: use {', '.join(NotifyOptions.__annotations__)}"
+        )
     url, prefix = options.get("listen_url", source), options.get("channel_prefix")
     if not isinstance(url, str):
         raise InvalidArgument("listening needs a connection of its own: give listen_url=, the URL to connect to")

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from queuert.errors import WaitTimeout
-from queuert.features.why import Why
+from queuert.features.why import Blocked, FailedBefore, Why
 
 logger = logging.getLogger("queuert.client")
 
@@ -44,6 +44,12 @@ def explain_timeout_sync(error: WaitTimeout, read: Callable[[str], Why]) -> None
 def _add(error: WaitTimeout, why: Why) -> None:
     error.why = why
     error.add_note(str(why))
+    first = why.reasons[0] if why.reasons else None
+    told = (isinstance(first, Blocked) and error.failed_blockers) or (
+        isinstance(first, FailedBefore) and error.last_error
+    )
+    if first is not None and not told:
+        error.args = (f"{error.args[0]}; {first}",)
 
 
 def _forget(reading: asyncio.Future[Why]) -> None:

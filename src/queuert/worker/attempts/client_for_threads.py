@@ -51,6 +51,7 @@ def client_for_threads(client: Client[Any]) -> SyncClient[Any] | None:
     )
     # The adapters are the client's own, and watched already.
     sessions = for_threads.sessions
+    sessions.open()  # the worker's client closes what it uses
     sessions.hook_failures = client.sessions.hook_failures
     sessions.engine = dataclasses.replace(sessions.engine, observers=engine.observers, on_start=engine.on_start)
     return for_threads

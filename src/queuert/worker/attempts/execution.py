@@ -92,7 +92,7 @@ class Execution:
         attempt: SyncAttempt[Any, Any] = SyncAttempt(claim, self._worker_id, self._sync_client, PhasesInThread)
 
         async def run_body(confirm: Confirm) -> Outcome:
-            return await self._in_thread(lambda: self._thread_body(claim, attempt, confirm))
+            return await self._in_thread(claim, lambda: self._thread_body(claim, attempt, confirm))
 
         if not claim.plan.middleware.all:
             return await run_body(lambda result: result)
@@ -123,7 +123,7 @@ class Execution:
                 outcome = Raised(error)
         return run_blocking(end_attempt(claim, outcome, transaction, sessions, thread, self._verdicts))
 
-    async def _in_thread(self, body: Callable[[], Outcome]) -> Outcome:
+    async def _in_thread(self, claim: Claim, body: Callable[[], Outcome]) -> Outcome:
         """A daemon thread per call: a thread that never ends must block neither a pool nor the end
         of the process.
         """
@@ -139,11 +139,13 @@ class Execution:
                 outcome = copied.run(self._inside_thread, body)
             except BaseException as error:
                 outcome = Raised(error)
+            claim.in_thread = False
             try:
                 self._loop.call_soon_threadsafe(deliver, outcome)
             except RuntimeError:
                 return  # the loop is closed, and no task waits any more
 
+        claim.in_thread = True
         threading.Thread(target=work, name="queuert-handler", daemon=True).start()
         return await finished
 

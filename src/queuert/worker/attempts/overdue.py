@@ -52,9 +52,15 @@ class Overdue:
                          "of them ends", self._slots, extra={"worker_id": self._verdicts.worker_id})  # fmt: skip
 
     def ended(self, claim: Claim) -> None:
-        """Its handler has ended, at last."""
+        """Its handler has ended, at last; or the event loop ends, and cannot wait for its thread."""
         self.claims.discard(claim)
         took = time.monotonic() - claim.claimed_at
-        logger.warning("the handler of job %s (%s) has ended after %.1f s: its result is dropped, and its slot is free "
-                       "again", claim.row.id, claim.row.type_name, took,
+        if claim.in_thread:
+            text = "the handler of job %s (%s) still runs in its thread after %.1f s: the worker's event loop ends " \
+                   "without it, and its result will be dropped"  # fmt: skip
+        else:
+            text = (
+                "the handler of job %s (%s) has ended after %.1f s: its result is dropped, and its slot is free again"
+            )
+        logger.warning(text, claim.row.id, claim.row.type_name, took,
                        extra={**self._verdicts.extra(claim), "duration": took})  # fmt: skip

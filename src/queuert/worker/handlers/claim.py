@@ -57,6 +57,7 @@ class Claim:
         "_signal",
         "claimed",
         "claimed_at",
+        "in_thread",
         "job",
         "lease_end",
         "overdue",
@@ -89,6 +90,8 @@ class Claim:
         """Its handler has not ended in time: its job is settled without it."""
         self.running = False
         """Its handler occupies a slot."""
+        self.in_thread = False
+        """A thread runs its handler. It goes on if the task is cancelled."""
         self.waiting = False
         """It is claimed ahead: its handler starts when a slot is free."""
         self.suspended = False

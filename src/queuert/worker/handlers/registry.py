@@ -203,6 +203,11 @@ class _Handles(Generic[J_co, Conn]):
     def __call__(
         self: _Handles[Job[R, N], Conn], handler: Callable[[SyncAttempt[J_co, Any]], R | N]
     ) -> Callable[[SyncAttempt[J_co, Any]], R | N]: ...
+    # The first one again: pyright explains a mistake by the last overload, and mypy by the first.
+    @overload
+    def __call__(  # type: ignore[overload-cannot-match]
+        self: _Handles[Job[R, N], Conn], handler: Callable[[Attempt[J_co, Conn]], Awaitable[R | N]]
+    ) -> Callable[[Attempt[J_co, Conn]], Awaitable[R | N]]: ...
     def __call__(self, handler: Any) -> Any:
         self._register(handler)
         return handler

@@ -23,6 +23,7 @@ CLOSE_TIMEOUT = 2.0
 class AsyncpgChannels(PostgresChannels):
     _connection: asyncpg.Connection[Any]
     _lost: asyncio.Event
+    _receive: Callable[[Connection, int, str, object], None]
     _one_at_a_time: asyncio.Lock
     """asyncpg refuses a query while another one is under way."""
 
@@ -40,6 +41,7 @@ class AsyncpgChannels(PostgresChannels):
         try:
             connection: asyncpg.Connection[Any] = await asyncpg.connect(self._url, server_settings=settings)
             try:
+                self._receive = receive
                 lost = self._lost = asyncio.Event()
                 connection.add_termination_listener(lambda _: lost.set())
                 for channel in channels:
@@ -54,6 +56,11 @@ class AsyncpgChannels(PostgresChannels):
                 await finish(_close(connection))
         except DriverError as error:
             raise translated(error, inside=False) from error
+
+    async def extend(self, channels: Sequence[str]) -> None:
+        async with self._one_at_a_time:
+            for channel in channels:
+                await self._connection.add_listener(channel, self._receive)
 
     async def ping(self) -> None:
         await self._ask("SELECT true")

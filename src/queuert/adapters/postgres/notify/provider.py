@@ -71,6 +71,9 @@ class PostgresChannels(ABC):
     async def subscribe(self, channels: Sequence[str], on_message: OnMessage, ready: Callable[[], None]) -> None: ...
 
     @abstractmethod
+    async def extend(self, channels: Sequence[str]) -> None: ...
+
+    @abstractmethod
     async def ping(self) -> None: ...
 
     async def hold(self, key: int) -> int | None:

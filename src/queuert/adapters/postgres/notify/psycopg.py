@@ -20,6 +20,7 @@ from queuert.adapters.postgres.drivers.psycopg_conninfo import check_conninfo
 from queuert.adapters.postgres.notify.channels import listen
 from queuert.adapters.postgres.notify.locks import SessionLocks
 from queuert.adapters.postgres.notify.provider import APPLICATION, PostgresChannels, Storage
+from queuert.errors import NotifyUnavailable
 from queuert.ports.notify import NotifyProvider, OnMessage
 
 
@@ -52,6 +53,10 @@ class PsycopgChannels(PostgresChannels):
                 await finish(connection.close())
         except psycopg.Error as error:
             raise translated(error, inside=False) from error
+
+    async def extend(self, channels: Sequence[str]) -> None:
+        if not await self._reader.ask(f"{listen(channels)}; SELECT true"):
+            raise NotifyUnavailable("the connection for notifications was lost")
 
     async def ping(self) -> None:
         await self._reader.ask("SELECT true")
