@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
 from tests.cli.running import in_process
 
 from queuert import Attempt, EntryJob, Handlers, JobError, Limit, Rate, Worker, connect, connect_sync
+from queuert.records.limits import COUNTED
 
 
 class Fetch(
@@ -124,3 +126,15 @@ def test_what_cannot_be_read_is_refused(url: str) -> None:
         ["x", "--weight", "inf"],
     ):
         assert in_process("limits", *words, "--url", url).code == 2
+
+
+def test_of_a_very_long_line_a_lower_bound_is_shown(sqlite_url: str) -> None:
+    with connect_sync(sqlite_url, jobs=[Fetch]) as client, client.transaction() as tx:
+        client.start_many(tx, [Fetch(partner="acme") for _ in range(COUNTED + 50)])
+        client.start_many(tx, [Fetch(partner="other") for _ in range(COUNTED - 50)])
+    assert re.findall(r"(acme|other) +0 +(\S+)", in_process("limits", "--url", sqlite_url).out) == [
+        ("acme", f"{COUNTED}+"),
+        ("other", str(COUNTED - 50)),
+    ]
+    rows = [json.loads(line) for line in in_process("limits", "--url", sqlite_url, "--json").out.splitlines()]
+    assert [(row["waiting"], row["more_waiting"]) for row in rows] == [(COUNTED, True), (COUNTED - 50, False)]

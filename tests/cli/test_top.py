@@ -197,6 +197,41 @@ async def test_schedules_are_paused_and_fired_with_a_reason(pilot: Pilot[None], 
         assert await last_record(client) == (action, "schedule nightly", "ann", f"INC {action}")
 
 
+async def test_a_paused_schedule_shows_no_next_tick(pilot: Pilot[None], client: Client[Any]) -> None:
+    async with client.transaction() as tx:
+        await client.put_schedule(tx, "nightly", Every(timedelta(days=1)), Charge(amount=1))
+        await client.pause_schedule(tx, "nightly")
+    await press(pilot, "5")
+    assert rows(pilot, "#schedules") == ["nightly | every 1 day, 0:00:00 | paused |  | "]
+
+
+LONG = "reconcile-the-ledger-of-every-partner-with-the-statements-of-the-bank"
+
+
+async def test_one_long_name_takes_no_count_from_the_screen(pilot: Pilot[None], sqlite_url: str) -> None:
+    """In 80 columns all columns of numbers are seen, and more of the name if there is more room."""
+
+    class Reconcile(EntryJob[None], name=LONG):
+        pass
+
+    widths: list[int] = []
+    async with queuert.connect(sqlite_url, jobs=[Reconcile], migrate=False) as other:
+        await other.submit(Reconcile())
+    top = pilot.app
+    assert isinstance(top, Top)
+    while len(rows(pilot, "#types")) < 2:
+        top.look()
+        await settled(pilot)
+    table = pilot.app.query_one("#types", Table)
+    for width in (80, 120, 80):
+        await pilot.resize_terminal(width, 24)
+        await settled(pilot)
+        assert table.virtual_size.width <= table.size.width
+        assert LONG in "".join(rows(pilot, "#types"))
+        widths.append(table.ordered_columns[0].width)
+    assert widths[0] == widths[2] < widths[1]
+
+
 async def test_a_wrong_filter_says_so(pilot: Pilot[None]) -> None:
     await press(pilot, "slash", *"colour:red", "enter")
     assert "colour" in shown(pilot, "#filter-problem")

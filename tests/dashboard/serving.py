@@ -37,6 +37,9 @@ class Served:
         self._loop = asyncio.new_event_loop()
         self._client: Client[Any]
         self._door: AsgiDoor
+        self._app: Starlette
+        self._serving: asyncio.Task[None]
+        self._ended = asyncio.Event()
 
     @property
     def url(self) -> str:
@@ -84,11 +87,38 @@ class Served:
             app = Starlette()
             self._door = shop.make(client, who, hide=["card"]).asgi
             app.mount(PREFIX, self._door)
-            config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
-            self.server = uvicorn.Server(config)
-            ready.set()
+            self._app = app
             async with Worker(client, shop.idle_handlers, release="2026.11.17"):
-                await self.server.serve(sockets=[listening])
+                self._begin(listening)
+                ready.set()
+                await self._ended.wait()
+                await self._stop()
+
+    def _begin(self, listening: socket.socket) -> None:
+        config = uvicorn.Config(self._app, log_level="critical", timeout_graceful_shutdown=1)
+        self.server = uvicorn.Server(config)
+        self._serving = asyncio.create_task(self.server.serve(sockets=[listening]))
+
+    async def _stop(self) -> None:
+        self.server.should_exit = True
+        await self._serving
+
+    @contextmanager
+    def gone(self) -> Generator[None]:
+        """Meanwhile nothing answers at its address. The client lives on."""
+
+        async def leave(_: Client[Any]) -> None:
+            await self._stop()
+
+        async def come_back(_: Client[Any]) -> None:
+            self._begin(socket.create_server(("127.0.0.1", self.port)))
+
+        self.run(leave)
+        yield
+        self.run(come_back)
+
+    def end(self) -> None:
+        self._loop.call_soon_threadsafe(self._ended.set)
 
 
 @contextmanager
@@ -101,6 +131,6 @@ def served() -> Generator[Served]:
         assert ready.wait(60)
         yield site
     finally:
-        site.server.should_exit = True
+        site.end()
         thread.join(60)
         site._loop.close()

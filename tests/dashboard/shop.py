@@ -50,6 +50,15 @@ class Sync(EntryJob[None], name="sync-tenant", limit=Limit("partner-api", by="te
     tenant: str
 
 
+WIDE = "WWWWWWWW-MMMMMMMM-of-every-partner-and-bank"
+
+
+class Wide(EntryJob[int, "Wide"], name=WIDE):
+    """Started by tests of what fits where."""
+
+    round: int
+
+
 LIMIT = "partner-api"
 
 
@@ -57,7 +66,7 @@ class CountStock(EntryJob[None], name="count-stock"):
     """Never started: a worker that has only this one can be seen, and does nothing."""
 
 
-JOBS = (Reserve, Invoice, Poll, Mail, Sync, CountStock)
+JOBS = (Reserve, Invoice, Poll, Mail, Sync, CountStock, Wide)
 
 handlers = Handlers[Any]()
 
@@ -86,6 +95,11 @@ async def invoice(attempt: Attempt[Invoice, Any]) -> None: ...
 @handlers.handles(Poll)
 async def poll(attempt: Attempt[Poll, Any]) -> int | Poll:
     return attempt.job.round if attempt.job.round >= 5 else Poll(round=attempt.job.round + 1)
+
+
+@handlers.handles(Wide)
+async def wide(attempt: Attempt[Wide, Any]) -> int | Wide:
+    return attempt.job.round if attempt.job.round >= 12 else Wide(round=attempt.job.round + 1)
 
 
 @handlers.handles(Sync)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,10 @@ from playwright.sync_api import BrowserContext, Page, expect
 from tests.dashboard import shop
 from tests.dashboard.serving import Served, served
 
-from queuert import Client
+from queuert import Client, StorageUnavailable
+from queuert.records.model import TypeStats
+from queuert.records.pauses import Pause, PauseTarget
+from queuert.records.workers import WorkerInfo
 
 pytestmark = [pytest.mark.xdist_group("browser"), pytest.mark.timeout(300)]
 
@@ -108,13 +113,99 @@ def test_a_tab_in_the_background_does_nothing(site: Served, page: Page) -> None:
     expect(rows).to_have_count(before + 2)
 
 
+@pytest.fixture
+def troubled(context: BrowserContext) -> Iterator[Page]:
+    """A page whose console may complain, and whose clock can be moved."""
+    page = context.new_page()
+    page.clock.install()
+    yield page
+    page.close()
+
+
+def one_more(site: Served) -> None:
+    site.run(lambda client: client.submit(shop.Poll(round=9), after=3600))
+
+
+def test_a_page_recovers_from_a_refresh_that_failed(
+    site: Served, troubled: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the stream of events was refused, and does not come back."""
+    troubled.route("**/events", lambda route: route.fulfill(status=502))
+    troubled.goto(f"{site.url}/chains?where=chain-type:poll-carrier")
+    rows, button, banner = troubled.locator("tbody tr"), troubled.locator("#pause-live"), troubled.locator("#trouble")
+    before = rows.count()
+    expect(button).to_have_text("live")
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StorageUnavailable("the server is restarting")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(site._client, "list_chains", away)
+        troubled.clock.run_for(20_000)
+        expect(banner).to_contain_text("Not up to date: the server answers 503")
+        troubled.clock.run_for(3_000)
+        expect(button).to_have_text(re.compile(r"not up to date, \d+ s old"))
+        assert int(re.findall(r"\d+", button.inner_text())[0]) >= 20
+        expect(rows).to_have_count(before)
+        assert "Chains" in troubled.title()
+    one_more(site)
+    troubled.clock.run_for(5_000)
+    expect(rows).to_have_count(before + 1)
+    expect(button).to_have_text("live")
+    expect(banner).to_be_hidden()
+    one_more(site)
+    troubled.clock.run_for(5_000)
+    expect(rows).to_have_count(before + 2)  # not only once
+
+
+def test_a_page_recovers_when_its_server_comes_back(site: Served, troubled: Page) -> None:
+    troubled.goto(f"{site.url}/chains?where=chain-type:poll-carrier")
+    rows, button = troubled.locator("tbody tr"), troubled.locator("#pause-live")
+    before = rows.count()
+    with site.gone():
+        troubled.clock.run_for(90_000)
+        expect(troubled.locator("#trouble")).to_contain_text("the server does not answer")
+        expect(button).to_have_text(re.compile(r"not up to date, \d+ (s|min) old"))
+        expect(rows).to_have_count(before)
+    one_more(site)
+    troubled.clock.run_for(5_000)
+    expect(rows).to_have_count(before + 1)
+    expect(button).to_have_text("live")
+    one_more(site)
+    expect(rows).to_have_count(before + 2)  # by an event
+
+
+def test_a_page_that_was_opened_while_the_database_was_away_recovers(
+    site: Served, troubled: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StorageUnavailable("the server is restarting")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(site._client, "list_workers", away)
+        troubled.goto(f"{site.url}/workers")
+        expect(troubled.locator("h1")).to_have_text("The database does not answer")
+        expect(troubled.locator("#pause-live")).to_contain_text("not up to date")
+    troubled.clock.run_for(5_000)
+    expect(troubled.locator("h1")).to_contain_text("Workers")
+    expect(troubled.locator("#pause-live")).to_have_text("live")
+
+
+def test_a_login_page_instead_of_the_page_is_not_taken_for_it(site: Served, troubled: Page) -> None:
+    troubled.goto(f"{site.url}/workers")
+    troubled.route("**/workers", lambda route: route.fulfill(body="<title>Log in</title><main>Who are you?</main>"))
+    troubled.clock.run_for(20_000)
+    expect(troubled.locator("#trouble")).to_contain_text("load the page again")
+    expect(troubled.locator("h1")).to_contain_text("Workers")
+
+
 def test_an_open_form_and_the_scroll_position_are_kept(site: Served, page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 300})
     page.goto(f"{site.url}/chain/{site.stock.loop}")
     page.get_by_role("link", name="Delete").click()
     reason = page.locator("#ask").get_by_label("Why?")
     reason.fill("half a rea")
-    page.evaluate("document.addEventListener('htmx:before:request', () => { window.refreshed = true; })")
+    page.evaluate("document.addEventListener('htmx:after:swap', () => { window.refreshed = true; })")
     site.run(lambda client: client.submit(shop.Poll(round=9), after=3600))
     site.heard_by_all()
     expect(reason).to_have_value("half a rea")
@@ -124,6 +215,103 @@ def test_an_open_form_and_the_scroll_position_are_kept(site: Served, page: Page)
     page.wait_for_function("window.refreshed === true")  # what was missed is read now
     assert page.evaluate("scrollY") == 200
     page.set_viewport_size({"width": 1280, "height": 800})
+
+
+LINES = """
+(cell) => {
+  const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  let most = 0;
+  while (walker.nextNode()) {
+    const range = document.createRange();
+    range.selectNodeContents(walker.currentNode);
+    if (walker.currentNode.textContent.trim()) most = Math.max(most, range.getClientRects().length);
+  }
+  return most;
+}
+"""
+
+
+def full(site: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large numbers beside long names, a paused type, and a worker that has died."""
+    now = datetime.now(UTC)
+    stats = [
+        TypeStats(f"{name}-with-the-statements-of-the-bank", 5_062, 12_345, 0, 4_321, 2_944, 86_400.0 * 40)
+        for name in ("reconcile-the-ledger", "reconcile-the-accounts-of-every-partner")
+    ]
+    pause = Pause(PauseTarget("type", stats[0].job_type), now, now, "INC-42: the bank is down", "ada")
+    dead = WorkerInfo(
+        id="worker-1", state="dead", known_by="lock", host="shop-1", pid=4711, version="1", release="7", queues=(),
+        slots=4, busy=1, held=1, cluster_cap=None, started_at=now, seen_at=now,
+    )  # fmt: skip
+
+    def answers(value: Any) -> Any:
+        async def answer(*_: Any, **__: Any) -> Any:
+            return value
+
+        return answer
+
+    monkeypatch.setattr(site._client, "stats", answers(stats))
+    monkeypatch.setattr(site._client, "list_pauses", answers([pause]))
+    monkeypatch.setattr(site._client, "list_workers", answers([dead]))
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_numbers_stay_on_one_line_and_texts_are_no_columns_of_letters(
+    site: Served, page: Page, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    full(site, monkeypatch)
+    page.set_viewport_size({"width": width, "height": 900})
+    for path in ("/", "/queues"):
+        page.goto(f"{site.url}{path}")
+        numbers = page.locator("td.right:visible", has_text=re.compile(r"\d"))
+        assert numbers.count() >= 4
+        for tile in page.locator(".tile").all():
+            assert tile.evaluate("(tile) => tile.scrollWidth <= tile.clientWidth"), tile.inner_text()
+        for cell in numbers.all():
+            assert cell.evaluate(LINES) == 1, cell.inner_text()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+    told = page.locator(".queue td .small", has_text="INC-42").first.bounding_box()
+    assert told is not None
+    assert told["width"] > 150
+    page.set_viewport_size({"width": 1280, "height": 800})
+
+
+def test_text_stays_in_its_box(site: Served, page: Page) -> None:
+    chain = site.run(lambda client: client.submit(shop.Wide(round=1)))
+    site.working()
+    late = site.run(lambda client: client.submit(shop.Wide(round=1), after=86_400 * 11 + 7_200))
+    page.set_viewport_size({"width": 1440, "height": 900})
+    for chain_id in (chain.id, late.id, site.stock.blocked, site.stock.failed):
+        page.goto(f"{site.url}/chain/{chain_id}")
+        boxes = page.locator(".picture.right .box").all()
+        assert boxes
+        for box in boxes:
+            inside = box.evaluate(
+                "(box) => { const outer = box.querySelector('rect').getBoundingClientRect();"
+                " return [...box.querySelectorAll('text')].map((text) => text.getBoundingClientRect())"
+                ".every((text) => text.left >= outer.left && text.right <= outer.right); }"
+            )
+            assert inside, box.text_content()
+            title, times = box.locator(".title").bounding_box(), box.locator(".times")
+            if times.count():
+                place = times.bounding_box()
+                assert title is not None
+                assert place is not None
+                assert title["x"] + title["width"] <= place["x"]
+    page.set_viewport_size({"width": 1280, "height": 800})
+
+
+def test_a_dead_worker_is_easy_to_read(site: Served, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    full(site, monkeypatch)
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.goto(f"{site.url}/workers")
+        expect(page.locator(".card.dead")).to_be_visible()
+        assert page.evaluate(OPACITY) == 1
+        assert page.evaluate(CONTRAST) == []
+
+
+OPACITY = "Number(getComputedStyle(document.querySelector('.card.dead')).opacity)"
 
 
 def test_what_has_the_focus_can_be_seen(site: Served, page: Page) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
+from datetime import timedelta
 from typing import Any
 
 import httpx
+import pytest
 from tests.dashboard import shop
 
-from queuert import Client, testing
+from queuert import Client, Every, Schedules, Tick, Worker, testing
 from queuert.operate.dashboard.drawing.hiding import HIDDEN
 
 
@@ -108,6 +112,70 @@ async def test_all_that_match_after_the_plan(web: httpx.AsyncClient, client: Cli
         await run.until_idle()
     page = (await web.get("/operations")).text
     assert 'data-label="changed">1</td>' in page
+    assert 'data-label="done">1 of 1, 100 %</td>' in page
+
+
+async def test_an_operation_under_way_says_how_much_of_it_is_done(
+    web: httpx.AsyncClient, client: Client[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown(page: httpx.Response) -> dict[str, str]:
+        return dict(re.findall(r'data-label="(done|changed|left as they are)">([^<]*)</td>', page.text))
+
+    await client.submit_many([shop.Poll(round=9).set(after=3600) for _ in range(12)])
+    async with client.transaction() as tx:
+        operation = await client.bulk_cancel(tx, "status:pending type:poll-carrier", per_second=0.001)
+    assert shown(await web.get("/operations")) == {"done": "not begun", "changed": "0", "left as they are": "0"}
+    async with testing.running(client, shop.handlers) as run:
+        await run.until_idle()  # the next page is due in a quarter of an hour
+        assert shown(await web.get("/operations")) == {"done": "1 of 12, 8 %", "changed": "1", "left as they are": "0"}
+        monkeypatch.setattr("queuert.operate.dashboard.pages.operations.TOTAL", 11)
+        assert shown(await web.get("/operations"))["done"] == "1 of 11+"
+        async with client.transaction() as tx:
+            await client.cancel(tx, operation)
+    assert shown(await web.get("/operations"))["done"] == "1 of 11+"
+
+
+async def test_what_a_schedule_was_triggered_for_is_on_its_page(
+    web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock
+) -> None:
+    async with client.transaction() as tx:
+        await client.put_schedule(tx, "daily", Every(timedelta(days=1)), shop.Poll(round=1))
+        await client.put_schedule(tx, "weekly", Every(timedelta(days=7)), shop.Poll(round=2))
+    assert "Nothing that is still stored" in (await web.get("/schedule?name=daily")).text
+    for _ in range(2):
+        done = await shop.carry_out(web, "/change/schedule/trigger?name=daily", reason="INC-42")
+    started = (await client.list_chains("poll-carrier", order="desc", limit=2)).items
+    page = (await web.get(done.headers["location"])).text
+    assert "still stored" not in page
+    for chain in started:
+        assert f'href="/chain/{chain.id}"' in page
+    assert stock.loop not in page
+    assert "Nothing that is still stored" in (await web.get("/schedule?name=weekly")).text
+
+
+async def test_a_function_that_was_triggered_waits_for_a_worker_and_is_shown_then(
+    web: httpx.AsyncClient, client: Client[Any]
+) -> None:
+    schedules = Schedules()
+
+    @schedules.every(timedelta(days=1))
+    def nightly(tick: Tick) -> shop.Poll:
+        return shop.Poll(round=9)
+
+    async with Worker(client, [shop.handlers], schedules=[schedules]):
+        while await client.get_schedule("nightly") is None:
+            await asyncio.sleep(0.01)
+    done = await shop.carry_out(web, "/change/schedule/trigger?name=nightly", reason="INC-42")
+    waiting = (await web.get(done.headers["location"])).text
+    assert "It was triggered" in waiting
+    assert "still stored" not in waiting
+    async with Worker(client, [shop.handlers], schedules=[schedules]):
+        while len((await client.list_chains("poll-carrier")).items) < 2:
+            await asyncio.sleep(0.01)
+    (chain,) = (await client.list_chains("poll-carrier", order="desc", limit=1)).items
+    page = (await web.get("/schedule?name=nightly")).text
+    assert f'href="/chain/{chain.id}"' in page
+    assert "It was triggered" not in page
 
 
 async def test_chosen_chains_are_planned_before_they_are_changed(

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import html
 import re
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests.behaviour.steps import Gate
 from tests.dashboard import shop
 
 import queuert
-from queuert import Client
+from queuert import Attempt, ChainFailed, Client, Handlers, Worker, testing
 from queuert.operate.dashboard.drawing.hiding import HIDDEN
+from queuert.operate.dashboard.rendering import short_id
+from queuert.records.schedules import chain_id
 
 ALLOWED = frozenset(
     re.findall(
@@ -99,8 +103,33 @@ async def test_the_overview_names_what_needs_attention(web: httpx.AsyncClient) -
     page = (await web.get("/")).text
     assert "1 charge-card failed" in page
     assert "type send-mail is paused" in page
-    assert "no worker that is alive has a handler for sync-tenant" in page
+    assert page.index("no worker is alive, and 3 jobs wait") < page.index("1 charge-card failed")
     assert "<title>2 need attention · shop</title>" in page
+
+
+async def test_what_does_not_fit_is_a_link(client: Client[Any]) -> None:
+    async with client.transaction() as tx:
+        for number in range(25):
+            await client.pause(tx, f"type-{number}", by="ada")
+    async with shop.browser(shop.make(client)) as web:
+        page = (await web.get("/?span=24h")).text
+        link = html.unescape(re.findall(r'<a href="([^"]+)">and 15 more</a>', page)[0])
+        assert "span=24h" in link
+        everything = (await web.get(link)).text
+    assert page.count("is paused") == 10
+    assert everything.count("is paused") == 25
+
+
+def test_ids_that_a_schedule_made_can_be_told_apart() -> None:
+    at = datetime(2026, 11, 17, 8, tzinfo=UTC)
+    ids = [
+        chain_id(incarnation, at + timedelta(hours=hours), place)
+        for incarnation in (0x123456789ABCDEF, 0x123456789AB1234)
+        for hours in (0, 1, 24)
+        for place in (0, 1)
+    ]
+    assert len({short_id(each) for each in ids}) == len(ids)
+    assert max(map(len, map(short_id, ids))) <= 18
 
 
 async def test_a_search_by_the_beginning_of_an_id_opens_the_chain(web: httpx.AsyncClient, stock: shop.Stock) -> None:
@@ -122,6 +151,72 @@ async def test_the_chain_has_a_picture_of_jobs_blockers_dependents_and_loops(
     assert "×5" in loop
 
 
+async def test_of_many_chains_that_a_job_waits_for_the_failed_are_seen(client: Client[Any]) -> None:
+    good = await client.submit_many([shop.Reserve(order=number) for number in range(12)])
+    bad = await client.submit_many([shop.Reserve(order=-1), shop.Reserve(order=-2)])
+    late = await client.submit(shop.Reserve(order=99), after=3600)
+    invoice = await client.submit(shop.Invoice(customer="ada", orders=[*good, late, *bad]))
+    async with testing.running(client, shop.handlers) as run:
+        for chain in bad:
+            with pytest.raises(ChainFailed):
+                await client.wait(chain)
+        await run.until_idle()
+    async with shop.browser(shop.make(client)) as web:
+        page = (await web.get(f"/chain/{invoice.id}")).text
+        down = page.split('class="graph down"')[1].split("</svg>")[0]
+        assert re.findall(r'class="box blocker (\w+)"', down) == ["failed", "failed", "pending"]
+        assert "and 12 more" in down
+        assert "12 completed" in down
+        assert "15 chains</a>: 2 failed, 1 pending, 12 completed." in page
+        why = page.split('class="why')[1].split("</section>")[0]
+        for chain in (*bad, late):
+            assert f'<a href="/chain/{chain.id}"><code>{chain.id}</code></a>' in why
+        job = (await web.get(f"/job/{invoice.id}")).text.split("Waits for")[1]
+        assert "15 chains: 2 failed, 1 pending, 12 completed" in job
+        assert re.findall(r'<span class="status (\w+)">', job)[:4] == ["failed", "failed", "pending", "completed"]
+
+
+async def test_ids_of_jobs_that_hold_a_limit_are_links(client: Client[Any], stock: shop.Stock) -> None:
+    gate = Gate()
+    handlers = Handlers[Any]()
+
+    @handlers.handles(shop.Sync)
+    async def wait(attempt: Attempt[shop.Sync, Any]) -> None:
+        await gate()
+
+    async with Worker(client, handlers, concurrency=3), shop.browser(shop.make(client)) as web:
+        await gate.arrival()
+        waiting = await client.submit(shop.Sync(tenant="acme"))
+        running = (await client.list_jobs(shop.Sync, status="running")).items
+        (oldest, *_) = (job for job in running if job.input["tenant"] == "acme")
+        page = (await web.get(f"/chain/{waiting.id}")).text
+        gate.open()
+    assert f'<a href="/job/{oldest.id}"><code>{oldest.id}</code></a>' in page.split('class="why')[1]
+
+
+@pytest.mark.parametrize("page", ["chain", "job"])
+async def test_a_page_shows_one_moment_although_the_chain_ends_while_it_is_read(
+    client: Client[Any], monkeypatch: pytest.MonkeyPatch, page: str
+) -> None:
+    chain = await client.submit(shop.Poll(round=9))
+    original, ended = client.why, False
+
+    async def late(asked: Any) -> Any:
+        nonlocal ended
+        if not ended:
+            ended = True
+            async with testing.running(client, shop.handlers) as run:
+                await run.until_idle()
+        return await original(asked)
+
+    monkeypatch.setattr(client, "why", late)
+    async with shop.browser(shop.make(client)) as web:
+        shown = (await web.get(f"/{page}/{chain.id}")).text
+    assert ended
+    assert "<title>completed: poll-carrier" in shown
+    assert "It has ended" not in shown
+
+
 async def test_the_chain_at_an_earlier_moment(client: Client[Any], web: httpx.AsyncClient, stock: shop.Stock) -> None:
     first, second = (await client.list_chain_jobs(stock.failed)).items
     before = await web.get(f"/chain/{stock.failed}", params={"at": first.created_at.isoformat()})
@@ -140,7 +235,7 @@ async def test_the_job_shows_attempts_error_and_why(
     assert page.count('<li class="failed">') == 2
     assert "the bank refused" in page
     assert "It has ended: failed" in page
-    assert "Traceback" in page
+    assert '<pre dir="ltr" tabindex="0" role="region" aria-label="Traceback">' in page  # it scrolls
 
 
 async def test_hidden_fields_are_hidden_everywhere(client: Client[Any], stock: shop.Stock) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import pytest
+from django.core.handlers.wsgi import WSGIRequest
 from django.test import Client as Browser
 from django.test import override_settings
 from django.urls import path
@@ -48,5 +51,10 @@ def test_pages_and_changes_with_its_own_token(tmp_path: Path) -> None:
             assert done.headers["location"] == f"/ops/jobs/chain/{chain.id}?done=cancelled"
             below = Browser(headers={"x-user": "ada"}).get("/ops/jobs/chains", SCRIPT_NAME="/site")
             assert b'href="/site/ops/jobs/chains"' in below.content
+            anonymous = Browser(enforce_csrf_checks=True)
+            with patch.object(WSGIRequest, "POST", property(lambda _: pytest.fail("the form was read"))):
+                address = f"/ops/jobs/change/cancel/{chain.id}"
+                assert anonymous.post(address, {"reason": "x"}).status_code == 403
+                assert web.post(address, {"reason": "x" * 200_000}).status_code == 413
         (record,) = client.list_audit(chain).items
         assert (record.action, record.by, record.reason) == ("cancel", "ada", "INC-42")

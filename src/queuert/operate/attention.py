@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,13 +12,15 @@ from queuert.base.own_types import is_own
 from queuert.base.times import length_of
 from queuert.features.schedules.schedule import Schedule
 from queuert.jobs.filter import Filter
-from queuert.operate.counts import BOUND, Count
+from queuert.operate.counts import BOUND, Count, total
 from queuert.records.model import TypeStats
 from queuert.records.pauses import Pause
 from queuert.records.workers import WorkerInfo
 
 LATE = 60.0
 """Seconds that a job may be ready before that is something to look at."""
+EVERYTHING = sys.maxsize
+"""More than the jobs of any type."""
 SCHEDULES = 200
 """Schedules that are looked at."""
 
@@ -33,6 +36,8 @@ class Attention:
     where: Literal["chains", "workers", "queues", "schedule"]
     subject: str = ""
     """The filter of the chains, or the name of the schedule."""
+    jobs: int = 0
+    """How many jobs it concerns, if that is known."""
 
 
 def attention(
@@ -42,12 +47,14 @@ def attention(
     schedules: Sequence[Schedule],
     now: datetime,
 ) -> list[Attention]:
-    """The failed first. `stats` are counted up to one more than `BOUND`."""
+    """What is bad comes first, and of that what concerns most jobs. `stats` are counted up to one
+    more than `BOUND`.
+    """
     own = [each for each in stats if not is_own(each.job_type)]
-    handled = {name for worker in workers if worker.state == "alive" for name in worker.job_types}
-    return [
+    alive = [worker for worker in workers if worker.state == "alive"]
+    found = [
+        *(_waiting(own, alive) if alive else _nobody(own)),
         *_failed(own),
-        *_waiting(own, handled),
         *_workers(workers, now),
         *(
             Attention(
@@ -70,6 +77,21 @@ def attention(
             if each.status == "failing"
         ),
     ]
+    return sorted(found, key=lambda each: (each.level != "bad", -each.jobs))
+
+
+def _nobody(stats: Sequence[TypeStats]) -> Iterator[Attention]:
+    """One line instead of one for each type."""
+    waiting = total(Count.up_to(BOUND, each.pending) for each in stats if each.oldest_ready_age is not None)
+    if waiting.number:
+        jobs = "job waits" if waiting.number == 1 else "jobs wait"
+        yield Attention(
+            level="bad",
+            text=f"no worker is alive, and {waiting} {jobs}",
+            hint="start a worker",
+            where="workers",
+            jobs=EVERYTHING,
+        )
 
 
 def _failed(stats: Sequence[TypeStats]) -> Iterator[Attention]:
@@ -81,10 +103,12 @@ def _failed(stats: Sequence[TypeStats]) -> Iterator[Attention]:
                 hint="see why, then retry",
                 where="chains",
                 subject=str(Filter(status="failed", type=each.job_type)),
+                jobs=each.failed,
             )
 
 
-def _waiting(stats: Sequence[TypeStats], handled: set[str]) -> Iterator[Attention]:
+def _waiting(stats: Sequence[TypeStats], alive: Sequence[WorkerInfo]) -> Iterator[Attention]:
+    handled = {name for worker in alive for name in worker.job_types}
     for each in stats:
         oldest, where = each.oldest_ready_age, str(Filter(status="pending", type=each.job_type))
         if oldest is None:
@@ -96,6 +120,7 @@ def _waiting(stats: Sequence[TypeStats], handled: set[str]) -> Iterator[Attentio
                 hint=f"{Count.up_to(BOUND, each.pending)} waiting",
                 where="chains",
                 subject=where,
+                jobs=each.pending,
             )
         elif oldest > LATE:
             yield Attention(
@@ -104,6 +129,7 @@ def _waiting(stats: Sequence[TypeStats], handled: set[str]) -> Iterator[Attentio
                 hint="see why it waits",
                 where="chains",
                 subject=where,
+                jobs=each.pending,
             )
 
 

@@ -114,9 +114,9 @@ class Output:
             return widths
         flexible = [at for at, column in enumerate(columns) if column.flexible]
         room = self._width - len(GAP) * (len(widths) - 1)
-        _narrow(widths, flexible, NARROWEST, room)
-        _narrow(widths, range(len(widths)), NARROWEST_ID, room)
-        _narrow(widths, range(len(widths)), NARROWEST, room)
+        narrow(widths, flexible, NARROWEST, room)
+        narrow(widths, range(len(widths)), NARROWEST_ID, room)
+        narrow(widths, range(len(widths)), NARROWEST, room)
         return widths
 
     def clear_screen(self) -> None:
@@ -124,7 +124,7 @@ class Output:
             sys.stdout.write("\x1b[H\x1b[2J")
 
 
-def _narrow(widths: list[int], which: Sequence[int], narrowest: int, room: int) -> None:
+def narrow(widths: list[int], which: Sequence[int], narrowest: int, room: int) -> None:
     """Make the widest of these columns narrower, until all columns together have room."""
     while which and sum(widths) > room:
         widest = max(which, key=lambda at: widths[at])

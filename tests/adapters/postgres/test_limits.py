@@ -191,8 +191,8 @@ async def test_what_one_way_has_found_is_forgotten_by_the_other(scene: Scene) ->
     jobs = [job(key) for key in "xyyyzzz"] + [job("x")]
     for each in jobs:
         await scene.start(each)
-    for each in await take(scene, 3):
-        await scene.settle(completed(each))
+    for taken in await take(scene, 3):
+        await scene.settle(completed(taken))
     await scene.run(scene.operations.cancel_chains([jobs[-1].id], cascade=False))
     scene.watch("DELETE FROM queuert_tally RETURNING at")
     assert len(await take(scene, 3)) == 3, "the lane x is open, and has none"

@@ -23,6 +23,9 @@ CHANGEABLE: dict[BulkAction, frozenset[Status] | None] = {
 }
 """The statuses of the current jobs of chains that this action can change. None: any."""
 
+TOTAL = 10_000
+"""Chains that a bulk operation counts before it begins."""
+
 
 class BulkResult(msgspec.Struct, frozen=True):
     """What a bulk operation has done: the output of its chain."""
@@ -53,6 +56,8 @@ class BulkInput:
     """By the database's clock. None on the first page: its job was created then."""
     cursor: str | None = None
     """Where the page before ended."""
+    total: int | None = None
+    """How many chains matched on the first page, counted up to one more than `TOTAL`."""
     size: int | None = None
     """The size of the next page, if the one before had to be smaller."""
     changed: int = 0

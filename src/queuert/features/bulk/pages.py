@@ -26,13 +26,13 @@ from queuert.engine.operations import chains, filtering
 from queuert.engine.operations.starting import announce_created
 from queuert.engine.transaction import Hooks
 from queuert.errors import ChainInUse, InvalidArgument
-from queuert.features.bulk.jobs import BULK_CLASSES, CHANGEABLE, BulkAction, BulkInput, BulkJob, BulkResult
+from queuert.features.bulk.jobs import BULK_CLASSES, CHANGEABLE, TOTAL, BulkAction, BulkInput, BulkJob, BulkResult
 from queuert.jobs.chain import Chain
 from queuert.jobs.filter import Filter
 from queuert.jobs.job import name_of
 from queuert.ports.program import Program
 from queuert.records.audit import KEPT, NewAudit, details_of
-from queuert.records.listings import ChainFilter, PageRequest, row_matches
+from queuert.records.listings import ChainFilter, Listed, PageRequest, row_matches
 from queuert.records.model import ChainRow, JobRow, NewJob
 from queuert.records.retention import Keep, policy_of
 
@@ -139,6 +139,9 @@ def page(engine: Engine, hooks: Hooks, row: JobRow) -> Program[BulkJob | BulkRes
         # Done here and not at the start, which is in the user's transaction and may be long.
         yield from engine.state.store_policies([policy_of(KEEP, row.type_name)])
     size = _size(job, row.attempt)
+    total = job.total
+    if job.started is None:
+        total = yield from _count(engine, job.where)
     found, cursor = yield from _next_chains(engine, job, action, size)
     matching = yield from _locked(engine, job.where, found)
     fit = [
@@ -155,6 +158,7 @@ def page(engine: Engine, hooks: Hooks, row: JobRow) -> Program[BulkJob | BulkRes
     following: Any = dataclasses.replace(
         job,
         started=started,
+        total=total,
         cursor=cursor,
         size=2 * size if 2 * size < PAGE else None,
         changed=counts.changed,
@@ -164,6 +168,28 @@ def page(engine: Engine, hooks: Hooks, row: JobRow) -> Program[BulkJob | BulkRes
     if job.per_second is None or not done.changed:
         return following  # type: ignore[no-any-return]
     return following.set(after=(done.changed + done.cascaded) / job.per_second)  # type: ignore[no-any-return]
+
+
+def _count(engine: Engine, where: ChainFilter) -> Program[int]:
+    """How many chains match, for those who watch the operation. Up to one more than `TOTAL`."""
+    number, cursor = 0, None
+    for _ in range(2 * TOTAL // PAGE):
+        listed = yield from engine.state.list_chains(where, PageRequest(PAGE, cursor))
+        number += sum(not is_own(row.first.type_name) for row in listed.rows)
+        cursor = _cursor_after(where, listed, PAGE)
+        if cursor is None:
+            return number
+        if number > TOTAL:
+            break
+    return TOTAL + 1
+
+
+def _cursor_after(where: ChainFilter, listed: Listed[ChainRow], size: int) -> str | None:
+    """Where the next page begins. None: there is none."""
+    if listed.stopped_at is None and len(listed.rows) == size:
+        last = listed.rows[-1]
+        return last.current.id if where.by_current else last.first.id
+    return listed.stopped_at
 
 
 def _size(job: BulkInput, attempt: int) -> int:
@@ -180,15 +206,12 @@ def _next_chains(
 
     Chains to be deleted come latest first: mostly, a chain is younger than those that it waits for.
     """
-    by_current, cursor = job.where.by_current, job.cursor
+    cursor = job.cursor
     for _ in range(SCANS):
         request = PageRequest(size, cursor, "desc" if action == "delete" else "asc")
         listed = yield from engine.state.list_chains(job.where, request)
         found = [row.first.id for row in listed.rows if not is_own(row.first.type_name)]
-        cursor = listed.stopped_at
-        if cursor is None and len(listed.rows) == size:
-            last = listed.rows[-1]
-            cursor = last.current.id if by_current else last.first.id
+        cursor = _cursor_after(job.where, listed, size)
         if found or cursor is None:
             return found, cursor
     return [], cursor

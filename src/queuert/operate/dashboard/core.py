@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import Any
 
@@ -17,7 +18,7 @@ from queuert.operate.dashboard.access import Access, AccessCheck
 from queuert.operate.dashboard.assets import asset_response
 from queuert.operate.dashboard.messages import Request, Response, redirect
 from queuert.operate.dashboard.rendering import render
-from queuert.operate.dashboard.routes import find
+from queuert.operate.dashboard.routes import Route, find
 from queuert.operate.dashboard.site import Site, Visit
 from queuert.operate.ids import IdNotFound
 
@@ -45,7 +46,22 @@ HEADERS = (
     ("referrer-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
 )
+TROUBLE = "the server answers 503"
+"""As the script says it when a page that is open cannot be read again."""
 CLOSED = "The dashboard is closed: it was made without access=."
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """Who asks, and for which page."""
+
+    access: Access
+    route: Route
+
+    @property
+    def largest(self) -> int:
+        """Bytes that a form may have."""
+        return self.route.largest
 
 
 class Core:
@@ -56,17 +72,23 @@ class Core:
         self.client = client
         self._access = access
 
-    async def respond(self, request: Request, finish: Finish | None = None) -> Response:
-        """Never raises, except to cancel."""
+    async def admit(self, request: Request, finish: Finish | None = None) -> Admitted | Response:
+        """Ask who it is, before the form is read. A response: there is nothing more to do. Never
+        raises, except to cancel.
+        """
         try:
-            response = await self._respond(request, finish)
+            found = await self._admit(request, finish)
         except Exception:
-            logger.exception("%s %s failed", request.method, request.path)
-            response = problem(request, 500, "Something went wrong here", "The log of the server has the details.")
-        given = {name for name, _ in response.headers}
-        more = [("cache-control", "no-store")] if "cache-control" not in given else []
-        headers = [*response.headers, *HEADERS, *more]
-        return Response(status=response.status, headers=headers, body=response.body, events=response.events)
+            found = _failed(request)
+        return found if isinstance(found, Admitted) else with_headers(found)
+
+    async def respond(self, request: Request, admitted: Admitted) -> Response:
+        """Answer a request that was admitted, with its form. Never raises, except to cancel."""
+        try:
+            response = await self._respond(request, admitted)
+        except Exception:
+            response = _failed(request)
+        return with_headers(response)
 
     async def who(self, request: Request, finish: Finish | None = None) -> Access | None:
         """Who asks. None: this person may not see anything."""
@@ -79,7 +101,7 @@ class Core:
             raise TypeError(f"access= must return an Access or None, got {type(found).__name__}")
         return found
 
-    async def _respond(self, request: Request, finish: Finish | None) -> Response:
+    async def _admit(self, request: Request, finish: Finish | None) -> Admitted | Response:
         access = await self.who(request, finish)
         if access is None:
             return problem(request, 403, "No access", "You may not see this page." if self._access else CLOSED)
@@ -96,6 +118,10 @@ class Core:
             return problem(request, 405, "This page cannot be used so", f"It does not know {request.method}.")
         if route.changes and not access.operates:
             return problem(request, 403, "You may only look", "Changing something needs the role operator.")
+        return Admitted(access, route)
+
+    async def _respond(self, request: Request, admitted: Admitted) -> Response:
+        access, route = admitted.access, admitted.route
         if request.method == "POST" and not csrf.is_ours(request, access, self.site.secret):
             return problem(
                 request,
@@ -111,7 +137,9 @@ class Core:
         except SchemaMissing as error:
             return visit.page("problem.html", "The tables are missing", status=503, text=str(error))
         except StorageError as error:
-            return visit.page("problem.html", "The database does not answer", status=503, text=str(error))
+            again = request.method != "POST" and not route.changes
+            title = "The database does not answer"
+            return visit.page("problem.html", title, status=503, live=again, trouble=TROUBLE, text=str(error))
         except QueuertError as error:
             status = 409 if isinstance(error, ChainError) else 400
             return visit.page("problem.html", "This is not possible", status=status, text=str(error))
@@ -121,6 +149,23 @@ def problem(request: Request, status: int, title: str, text: str) -> Response:
     """A page for those who may not see any other page."""
     body = render("bare.html", {"title": title, "text": text, "request": request})
     return Response(status=status, headers=[("content-type", "text/html; charset=utf-8")], body=body.encode())
+
+
+def too_large() -> Response:
+    """For a form with more bytes than its page needs."""
+    return with_headers(Response(status=413, body=b"the form is too large\n"))
+
+
+def _failed(request: Request) -> Response:
+    logger.exception("%s %s failed", request.method, request.path)
+    return problem(request, 500, "Something went wrong here", "The log of the server has the details.")
+
+
+def with_headers(response: Response) -> Response:
+    """With those that every answer has."""
+    given = {name for name, _ in response.headers}
+    more = [("cache-control", "no-store")] if "cache-control" not in given else []
+    return replace(response, headers=[*response.headers, *HEADERS, *more])
 
 
 def _missing(request: Request) -> Response:

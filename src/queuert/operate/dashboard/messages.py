@@ -9,8 +9,12 @@ from urllib.parse import parse_qs, quote, urlencode
 
 Fields = Mapping[str, Sequence[str]]
 
-LARGEST_BODY = 16 * 1024 * 1024
-"""Bytes of a form. The input of a job, which can be edited, may be large."""
+LARGEST_FORM = 128 * 1024
+"""Bytes of most forms: a reason, and the ids of the chains that were chosen on a page."""
+LARGEST_EDITED = 256 * 1024
+"""Bytes of an input that can be edited. Reading a form of a megabyte takes about 0.1 s."""
+LARGEST_WITH_INPUT = 3 * LARGEST_EDITED + LARGEST_FORM
+"""Bytes of the form that contains it: a form makes up to three of each."""
 MOST_FIELDS = 2000
 FORM = "application/x-www-form-urlencoded"
 
@@ -68,5 +72,17 @@ def fields_of(text: str | bytes) -> Fields:
         return {}
 
 
-def redirect(url: str) -> Response:
-    return Response(status=303, headers=[("location", url)])
+def is_form(request: Request) -> bool:
+    """Whether its body is a form that we can read."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return request.method == "POST" and kind == FORM
+
+
+def length_of(request: Request) -> int:
+    """Bytes of the body, as far as the headers tell."""
+    length = request.headers.get("content-length", "")
+    return int(length) if length.isascii() and length.isdigit() and len(length) < 16 else 0
+
+
+def redirect(url: str, *headers: tuple[str, str]) -> Response:
+    return Response(status=303, headers=[("location", url), *headers])

@@ -11,7 +11,9 @@ from queuert.base.times import distance_of, length_of
 from queuert.errors import DriverMissing
 from queuert.operate.counts import Count
 from queuert.operate.dashboard.assets import assets
+from queuert.operate.dashboard.linking import linked
 from queuert.operate.remedies import remedy_of
+from queuert.records.schedules import read_chain_id
 
 SHORT_ID = 8
 """Characters at the end of an id that are shown in lists. The beginning of a UUIDv7 is the time, so
@@ -36,6 +38,7 @@ def _environment() -> Any:
         utc=utc,
         iso=iso,
         length=length_of,
+        linked=linked,
         number=number,
         between=between,
         duration=duration,
@@ -80,6 +83,9 @@ def capitalize_first(text: str) -> str:
 
 def short_id(id: str) -> str:
     """Enough of an id to tell it from those beside it."""
+    tick = read_chain_id(id)
+    if tick is not None:  # all that a schedule starts ends alike: the tick, and the place in its list of jobs
+        return f"…{id[6:13]}{f'-{id[15:18]}' if tick.place else ''}…{id[-4:]}"
     return id if len(id) <= SHORT_ID + 4 else f"…{id[-SHORT_ID:]}"
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from queuert.operate.dashboard.changes import bulk, limits, pauses, pruning, repair
 from queuert.operate.dashboard.changes import chains as chain_changes
 from queuert.operate.dashboard.changes import schedules as schedule_changes
-from queuert.operate.dashboard.messages import Response
+from queuert.operate.dashboard.messages import LARGEST_FORM, LARGEST_WITH_INPUT, Response
 from queuert.operate.dashboard.pages import (
     chain,
     chains,
@@ -30,6 +30,11 @@ class Route(NamedTuple):
     view: View
     changes: bool
     values: dict[str, str]
+
+    @property
+    def largest(self) -> int:
+        """Bytes that its form may have."""
+        return LARGEST_WITH_INPUT if self.view is repair.view else LARGEST_FORM
 
 
 _ID = r"(?P<id>.{1,200})"

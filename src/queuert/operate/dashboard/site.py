@@ -63,10 +63,13 @@ class Visit:
         *,
         status: int = 200,
         live: bool = False,
+        trouble: str = "",
         scripts: Sequence[str] = (),
         **context: Any,
     ) -> Response:
-        """A page of the dashboard. `live`: it updates itself."""
+        """A page of the dashboard. `live`: it updates itself. `trouble`: why it could not be read,
+        so that it tries again.
+        """
         body = render(
             template,
             {
@@ -76,6 +79,7 @@ class Visit:
                 "now": self.now,
                 "page_title": title,
                 "live": live,
+                "trouble": trouble,
                 "scripts": scripts,
                 "done": self.request.one("done"),
                 "here": self.here_without(),

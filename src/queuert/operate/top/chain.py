@@ -13,9 +13,10 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from queuert.client.client import Client
-from queuert.errors import QueuertError
+from queuert.errors import ChainNotFound, QueuertError
 from queuert.features.why import Why
 from queuert.jobs.record import JobRecord
+from queuert.operate.looking import look_at, most_urgent_first, totals
 from queuert.operate.remedies import remedy_of
 from queuert.operate.times import local, with_age
 from queuert.operate.top.showing import Show
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 JOBS = 30
 """Jobs of the chain, the latest ones."""
+BLOCKERS = 30
 
 
 class ChainScreen(Screen[None]):
@@ -60,28 +62,29 @@ class ChainScreen(Screen[None]):
         self.app.repair(self.chain_id)
 
     async def read(self, client: Client[Any]) -> Show:
-        chain = await client.get_chain(self.chain_id)
-        if chain is None:
+        try:
+            look = await look_at(client, self.chain_id, JOBS)
+        except ChainNotFound:
             return lambda: self.query_one("#chain", Static).update("This chain does not exist any more. Press Escape.")
-        page = await client.list_chain_jobs(chain, order="desc", limit=JOBS)
-        job = page.items[0]
+        chain, jobs = look.chain, look.page.items
+        job = jobs[0]
         parts = list(_facts(job))
-        if job.status != "completed":
-            parts += [_heading("why?"), *_why(await client.why(chain))]
+        if look.why is not None:
+            parts += [_heading("why?"), *_why(look.why)]
         parts += [*_values(job), *_error(job)]
         attempts = await client.attempts(job)
         if attempts:
             parts.append(_heading("failed attempts"))
             parts += [text(_attempt(each)) for each in attempts]
-        blockers = await client.get_blockers(job) or []
+        blockers = most_urgent_first(await client.get_blockers(job) or [], lambda each: each.status)
         if blockers:
-            parts.append(_heading("waits, or waited, for"))
-            parts += [_line(each.status, f"{each.chain_type}  {each.id}") for each in blockers]
-        if len(page.items) > 1:
+            parts.append(_heading(f"waits, or waited, for {totals(each.status for each in blockers)}"))
+            parts += [_line(each.status, f"{each.chain_type}  {each.id}") for each in blockers[:BLOCKERS]]
+            if len(blockers) > BLOCKERS:
+                parts.append(text(f"and {len(blockers) - BLOCKERS:,} more"))
+        if len(jobs) > 1:
             parts.append(_heading("jobs of the chain, the latest first"))
-            parts += [
-                _line(each.status, f"{each.job_type}  attempt {each.attempt_number}  {each.id}") for each in page.items
-            ]
+            parts += [_line(each.status, f"{each.job_type}  attempt {each.attempt_number}  {each.id}") for each in jobs]
         title = Text.assemble(status(chain.status), " ", text(chain.chain_type, "bold"))
 
         def show() -> None:

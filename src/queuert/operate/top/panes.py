@@ -39,6 +39,8 @@ SHORT_PAGES = 3
 """Pages that may be read although few of the chains on them match."""
 SCHEDULES = 200
 LIMITS = 200
+RESTING = ("paused", "disabled")
+"""Schedules in these states have no next tick, although one is stored."""
 
 
 class Pane(Vertical):
@@ -59,7 +61,7 @@ class Overview(Pane):
         yield Label("failed for good, by minute", classes="chart-title", id="failed-title")
         yield Sparkline([], id="failed")
         yield Static("", id="attention")
-        yield Table("type", *IN_STATS, "oldest ready", id="types")
+        yield Table("type", *IN_STATS, "oldest ready", flexible=["type"], id="types")
 
     async def read(self, client: Client[Any]) -> Show:
         stats = [each for each in await client.stats(limit=BOUND + 1) if not is_own(each.job_type)]
@@ -115,7 +117,7 @@ class Chains(Pane):
     def compose(self) -> ComposeResult:
         yield Input(placeholder="status:failed type:charge-card since:2h, or an id", id="filter")
         yield Static("", id="filter-problem")
-        yield Table("status", "type", "created", "error", "id", id="chains")
+        yield Table("status", "type", "created", "error", "id", flexible=["type", "error", "id"], id="chains")
 
     async def filter_changed(self, client: Client[Any], given: str) -> str | None:
         """Returns the id of a job if that was given instead of a filter."""
@@ -150,7 +152,17 @@ class Chains(Pane):
 
 class Workers(Pane):
     def compose(self) -> ComposeResult:
-        yield Table("state", "busy", "host", "pid", "release", "last seen", "types", id="workers")
+        yield Table(
+            "state",
+            "busy",
+            "host",
+            "pid",
+            "release",
+            "last seen",
+            "types",
+            flexible=["types", "host", "release"],
+            id="workers",
+        )
 
     async def read(self, client: Client[Any]) -> Show:
         now = datetime.now(UTC)
@@ -176,7 +188,16 @@ class Queues(Pane):
     """Queues and their types, and what is paused."""
 
     def compose(self) -> ComposeResult:
-        yield Table("queue or type", "running", "pending", "workers", "cap", "paused", id="queues")
+        yield Table(
+            "queue or type",
+            "running",
+            "pending",
+            "workers",
+            "cap",
+            "paused",
+            flexible=["queue or type", "paused"],
+            id="queues",
+        )
 
     async def read(self, client: Client[Any]) -> Show:
         stats = {each.job_type: each for each in await client.stats(limit=BOUND + 1) if not is_own(each.job_type)}
@@ -202,7 +223,7 @@ class Queues(Pane):
 
 class Schedules(Pane):
     def compose(self) -> ComposeResult:
-        yield Table("name", "times", "status", "next tick", "last tick", id="schedules")
+        yield Table("name", "times", "status", "next tick", "last tick", flexible=["name", "times"], id="schedules")
 
     async def read(self, client: Client[Any]) -> Show:
         page = await client.list_schedules(limit=SCHEDULES)
@@ -213,7 +234,7 @@ class Schedules(Pane):
                     text(each.name),
                     text(each.times),
                     status(each.status),
-                    text(local(each.next_at)),
+                    text("" if each.status in RESTING else local(each.next_at)),
                     text(local(each.last_tick)),
                 ],
             )
@@ -226,7 +247,17 @@ class Limits(Pane):
     """Limits and their keys: what runs, who waits, and what is paused."""
 
     def compose(self) -> ComposeResult:
-        yield Table("limit", "key", "running", "waiting", "rate", "weight", "note", id="limits")
+        yield Table(
+            "limit",
+            "key",
+            "running",
+            "waiting",
+            "rate",
+            "weight",
+            "note",
+            flexible=["limit", "key", "note"],
+            id="limits",
+        )
 
     async def read(self, client: Client[Any]) -> Show:
         page = await client.list_limits(limit=LIMITS)

@@ -9,6 +9,11 @@ from rich.text import Text
 from textual.binding import Binding, BindingType
 from textual.widgets import DataTable
 
+from queuert.operate.terminal import narrow
+
+NARROWEST = 12
+"""Columns of a cell that is cut."""
+
 
 class Table(DataTable[Text]):
     """A table of rows with keys. `show` replaces the rows; the cursor stays on its row."""
@@ -19,13 +24,19 @@ class Table(DataTable[Text]):
         Binding("enter", "select_cursor", "Open"),
     ]
 
-    def __init__(self, *columns: str, id: str | None = None) -> None:
+    def __init__(self, *columns: str, flexible: Sequence[str] = (), id: str | None = None) -> None:
+        """`flexible`: columns that are cut if the table is wider than the screen."""
         super().__init__(id=id, cursor_type="row", zebra_stripes=True)
         self._titles = columns
+        self._flexible = [columns.index(title) for title in flexible]
         self._shown: list[tuple[str, list[str]]] = []
+        self._rows: Sequence[tuple[str, Sequence[Text]]] = ()
 
     def on_mount(self) -> None:
         self.add_columns(*self._titles)
+
+    def on_resize(self) -> None:
+        self._fill()
 
     @property
     def chosen(self) -> str | None:
@@ -38,12 +49,27 @@ class Table(DataTable[Text]):
         if shown == self._shown:
             return
         chosen, top = self.chosen, self.scroll_y
-        self.clear(columns=True)  # columns do not become narrower by themselves
-        self.add_columns(*self._titles)
-        for _, cells in rows:
-            self.add_row(*cells)
-        self._shown = shown
+        self._rows, self._shown = rows, shown
+        self._fill()
         keys = [key for key, _ in shown]
         if chosen in keys:
             self.move_cursor(row=keys.index(chosen), scroll=False)
         self.scroll_to(y=top, animate=False)
+
+    def _fill(self) -> None:
+        place = self.cursor_row
+        self.clear(columns=True)  # columns do not become narrower by themselves
+        for title, width in zip(self._titles, self._widths(), strict=True):
+            self.add_column(title, width=width)
+        for _, cells in self._rows:
+            self.add_row(*cells)
+        self.move_cursor(row=place, scroll=False)
+
+    def _widths(self) -> list[int]:
+        widths = [
+            max(len(title), *(cells[at].cell_len for _, cells in self._rows)) if self._rows else len(title)
+            for at, title in enumerate(self._titles)
+        ]
+        room = self.size.width - 2 * self.cell_padding * len(widths)
+        narrow(widths, self._flexible, NARROWEST, room)
+        return widths

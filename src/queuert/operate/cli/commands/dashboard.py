@@ -14,11 +14,13 @@ from queuert.operate.cli.arguments import Parsers, add_by, by_of
 from queuert.operate.cli.database import add_client_command
 from queuert.operate.dashboard import Dashboard
 from queuert.operate.dashboard.access import local_operator
+from queuert.operate.dashboard.doors.token import TokenDoor
 from queuert.operate.exits import DONE, CommandError
 
 TEXT = """\
 Serves the dashboard until Ctrl-C, for browsers on this machine only: it listens on the loopback
-interface, and refuses what comes through a proxy. To look at another machine, forward a port with
+interface, and refuses what comes through a proxy. The address that it prints contains a token, so
+that other users of this machine cannot open it. To look at another machine, forward a port with
 ssh. To let others use it, mount the dashboard in your application: docs/dashboard.md tells how.
 
 Changes are recorded with your name.
@@ -33,6 +35,11 @@ def add(parsers: Parsers) -> None:
     )
     parser.add_argument(
         "--listen", metavar="HOST:PORT", default=LISTEN, type=_address, help=f"where to listen (default: {LISTEN})"
+    )
+    parser.add_argument(
+        "--no-token",
+        action="store_true",
+        help="let everyone in who reaches it from this machine: its other users, and visitors through a proxy",
     )
     parser.add_argument("--title", default="queuert", help="what the pages are headed with (default: queuert)")
     add_by(parser)
@@ -66,11 +73,14 @@ async def _serve(arguments: argparse.Namespace, client: Client[Any]) -> int:
         hide=arguments.hide,
     )
     listening = _listen(*arguments.listen)
+    address, port = listening.getsockname()[:2]
+    token = "" if arguments.no_token else secrets.token_urlsafe(32)
+    served = TokenDoor(dashboard.asgi, token, f"queuert-{port}") if token else dashboard.asgi
     # `proxy_headers` would let a header decide who the peer is. Streams of pages do not end by
     # themselves.
-    config = uvicorn.Config(dashboard.asgi, log_level="warning", proxy_headers=False, timeout_graceful_shutdown=1)
-    address, port = listening.getsockname()[:2]
-    sys.stdout.write(f"http://{f'[{address}]' if ':' in address else address}:{port}/\n")
+    config = uvicorn.Config(served, log_level="warning", proxy_headers=False, timeout_graceful_shutdown=1)
+    query = f"?token={token}" if token else ""
+    sys.stdout.write(f"http://{f'[{address}]' if ':' in address else address}:{port}/{query}\n")
     sys.stdout.flush()
     await uvicorn.Server(config).serve(sockets=[listening])
     return DONE

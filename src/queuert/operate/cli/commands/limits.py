@@ -26,7 +26,7 @@ from queuert.operate.limits import (
 from queuert.operate.names import check_limit
 from queuert.operate.terminal import Column, Output, clean
 from queuert.operate.times import local
-from queuert.records.limits import LimitRow
+from queuert.records.limits import COUNTED, LimitRow
 from queuert.records.pauses import Pause
 
 LIMITS = """\
@@ -156,6 +156,7 @@ def _show(rows: Sequence[LimitRow], paused: dict[tuple[str, str], Pause], output
                     "ordered": row.rule.ordered,
                     "running": row.running,
                     "waiting": row.waiting,
+                    "more_waiting": row.waiting >= COUNTED,
                     "opens_at": row.opens_at,
                     "holder": row.holder,
                     "set": row.is_set,
@@ -175,7 +176,7 @@ def _cells(row: LimitRow, pause: Pause | None) -> tuple[Any, ...]:
         "(all)" if row.key is None else row.key,
         row.running,
         rule.concurrency,
-        None if row.key is None else row.waiting,
+        None if row.key is None else f"{row.waiting}{'+' * (row.waiting >= COUNTED)}",
         None if rule.rate is None else rate_text(rule.rate),
         weight_text(rule),
         local(row.opens_at),

@@ -10,12 +10,9 @@ from queuert.errors import ChainNotFound, InvalidArgument, QueuertError
 from queuert.jobs.registry import Registry
 from queuert.operate.dashboard.changes.confirming import Confirmation, confirmed, reason_of
 from queuert.operate.dashboard.drawing.hiding import Redactor
-from queuert.operate.dashboard.messages import LARGEST_BODY, Response, redirect
+from queuert.operate.dashboard.messages import LARGEST_EDITED, Response, redirect
 from queuert.operate.dashboard.site import Visit
 from queuert.operate.repairing import carry_out_repair, plan_repair
-
-LARGEST_EDITED = LARGEST_BODY // 3 - 10_000
-"""Bytes: a form makes up to three of each."""
 
 
 async def view(visit: Visit, id: str) -> Response:

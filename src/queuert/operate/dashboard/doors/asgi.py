@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 from urllib.parse import unquote
 
 from queuert.client.client import Client
-from queuert.operate.dashboard.core import Core
+from queuert.operate.dashboard.core import Core, too_large
 from queuert.operate.dashboard.live import Changes, stream
-from queuert.operate.dashboard.messages import FORM, LARGEST_BODY, Request, Response, fields_of
+from queuert.operate.dashboard.messages import Request, Response, fields_of, is_form, length_of
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -32,16 +33,23 @@ class AsgiDoor:
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1000})
             return
-        body = await _body(scope, receive)
-        if body is None:
-            await _send(send, Response(status=413, body=b"the form is too large\n"), "POST")
-            return
-        request = request_of(scope, body)
-        response = await self._core.respond(request)
+        request = request_of(scope)
+        response = await self._respond(request, receive)
         if response.events:
             await self._stream(request, response, receive, send)
         else:
-            await _send(send, response, request.method)
+            await send_response(send, response, request.method)
+
+    async def _respond(self, request: Request, receive: Receive) -> Response:
+        admitted = await self._core.admit(request)
+        if isinstance(admitted, Response):
+            return admitted
+        if is_form(request):
+            body = await _body(request, receive, admitted.largest)
+            if body is None:
+                return too_large()
+            request = replace(request, form=fields_of(body))
+        return await self._core.respond(request, admitted)
 
     async def _stream(self, request: Request, response: Response, receive: Receive, send: Send) -> None:
         async def may_see() -> bool:
@@ -66,16 +74,15 @@ class AsgiDoor:
         return self._changes
 
 
-def request_of(scope: Scope, body: bytes) -> Request:
+def request_of(scope: Scope) -> Request:
+    """The request without its form."""
     prefix, path = place_of(scope)
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-    is_form = headers.get("content-type", "").partition(";")[0].strip().lower() == FORM
     return Request(
         method=str(scope["method"]),
         path=path,
         prefix=prefix,
         query=fields_of(scope.get("query_string", b"")),
-        form=fields_of(body) if is_form else {},
         headers=headers,
         native=_native(scope),
         updates="events",
@@ -112,10 +119,10 @@ def _native(scope: Scope) -> Any:
     return scope
 
 
-async def _body(scope: Scope, receive: Receive) -> bytes | None:
+async def _body(request: Request, receive: Receive, largest: int) -> bytes | None:
     """None: it is too large."""
-    if scope["method"] in ("GET", "HEAD"):
-        return b""
+    if length_of(request) > largest:
+        return None
     parts, size = list[bytes](), 0
     while True:
         message = await receive()
@@ -123,13 +130,13 @@ async def _body(scope: Scope, receive: Receive) -> bytes | None:
             return b""
         parts.append(message.get("body", b""))
         size += len(parts[-1])
-        if size > LARGEST_BODY:
+        if size > largest:
             return None
         if not message.get("more_body", False):
             return b"".join(parts)
 
 
-async def _send(send: Send, response: Response, method: str) -> None:
+async def send_response(send: Send, response: Response, method: str) -> None:
     await send({"type": "http.response.start", "status": response.status, "headers": _headers(response)})
     await send({"type": "http.response.body", "body": b"" if method == "HEAD" else response.body})
 

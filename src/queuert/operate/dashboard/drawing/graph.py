@@ -10,16 +10,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from queuert.operate.dashboard.drawing.timeline import NOT_YET
+from queuert.operate.dashboard.letters import fitted, width_of
+from queuert.operate.looking import totals
+
 Direction = Literal["right", "down"]
 NodeKind = Literal["job", "blocker", "dependent", "more"]
 
-WIDTH, HEIGHT = 172, 60
+WIDTH, HEIGHT = 200, 60
 GAP_ALONG, GAP_ACROSS = 46, 18
 MARGIN = 14
 ROOM_FOR_LOOP = 18
 MOST_BESIDE = 4
 """Blockers of one job, or dependents, that have a box of their own."""
-LONGEST_TITLE = 21
+PADDING = 13
+SIGN = 19
+"""What the sign of the status takes before the title."""
+TITLE, DETAIL = 13.5, 12
+"""Sizes of letters."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +65,26 @@ class Box:
     times: int = 1
 
     @property
+    def has_sign(self) -> bool:
+        return bool(self.status) and self.status != NOT_YET
+
+    @property
     def label(self) -> str:
         """The title as far as it fits."""
-        return self.title if len(self.title) <= LONGEST_TITLE else f"{self.title[: LONGEST_TITLE - 1]}…"
+        room = WIDTH - 2 * PADDING - (SIGN if self.has_sign else 0)
+        if self.times > 1:
+            room -= 8 + round(width_of(f"×{self.times}", TITLE, bold=True))
+        return fitted(self.title, room, TITLE, bold=True)
+
+    @property
+    def about(self) -> str:
+        """The status and the detail."""
+        return " · ".join(filter(None, (self.status, self.detail)))
+
+    @property
+    def line(self) -> str:
+        """The same as far as it fits."""
+        return fitted(self.about, WIDTH - 2 * PADDING, DETAIL)
 
 
 @dataclass
@@ -146,8 +171,8 @@ def _job(picture: Picture, step: Step, x: int, y: int) -> None:
 def _shown(beside: Sequence[Beside]) -> list[Beside]:
     if len(beside) <= MOST_BESIDE:
         return list(beside)
-    shown = list(beside[: MOST_BESIDE - 1])
-    return [*shown, Beside(f"and {len(beside) - len(shown):,} more", "", "", None)]
+    shown, rest = list(beside[: MOST_BESIDE - 1]), beside[MOST_BESIDE - 1 :]
+    return [*shown, Beside(f"and {len(rest):,} more", "", totals(each.status for each in rest), None)]
 
 
 def _box(beside: Beside, kind: NodeKind, x: int, y: int) -> Box:

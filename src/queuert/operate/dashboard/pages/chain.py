@@ -10,7 +10,6 @@ from typing import Any
 
 from queuert.base.own_types import is_own
 from queuert.base.statuses import REPAIRABLE
-from queuert.errors import ChainNotFound
 from queuert.jobs.record import JobRecord
 from queuert.operate.changes import CHANGES
 from queuert.operate.dashboard.drawing import timeline
@@ -19,6 +18,7 @@ from queuert.operate.dashboard.messages import Response
 from queuert.operate.dashboard.rendering import between, short_id
 from queuert.operate.dashboard.site import Visit
 from queuert.operate.ids import find_job
+from queuert.operate.looking import look_at, most_urgent_first, totals
 from queuert.records.failed_attempts import FailedAttempt
 from queuert.records.model import BlockerRow
 
@@ -31,23 +31,18 @@ WITH_ATTEMPTS = 10
 
 async def view(visit: Visit, id: str) -> Response:
     client = visit.client
-    chain_id = (await find_job(client, id)).chain_id
-    chain = await client.get_chain(chain_id)
-    if chain is None:
-        raise ChainNotFound(chain_id)
-    page = await client.list_chain_jobs(chain, order="desc", limit=JOBS)
-    jobs = list(reversed(page.items))
+    look = await look_at(client, (await find_job(client, id)).chain_id, JOBS)
+    chain, jobs = look.chain, list(reversed(look.page.items))
     blockers = await _blockers(visit, jobs)
     dependents = (await client.list_blocked_jobs(chain, limit=DEPENDENTS)).items
     attempts = await _attempts(visit, jobs)
     schedule = None if chain.tick is None else await client.schedule_of(chain)
     current = jobs[-1]
     redactor = visit.site.hiding.redactor(current.job_type, current.input, current.last_error)
-    why = None if chain.status == "completed" else await client.why(chain)
     happened = timeline.moments(jobs, attempts)
     at = timeline.read_moment(visit.request.one("at"))
     steps = _steps(visit, jobs, blockers, attempts, at)
-    beside = [_dependent(visit, each, at) for each in dependents]
+    beside = most_urgent_first((_dependent(visit, each, at) for each in dependents), lambda each: each.status)
     place = len(happened) - 1 if at is None else max(0, sum(moment.at <= at for moment in happened) - 1)
     return visit.page(
         "chain.html",
@@ -56,12 +51,19 @@ async def view(visit: Visit, id: str) -> Response:
         chain=chain,
         current=current,
         jobs=jobs,
-        earlier=page.next_cursor is not None,
+        earlier=look.page.next_cursor is not None,
         pictures=[draw(steps, beside, "right"), draw(steps, beside, "down")],
         dependents=dependents,
         attempts=attempts,
         schedule=schedule,
-        why=why,
+        why=look.why,
+        waited=[]
+        if at
+        else [
+            (job, len(blockers[job.id]), totals(row.status for row in blockers[job.id]))
+            for job in jobs
+            if len(blockers[job.id]) > 1
+        ],
         redactor=redactor,
         moments=happened,
         place=place,
@@ -103,6 +105,7 @@ def _steps(
         waited_for = [_blocker(visit, row, at) for each in group for row in blockers[each.id]]
         detail = _detail(job, status, at or visit.now)
         href = visit.request.url(f"/job/{job.id}")
+        waited_for = most_urgent_first(waited_for, lambda each: each.status)
         steps.append(Step(job.job_type, status, detail, href, len(group), waited_for))
         group = []
     return steps

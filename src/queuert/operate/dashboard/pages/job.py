@@ -15,7 +15,8 @@ from queuert.operate.changes import CHANGES
 from queuert.operate.dashboard.drawing.json_tree import is_cut, plain, tree
 from queuert.operate.dashboard.messages import Response
 from queuert.operate.dashboard.site import Visit
-from queuert.operate.ids import IdNotFound, find_job
+from queuert.operate.ids import find_job
+from queuert.operate.looking import look_at, most_urgent_first, totals
 
 NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9-]")
 """Of a file: ids of the user's own kind may contain anything."""
@@ -24,13 +25,12 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9-]")
 async def view(visit: Visit, id: str) -> Response:
     client = visit.client
     job = await find_job(client, id)
+    look = await look_at(client, job.chain_id, 1)
+    chain, current = look.chain, look.page.items[0]
+    is_current = current.id == job.id
+    job = current if is_current else await find_job(client, id)
     attempts = await client.attempts(job) if job.attempt_number > 1 or job.last_error is not None else []
-    blockers = await client.get_blockers(job) or []
-    chain = await client.get_chain(job.chain_id)
-    if chain is None:
-        raise IdNotFound(f"there is no job and no chain {id}")
-    is_current = chain.current_job_id == job.id
-    why = await client.why(chain) if is_current and job.status != "completed" else None
+    blockers = most_urgent_first(await client.get_blockers(job) or [], lambda each: each.status)
     values = {"input": job.input, "output": _output(job), "error": job.last_error}
     redactor = visit.site.hiding.redactor(job.job_type, *values.values())
     shown = {name: None if value is None else tree(redactor.value(value)) for name, value in values.items()}
@@ -43,7 +43,8 @@ async def view(visit: Visit, id: str) -> Response:
         is_current=is_current,
         attempts=attempts,
         blockers=blockers,
-        why=why,
+        totals=totals(each.status for each in blockers),
+        why=look.why if is_current else None,
         input=shown["input"],
         output=shown["output"],
         has_output=job.status == "completed" and job.continued_to is None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from queuert.features.bulk.jobs import BULK_CLASSES, BulkResult
+from queuert.features.bulk.jobs import BULK_CLASSES, TOTAL, BulkResult
 from queuert.jobs.chain import Chain
 from queuert.jobs.filter import Filter
 from queuert.jobs.job import name_of
@@ -27,6 +27,21 @@ class Operation:
     changed: int
     unchanged: int
     cascaded: int
+    total: int | None
+    """How many chains it is about, counted up to one more than `TOTAL`. None: that is not known
+    yet."""
+
+    @property
+    def progress(self) -> str:
+        """How many are done, of how many."""
+        done = self.changed + self.unchanged
+        if self.chain.status == "completed":
+            return f"{done:,} of {done:,}, 100 %"
+        if self.total is None:
+            return "not begun" if self.chain.current_job_id in (None, self.chain.id) else f"{done:,}"
+        if self.total > TOTAL:
+            return f"{done:,} of {TOTAL:,}+"
+        return f"{done:,} of {self.total:,}, {min(99, 100 * done // max(1, self.total))} %"
 
 
 async def view(visit: Visit) -> Response:
@@ -58,9 +73,12 @@ async def _operation(visit: Visit, chain: Chain[Any]) -> Operation:
         current = await visit.client.get_job(chain.current_job_id or chain.id)
         progress = given if current is None else current.input
     return Operation(
-        chain,
-        chain.chain_type.removeprefix("queuert.bulk-").replace("-", " "),
-        str(given.get("filter", "")),
-        given.get("by"),
-        *(int(progress.get(name) or 0) for name in ("changed", "unchanged", "cascaded")),
+        chain=chain,
+        action=chain.chain_type.removeprefix("queuert.bulk-").replace("-", " "),
+        where=str(given.get("filter", "")),
+        by=given.get("by"),
+        changed=int(progress.get("changed") or 0),
+        unchanged=int(progress.get("unchanged") or 0),
+        cascaded=int(progress.get("cascaded") or 0),
+        total=progress.get("total"),
     )

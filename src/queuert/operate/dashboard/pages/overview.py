@@ -12,6 +12,9 @@ from queuert.operate.dashboard.messages import Response
 from queuert.operate.dashboard.site import Visit
 from queuert.records.model import TypeStats
 
+FIRST = 10
+"""What needs attention is shown up to here, unless all of it is asked for."""
+
 
 @dataclass(frozen=True)
 class TypeLine:
@@ -39,6 +42,7 @@ async def view(visit: Visit) -> Response:
     lines = [_line(each) for each in (*stats, *quiet) if not is_own(each.job_type)]
     found = attention(stats, workers, pauses, schedules, visit.now)
     failed = total(line.failed for line in lines)
+    all_of_it = visit.request.one("attention") == "all"
     bad = sum(each.level == "bad" for each in found)
     return visit.page(
         "overview.html",
@@ -46,7 +50,8 @@ async def view(visit: Visit) -> Response:
         live=True,
         scripts=("uPlot.iife.min.js", "charts.js"),
         lines=lines,
-        attention=[(each, _link(visit, each)) for each in found],
+        attention=[(each, _link(visit, each)) for each in (found if all_of_it else found[:FIRST])],
+        more=0 if all_of_it else max(0, len(found) - FIRST),
         late=LATE,
         oldest=max((line.oldest for line in lines if line.oldest is not None), default=None),
         running=total(line.running for line in lines),

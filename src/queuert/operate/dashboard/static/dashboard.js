@@ -23,13 +23,25 @@
     if (range) range.hidden = false;
   };
 
-  // Live
+  // Live: the page is read again after each change, and every few seconds. If that fails, it shows
+  // what it has, how old that is, and tries again.
 
+  const POLL = 5; // seconds, without events
+  const SILENCE = 15; // seconds without an event: some proxies hold them back
+  const AGAIN = 2; // seconds after a failure
+  const PATIENCE = 10; // seconds that an answer may take
+
+  const address = document.body.dataset.live;
   const button = document.getElementById("pause-live");
+  const banner = document.getElementById("trouble");
+  let trouble = document.body.dataset.trouble || "";
   let stopped = false;
   let source = null;
-  let timer = null;
+  let reading = false;
+  let again = false;
   let missed = false;
+  let shownAt = Date.now();
+  let triedAt = shownAt;
 
   const isBusy = () => {
     if (document.querySelector("dialog[open]")) return true;
@@ -39,52 +51,103 @@
     return Boolean(selection && !selection.isCollapsed && live().contains(selection.anchorNode));
   };
 
-  const refresh = () => {
+  const length = (seconds) => {
+    if (seconds < 90) return `${seconds} s`;
+    return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+  };
+
+  const since = (moment) => Math.round((Date.now() - moment) / 1000);
+
+  const tell = () => {
+    const age = since(shownAt);
+    const state = stopped ? "stopped" : trouble ? "not up to date" : age > SILENCE + AGAIN ? "waiting" : "live";
+    button.dataset.state = state.replaceAll(" ", "-");
+    button.setAttribute("aria-pressed", String(stopped));
+    button.querySelector(".word").textContent = state === "live" ? state : `${state}, ${length(age)} old`;
+    const text = trouble && !stopped ? `Not up to date: ${trouble}. The page tries again every ${AGAIN} seconds.` : "";
+    if (banner.textContent !== text) banner.textContent = text;
+    banner.hidden = !text;
+  };
+
+  // Why it could not be read, or nothing.
+  const read = async () => {
+    const asked = Date.now();
+    const answer = await fetch(address, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE * 1000) });
+    const text = await answer.text();
+    if (answer.status === 403) location.reload();
+    if (!answer.ok && answer.status !== 404) return `the server answers ${answer.status}`;
+    if (!text.includes('<main id="live"')) return "the server answers with another page: load the page again";
+    if (isBusy()) {
+      missed = true;
+      return "";
+    }
+    await htmx.swap({ text, sourceElement: document.body, target: live(), select: "#live", swap: "outerMorph" });
+    shownAt = asked;
+    return "";
+  };
+
+  const refresh = async () => {
+    if (!address) return;
+    again = reading; // what is being read may be from before a change
+    if (reading) return;
     if (stopped || document.hidden || isBusy()) {
       missed = true;
       return;
     }
     missed = false;
-    htmx.trigger(live(), "refresh");
+    reading = true;
+    triedAt = Date.now();
+    try {
+      trouble = await read();
+    } catch {
+      trouble = "the server does not answer";
+    }
+    reading = false;
+    if (!trouble) connect();
+    tell();
+    if (again) refresh();
   };
 
   const disconnect = () => {
     if (source) source.close();
-    clearInterval(timer);
-    source = timer = null;
+    source = null;
   };
 
   const connect = () => {
-    if (!live().hasAttribute("data-live") || source || timer) return;
     const events = document.body.dataset.events;
-    if (!events) {
-      timer = setInterval(refresh, 5000);
-      return;
-    }
+    if (!events || source || stopped || document.hidden) return;
     source = new EventSource(events);
     source.addEventListener("changed", refresh);
     source.addEventListener("closed", () => location.reload());
+    source.addEventListener("error", () => {
+      if (source && source.readyState === EventSource.CLOSED) disconnect(); // an answer that is no stream
+      refresh();
+    });
   };
 
   const setStopped = (value) => {
     stopped = value;
-    button.setAttribute("aria-pressed", String(value));
-    button.querySelector(".word").textContent = value ? "stopped" : "live";
     if (value) disconnect();
     else {
       connect();
       refresh();
     }
+    tell();
   };
 
-  if (button) {
+  if (address) {
     button.hidden = false;
     button.addEventListener("click", () => setStopped(!stopped));
+    setInterval(() => {
+      if (since(triedAt) >= (trouble ? AGAIN : source ? SILENCE : POLL)) refresh();
+      tell();
+    }, 1000);
+    window.addEventListener("online", refresh);
   }
   // A tab in the background does nothing.
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) disconnect();
-    else if (!stopped) {
+    else if (address && !stopped) {
       connect();
       refresh();
     }
@@ -171,7 +234,7 @@
       "?": () => help.showModal(),
       j: () => move(1),
       k: () => move(-1),
-      p: () => button && setStopped(!stopped),
+      p: () => address && setStopped(!stopped),
       x: () => {
         const box = row()?.querySelector("input[name=chain]");
         if (box) box.click();
@@ -211,5 +274,8 @@
 
   dress(document);
   chosen();
-  if (!document.hidden) connect();
+  if (address) {
+    connect();
+    tell();
+  }
 })();
