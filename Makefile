@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip install -qq --constraint constraints.txt
 # More arguments for pytest or the demo: make test ARGS="-k dedup".
 ARGS ?=
+# The places of the tests of make test-postgres.
+IN ?= tests/conformance tests/behaviour tests/adapters/postgres
 # make test COV=1: with branch coverage, as .ci/run does; it takes half as long again.
 COV ?=
 COVERAGE := $(if $(filter-out 0,$(COV)),--cov --cov-fail-under=95)
@@ -35,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-sqlalchemy-2.0 check format docs package soak bench bench-quick clean
+.PHONY: help demo test test-postgres test-sqlalchemy-2.0 check format docs package soak bench bench-quick clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
@@ -73,9 +75,10 @@ package: $(DEV) ## Build the sdist and the wheel in dist, and check them
 	@$(BIN)/python -m hatchling build
 	@$(BIN)/python -m pytest -q tests/test_package.py
 
-soak: $(DEV) ## Run the long tests: many repetitions, many rows
+soak: $(DEV) ## Run the long tests: many repetitions, many rows, PostgreSQL 14 to 17
 	@$(BIN)/python -m pytest -m soak --timeout 3600 $(ARGS) || { \
 		code=$$?; [ $$code -eq 5 ] && echo "There are no soak tests yet." || exit $$code; }
+	@for version in 14 15 16 17; do $(MAKE) --no-print-directory test-postgres VERSION=$$version || exit; done
 
 bench: $(DEV) ## Run the whole benchmark: all libraries, all rows
 	@$(BIN)/python -m bench $(ARGS)
@@ -83,6 +86,10 @@ bench: $(DEV) ## Run the whole benchmark: all libraries, all rows
 
 bench-quick: $(DEV) ## Run a two-minute benchmark: queuert, pgqueuer and plain SQL
 	@$(BIN)/python -m bench --quick $(ARGS)
+
+test-postgres: $(DEV) ## Run the tests that ask PostgreSQL with another version of its server: make test-postgres VERSION=14
+	@programs=$$(tools/postgres_server $(VERSION)) || exit; \
+	QUEUERT_TEST_POSTGRES_BIN=$$programs $(BIN)/python -m pytest -n 6 --dist worksteal -m "postgres and not soak" $(IN) $(ARGS)
 
 test-sqlalchemy-2.0: $(DEV) ## Run the SQLAlchemy tests with SQLAlchemy 2.0
 	@$(BIN)/python -m pip install -qq --upgrade --target $(VENV)/sqlalchemy-2.0 "sqlalchemy[asyncio]>=2.0,<2.1"

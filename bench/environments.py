@@ -30,8 +30,8 @@ def python_environment(name: str, version: str | None = None) -> Path:
     interpreter = directory / "bin" / "python"
     if not (directory / "complete").exists():
         shutil.rmtree(directory, ignore_errors=True)
-        _call([python, "-m", "venv", str(directory)])
-        _call([str(interpreter), "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", str(pins)])
+        _call([python, "-m", "venv", "--without-pip", str(directory)])
+        _call([sys.executable, "-m", "pip", "--python", str(interpreter), "install", "-qq", "-r", str(pins)])
         (directory / "complete").touch()
     return interpreter
 
@@ -56,15 +56,19 @@ def has_node() -> bool:
 
 
 def _find_python(version: str) -> str:
-    """On PATH or in pyenv. A shim of pyenv may be on PATH without an interpreter behind it."""
+    """On PATH, in pyenv, or unpacked by `tools/debian_python`.
+
+    A shim of pyenv may be on PATH without an interpreter behind it.
+    """
+    unpacked = ROOT / "build" / "python" / version / "usr" / "bin" / f"python{version}"
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for candidate in (f"python{version}", *map(str, pyenv.glob(f"versions/{version}.*/bin/python"))):
+    for candidate in (f"python{version}", *map(str, pyenv.glob(f"versions/{version}.*/bin/python")), str(unpacked)):
         if (found := shutil.which(candidate)) is None:
             continue
         answer = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
         if answer.returncode == 0 and answer.stdout.startswith(f"Python {version}."):
             return found
-    raise ContenderFailed(f"there is no Python {version} on PATH or in pyenv")
+    raise ContenderFailed(f"there is no Python {version} on PATH or in pyenv: tools/debian_python {version} gets one")
 
 
 def _directory(name: str, pins: Path, version: str) -> Path:

@@ -6,9 +6,12 @@ import gc
 from collections.abc import Generator
 
 import pytest
-from tests.support.matrix import Soak, leave_out_of_coverage
+from tests.support.matrix import Soak, leave_out_of_coverage, mark_postgres
 from tests.support.places import use_shared_memory
 from tests.support.remembering import remember_types
+from tests.support.summary import pytest_terminal_summary
+
+__all__ = ["pytest_terminal_summary"]
 
 use_shared_memory()
 remember_types()
@@ -34,5 +37,6 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    mark_postgres(items)
     if config.getoption("cov_source", None):
         leave_out_of_coverage(items)

