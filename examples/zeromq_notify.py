@@ -75,6 +75,7 @@ def forward(publish_to: str, subscribe_to: str) -> None:
     with zmq.Context() as context, context.socket(zmq.PULL) as incoming, context.socket(zmq.PUB) as outgoing:
         incoming.bind(publish_to)
         outgoing.bind(subscribe_to)
+        print("forwarding", flush=True)
         zmq.proxy(incoming, outgoing)
 
 
@@ -118,8 +119,10 @@ if __name__ == "__main__":
     if arguments[0] == "forward":
         forward(*arguments[1:])
     else:
-        forwarder = subprocess.Popen([sys.executable, __file__, "forward", *arguments])
+        forwarder = subprocess.Popen([sys.executable, __file__, "forward", *arguments], stdout=subprocess.PIPE)
         try:
+            assert forwarder.stdout is not None
+            forwarder.stdout.readline()  # it has begun
             asyncio.run(main((arguments[0], arguments[1])))
         finally:
             forwarder.terminate()

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 
@@ -24,7 +24,7 @@ def run_demo(directory: Path, *arguments: str) -> subprocess.CompletedProcess[st
         capture_output=True,
         text=True,
         encoding="utf-8",
-        timeout=100,
+        timeout=250,
         check=False,
     )
 
@@ -78,7 +78,7 @@ def test_the_pipeline_ends_and_the_summary_counts_everything(directory: Path, da
 def output_of(line: str) -> str:
     """Of a command that the demo shows."""
     words = [sys.executable, *line[line.index("-m queuert") :].split()] if "-m queuert" in line else line.split()
-    return subprocess.run(words, capture_output=True, text=True, timeout=100, check=True, cwd=ROOT).stdout
+    return subprocess.run(words, capture_output=True, text=True, timeout=250, check=True, cwd=ROOT).stdout
 
 
 def test_a_number_that_makes_no_sense_is_refused(tmp_path: Path) -> None:
@@ -107,12 +107,12 @@ def test_with_the_dashboard_it_goes_on_until_it_is_interrupted(directory: Path) 
     try:
         assert demo.stdout is not None
         told = demo.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:\d+/", told)
+        found = re.search(r"http://127\.0\.0\.1:\d+/\S*", told)
         assert found, told
-        page = urlopen(found[0]).read().decode()
+        page = build_opener(HTTPCookieProcessor()).open(found[0]).read().decode()
         assert "shop" in page
         demo.send_signal(signal.SIGINT)
-        out, errors = demo.communicate(timeout=60)
+        out, errors = demo.communicate(timeout=250)
         assert (demo.returncode, out, errors) == (130, "", "")
     finally:
         with suppress(ProcessLookupError):

@@ -58,12 +58,12 @@ def line_with(process: subprocess.Popen[str], pattern: str) -> re.Match[str]:
 
 def test_the_project_has_tests_of_its_own(environment: dict[str, str]) -> None:
     with running(environment, "test", "django_orders") as testing:
-        assert testing.wait(100) == 0
+        assert testing.wait(250) == 0
 
 
 def test_orders_are_shipped(environment: dict[str, str]) -> None:
     with running(environment, "migrate", "--verbosity", "0") as migrating:
-        assert migrating.wait(60) == 0
+        assert migrating.wait(250) == 0
     with (
         running(environment, "runserver", "--noreload", "127.0.0.1:0") as web,
         running(environment, "queuert", "worker", "--concurrency", "2", "--name", "shipper") as worker,
@@ -79,4 +79,4 @@ def test_orders_are_shipped(environment: dict[str, str]) -> None:
             assert http.get(f"/orders/{second['order'] + 1}").status_code == 404
             assert http.get("/parcels/01234567-89ab-7def-8123-456789abcdef").status_code == 404
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(45) == 0
+        assert worker.wait(250) == 0

@@ -65,7 +65,7 @@ MUTATIONS = [
     Mutation(
         "max_attempts is ignored",
         "worker/attempts/verdict.py",
-        "last = gives_up or (plan.max_attempts is not None and row.attempt >= plan.max_attempts)",
+        "last = gives_up or (plan.max_attempts is not None and _failures(row) + 1 >= plan.max_attempts)",
         "last = gives_up",
         ("tests/behaviour/test_retry.py",),
     ),
@@ -170,8 +170,8 @@ MUTATIONS = [
     Mutation(
         "a worker reaps its own jobs",
         "worker/claims/reaping.py",
-        "list(self._attempts.claims), REAPED_AT_ONCE, _LEASE_EXPIRED",
-        "[], REAPED_AT_ONCE, _LEASE_EXPIRED",
+        "            list(self._attempts.claims),\n            REAPED_AT_ONCE,",
+        "            [],\n            REAPED_AT_ONCE,",
         ("tests/behaviour/test_reaper.py",),
     ),
     Mutation(

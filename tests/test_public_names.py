@@ -51,6 +51,7 @@ NAMES = [
     "EntryJob",
     "Every",
     "FailedAttempt",
+    "FailingTick",
     "Filter",
     "Finding",
     "Handlers",

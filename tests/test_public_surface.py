@@ -252,6 +252,7 @@ MADE_BY_THE_LIBRARY = {
     queuert.Vacuumed,
     queuert.TypeStats,
     queuert.Schedule,
+    queuert.FailingTick,
     queuert.Why,
     *(getattr(why, name) for name in why.__all__),
     queuert.WorkerInfo,

@@ -82,7 +82,7 @@ def test_example_runs(example: Example, tmp_path: Path) -> None:
                     stderr=output.fileno(),
                     directory=tmp_path,
                 )
-                code = process.wait(100)
+                code = process.wait(250)
                 output.seek(0)
                 assert code == 0, f"{example.place}, run {time}\n{output.read()}"
 

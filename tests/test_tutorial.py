@@ -16,6 +16,8 @@ import queuert
 ROOT = Path(__file__).resolve().parent.parent
 STEPS = ROOT / "examples" / "tutorial"
 PAGES = ROOT / "docs" / "tutorial"
+PATIENCE = 250
+"""Seconds. Programs start here that import everything, several at once: on a busy machine, that takes minutes."""
 BLOCK = re.compile(r"^```(?:python|py|dockerfile|ini)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -33,7 +35,7 @@ def started(step: int, cwd: Path, *command: str, **environment: str) -> subproce
 def ended(process: subprocess.Popen[str]) -> str:
     with process:
         try:
-            output, errors = process.communicate(timeout=100)
+            output, errors = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert process.returncode == 0, output + errors
@@ -56,6 +58,7 @@ def test_a_step_on_sqlite(step: int, output: str, tmp_path: Path) -> None:
     assert run(step, tmp_path, "-m", "shop") == output
 
 
+@pytest.mark.timeout(4 * PATIENCE)
 @pytest.mark.parametrize("step", [4, 5])
 def test_a_step_on_postgresql_with_two_processes(step: int, tmp_path: Path) -> None:
     with server().fresh() as url:
@@ -66,7 +69,7 @@ def test_a_step_on_postgresql_with_two_processes(step: int, tmp_path: Path) -> N
         try:
             # The first call of each process to the bank fails, so a charge is tried again a little later.
             with queuert.connect_sync(url, jobs=[]) as client:
-                client.wait(day, timeout=100)
+                client.wait(day, timeout=PATIENCE)
             shown = run(step, tmp_path, "-m", "queuert", "show", day, "--url", url)
         finally:
             worker.terminate()

@@ -76,7 +76,7 @@ def test_flask(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
             assert http.post("/orders", json={"product": "unicorn"}).status_code == 409
             assert http.get(f"/orders/{placed['order'] + 1}").status_code == 404
         worker.terminate()
-        assert worker.wait(45) == 0
+        assert worker.wait(250) == 0
     finally:
         worker.kill()
         worker.wait()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -36,11 +35,15 @@ class Forwarder:
         self.start()
 
     def start(self) -> None:
-        self._process = subprocess.Popen([sys.executable, EXAMPLE, "forward", *self.addresses])
+        self._process = subprocess.Popen(
+            [sys.executable, EXAMPLE, "forward", *self.addresses], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "forwarding\n"
 
     def stop(self) -> None:
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +96,7 @@ async def test_a_forwarder_that_is_killed_and_restarted(example: Any) -> None:
 
 
 def test_the_program() -> None:
+    """The notifications come through: neither side polls, and the waiting one would give up after half a minute."""
     addresses = [f"tcp://127.0.0.1:{free_port()}" for _ in range(2)]
-    began = time.monotonic()
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", EXAMPLE, *addresses], timeout=60, capture_output=True, text=True
-    )
+    ended = subprocess.run([sys.executable, "-W", "error", EXAMPLE, *addresses], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "Hello, ZeroMQ\n", "")
-    assert time.monotonic() - began < 30, "the notifications came through: neither side polls"

@@ -62,6 +62,7 @@ from queuert.features.doctor.diagnosis import Diagnosis, Finding
 from queuert.features.retention.json_lines import JsonLines, read_json_lines
 from queuert.features.schedules.declared import Schedules
 from queuert.features.schedules.schedule import Schedule
+from queuert.features.schedules.stored import FailingTick
 from queuert.features.schedules.times import After, Cron, Every, Tick
 from queuert.features.why import Why
 from queuert.jobs.chain import Chain
@@ -134,6 +135,7 @@ __all__ = [
     "EntryJob",
     "Every",
     "FailedAttempt",
+    "FailingTick",
     "Filter",
     "Finding",
     "Handlers",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from time import monotonic
 from types import TracebackType
 from typing import Generic, NoReturn, Self, TypeVar
 
@@ -28,6 +31,22 @@ def skip(reason: str) -> NoReturn:
         reason: The reason for the report.
     """
     raise Skipped(reason)
+
+
+@contextmanager
+def sooner_than(seconds: float) -> Generator[None]:
+    """What is checked inside is so only for this time. Skip the case if the machine took longer.
+
+    Args:
+        seconds: The time, counted from the beginning of the block.
+    """
+    began = monotonic()
+    try:
+        yield
+    except CheckFailed as error:
+        if monotonic() - began >= seconds:
+            raise Skipped(f"this machine is too busy: {error}") from error
+        raise
 
 
 def check(condition: object, message: str) -> None:

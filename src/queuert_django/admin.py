@@ -125,9 +125,9 @@ class JobAdmin(ReadOnlyAdmin):
     list_display: Sequence[str] = ("id", "job_type", "status", "attempt_number", "created_at", "completed_at", "error")
     readonly_fields: Sequence[str] = ("chain", "input_text", "output_text", "error_text")
     fields: Sequence[str] = (
-        "id", "job_type", "status", "chain", "chain_index", "priority", "attempt_number", "created_at", "scheduled_at",
-        "deadline", "last_attempt_at", "leased_by", "leased_until", "completed_at", "completed_by", "continued_to",
-        "dedup_key", "input_text", "output_text", "error_text",
+        "id", "job_type", "status", "chain", "chain_index", "priority", "attempt_number", "losses", "created_at",
+        "scheduled_at", "deadline", "last_attempt_at", "leased_by", "leased_until", "completed_at", "completed_by",
+        "continued_to", "dedup_key", "input_text", "output_text", "error_text",
     )  # fmt: skip
     id_word = "job"
 

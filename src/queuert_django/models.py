@@ -72,6 +72,7 @@ class Job(models.Model):
     input = JsonField()
     output = JsonField(null=True)
     last_error = JsonField(null=True)
+    losses = models.IntegerField()
 
     no_rows: ClassVar[Any] = NoRows()
 

@@ -41,7 +41,7 @@ __all__ = ["postgres"]
 PROMISED = [
     "id", "job_type", "status", "chain_id", "chain_type", "chain_index", "priority", "attempt_number", "created_at",
     "scheduled_at", "last_attempt_at", "completed_at", "completed_by", "continued_to", "leased_by", "leased_until",
-    "deadline", "dedup_key", "blockers_left", "input", "output", "last_error",
+    "deadline", "dedup_key", "blockers_left", "input", "output", "last_error", "losses",
 ]  # fmt: skip
 """Never change one, nor their order: add new ones behind them."""
 

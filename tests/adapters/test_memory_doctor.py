@@ -31,6 +31,7 @@ class Ward:
         self.blocked = waiting.id
         self.do(self.operations.create_jobs([waiting]))
         self.client: SyncClient[Any] = SyncClient(self.state, NoNotify(), [])
+        self.client.sessions.open()
 
     @property
     def operations(self) -> Any:

@@ -69,7 +69,7 @@ def test_a_python_function_that_sqlite_is_calling(tmp_path: Path) -> None:
         [sys.executable, "-c", IN_A_PYTHON_FUNCTION, str(tmp_path / "jobs.db")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
         check=False,
     )
     assert done.stderr == ""

@@ -18,10 +18,18 @@ from queuert.adapters.sqlite.connections import session
 from queuert.errors import ClientClosed, StorageBusy, StorageUnavailable, TransactionMisused, TransactionNested
 from queuert.ports.provider import TimeLimit, Upkeep
 
+IMPATIENT = pytest.mark.parametrize("busy_timeout", [0.3])
+
 
 @pytest.fixture
-async def state(tmp_path: Path) -> AsyncIterator[AsyncSqlite]:
-    adapter = AsyncSqlite(tmp_path / "jobs.db", busy_timeout=0.3)
+def busy_timeout() -> float:
+    """Nobody gives up, unless the test says so."""
+    return 60.0
+
+
+@pytest.fixture
+async def state(tmp_path: Path, busy_timeout: float) -> AsyncIterator[AsyncSqlite]:
+    adapter = AsyncSqlite(tmp_path / "jobs.db", busy_timeout=busy_timeout)
     await adapter.do(adapter.ops.migrate())
     yield adapter
     await adapter.adapter.close()
@@ -124,6 +132,7 @@ async def test_tasks_take_turns_in_their_order(state: AsyncSqlite) -> None:
     assert order == list(range(10))
 
 
+@IMPATIENT
 async def test_a_task_that_waits_too_long_gives_up(state: AsyncSqlite) -> None:
     async with state.provider.transaction():
         for work in (start(state), state.do(state.ops.create_jobs([job()]))):
@@ -132,6 +141,7 @@ async def test_a_task_that_waits_too_long_gives_up(state: AsyncSqlite) -> None:
     await start(state)
 
 
+@IMPATIENT
 async def test_a_lock_held_by_another_process_ends_in_an_error_too(state: AsyncSqlite, outside: Sqlite) -> None:
     with outside.provider.transaction():
         with pytest.raises(StorageBusy):
@@ -143,6 +153,7 @@ async def test_a_lock_held_by_another_process_ends_in_an_error_too(state: AsyncS
     await start(state)
 
 
+@IMPATIENT
 async def test_a_write_that_was_given_up_is_waited_for_by_the_task_that_gave_it_up(
     state: AsyncSqlite, outside: Sqlite
 ) -> None:

@@ -256,7 +256,7 @@ def test_a_database_of_version_2_is_brought_up_to_date_and_still_serves_it(opene
 def test_a_migration_that_fails_leaves_whole_versions_and_goes_on_later(opened: Callable[..., Sqlite]) -> None:
     sqlite = opened()
     good = migrations_for("queuert_")
-    bad = Migration(2, 1, ("CREATE TABLE half (x)", "CREATE TABLE half (x)"))
+    bad = Migration(2, 1, (("CREATE TABLE half (x)", "CREATE TABLE half (x)"),))
     with pytest.raises(StorageError, match="already exists"):
         sqlite.do(migrate([good[0], bad], statements_for("queuert_"), applied_at=0))
     assert sqlite.query("SELECT version FROM queuert_version") == [(1,)]

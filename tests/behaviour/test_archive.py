@@ -16,10 +16,21 @@ from tests.behaviour.conftest import Setting
 from tests.behaviour.programs.archiving_worker import Event
 from tests.behaviour.steps import SOON, eventually
 from tests.behaviour.test_retention import at_once, gone, handling
+from tests.behaviour.watching import Points, watched
 from tests.behaviour.working import begin
 
 import queuert
-from queuert import ArchivedChain, ArchiveTable, ChainArchived, Client, EntryJob, Keep, Worker, read_json_lines
+from queuert import (
+    ArchivedChain,
+    ArchiveTable,
+    ChainArchived,
+    Client,
+    EntryJob,
+    Keep,
+    StorageError,
+    Worker,
+    read_json_lines,
+)
 from queuert.records.retention import TypeRetention
 
 __all__ = ["at_once"]
@@ -109,6 +120,30 @@ async def test_a_function_that_fails(setting: Setting, caplog: pytest.LogCapture
     told = [each for each in caplog.records if "could not archive chains of one" in each.message]
     assert told
     assert all(each.levelno >= logging.WARNING for each in told)
+
+
+@pytest.mark.drivers
+async def test_the_error_is_gone_when_the_chain_is(setting: Setting) -> None:
+    """Both or neither, whatever happens in between: a worker that is stopped must not leave the error behind."""
+    failing, points = Recorder(), Points()
+    failing.fails = True
+    one = job_class("one", failing)
+
+    async def failed() -> bool:
+        return any(each.archive_error is not None for each in (await client.retention()).types)
+
+    async with watched(setting.connect([one]), points) as client:
+        chain = await begin(client, one())
+        async with worker(setting, client, one):
+            await eventually(failed)
+        failing.fails = False
+        points.fail_times("archive_failed", 2)  # when the error is cleared, and when that is stored as a failure
+        with pytest.raises(StorageError):
+            await client.prune()
+        assert await client.get_chain(chain) is not None
+        await client.prune()
+        assert await archived(client, chain)
+        assert (await known(client, "one")).archive_error is None
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])

@@ -17,7 +17,7 @@ from tests.adapters.postgres.drivers import Watcher
 from tests.behaviour.steps import PATIENCE, SOON, Gate, Step, eventually, job, patiently, start
 from tests.conformance.postgres_harness import database, empty
 from tests.observability.recorder import Recorder
-from tests.support.pgbouncer import binary, pgbouncer
+from tests.support.pgbouncer import needs_pgbouncer, pgbouncer
 
 import queuert
 from queuert import (
@@ -369,7 +369,7 @@ async def test_a_connection_that_is_lost_in_the_last_message(watch: Watcher, sch
     assert balance(watch) == 1
 
 
-@pytest.mark.skipif(binary() is None, reason="pgbouncer is not installed: apt-get install pgbouncer")
+@needs_pgbouncer
 @pytest.mark.parametrize("scheme", SCHEMES)
 async def test_through_pgbouncer(watch: Watcher, scheme: str) -> None:
     """In transaction mode, without prepared statements."""

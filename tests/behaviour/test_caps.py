@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting
-from tests.behaviour.steps import Gate, Step, done, eventually, patiently, running, start, tasks
+from tests.behaviour.steps import PATIENCE, Gate, Step, done, eventually, patiently, running, start, tasks
 from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Client, EntryJob, Handlers, Queue, Worker
+from queuert.worker import run
 
 
 class Light(EntryJob[int], name="light"):
@@ -163,7 +164,8 @@ async def test_the_concurrency_of_one_type_leaves_room_for_others(setting: Setti
         assert (tally.ran["step"], tally.most["step"]) == (5, 1)
 
 
-async def test_concurrency_is_how_many_run_at_once(setting: Setting) -> None:
+async def test_concurrency_is_how_many_run_at_once(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "SETTLE", (PATIENCE, PATIENCE))  # a worker that is stopped gives its jobs back
     handlers, gate = Handlers[Any](), Gate()
 
     @handlers.handles(Step)

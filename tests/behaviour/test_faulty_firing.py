@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 
 import pytest
 from tests.behaviour.conftest import Setting
-from tests.behaviour.programs.dying_at_each_step import SCENARIOS, Other, fire, fire_and_check
+from tests.behaviour.programs import dying_at_each_step
+from tests.behaviour.programs.dying_at_each_step import SCENARIOS, Other, anchored, fire, fire_and_check
 from tests.behaviour.steps import PATIENCE, Step
 from tests.behaviour.watching import Points, watched
 
@@ -48,6 +50,13 @@ class Fault:
 
 # The others take the same steps.
 QUICK = ((fail, "function"), (fail, "cancel"), (stop, "function"), (stop, "queue"))
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of all tests may take so long that another tick falls due since the module was imported."""
+    for name, value in zip(("START", "TICKS", "HOURLY"), anchored(datetime.now(UTC)), strict=True):
+        monkeypatch.setattr(dying_at_each_step, name, value)
 
 
 @pytest.mark.parametrize(

@@ -93,17 +93,19 @@ async def test_errors_to_give_up_on_by_class_and_by_code(setting: Setting) -> No
         assert ran == [(0, 1), (1, 1), (2, 1), (2, 2), (3, 1), (3, 2)]
 
 
-async def test_giving_up_on_results_that_cannot_be_stored(setting: Setting) -> None:
+@pytest.mark.parametrize(("given", "runs"), [((), [1]), ((KeyError,), [1]), (None, [1, 2])])
+async def test_giving_up_on_results_that_can_never_be_stored(setting: Setting, given: Any, runs: list[int]) -> None:
+    """The default, whatever else it gives up on; a handler may ask for a retry."""
     handlers, ran = Handlers[Any](), list[int]()
 
-    @handlers.handles(Try, give_up_on=["SERIALIZATION_ERROR"])
+    @handlers.handles(Try, give_up_on=given, max_attempts=2)
     async def handler(attempt: Attempt[Try]) -> str:
         ran.append(attempt.number)
         return 7  # type: ignore[return-value]
 
     async with working(setting, [Try], handlers) as client:
-        assert (await failed(client, Try()))["code"] == "SERIALIZATION_ERROR"
-        assert ran == [1]
+        assert (await failed(client, Try()))["code"] == "INVALID_OUTPUT"
+        assert ran == runs
 
 
 async def test_giving_up_on_a_timeout(setting: Setting) -> None:

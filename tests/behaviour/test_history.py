@@ -60,6 +60,11 @@ async def test_what_workers_do_is_counted_once(setting: Setting, monkeypatch: py
                 assert (flaky.begun, flaky.completed, flaky.failed, flaky.retried) == (20, 8, 4, 8)
                 assert (flaky.waited.count, flaky.ran.count) == (20, 20)
                 assert (gone.begun, gone.completed, gone.ran.count) == (20, 20, 20)
+                assert (flaky.took.count, gone.took.count, flaky.lost) == (8, 20, 0)
+                stats = {each.job_type: each.took for each in await client.stats(since=timedelta(hours=1))}
+                assert (stats["flaky"].count, stats["gone"].count) == (8, 20)
+                assert (stats["flaky"].quantile(0.5) or 0.0) <= (stats["flaky"].quantile(0.99) or 0.0)
+                assert [each.took.count for each in await client.stats()] == [0], "not asked for"
                 await asyncio.sleep(0)
 
 

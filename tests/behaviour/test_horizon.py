@@ -47,7 +47,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> int:
 def noting(gate: Gate | None = None) -> tuple[Handlers[Any], list[int]]:
     handlers, ran = Handlers[Any](), list[int]()
 
-    @handlers.handles(Step, max_attempts=1)
+    @handlers.handles(Step, max_losses=1)
     async def step(attempt: Attempt[Step]) -> int:
         ran.append(attempt.job.number)
         if gate is not None:
@@ -144,6 +144,48 @@ async def test_what_may_begin_is_what_counts(setting: Setting, few: int) -> None
         assert [record.last_error for record in records[3:]] == [None] * 3
         assert ran_elsewhere == [3, 4, 5]
         for each in (*silence, gate):
+            each.open()
+        await patiently(worker.stop())
+
+
+async def test_what_was_given_back_is_not_passed(setting: Setting, few: int) -> None:
+    """At the moment of a crash: jobs that were given back have their attempt, also if that is not yet stored."""
+    points, gates = Points(), [Gate(), Gate()]
+    handlers, others = Handlers[Any](), noting()[0]
+
+    @handlers.handles(Step, max_attempts=1)
+    async def step(attempt: Attempt[Step]) -> int:
+        if attempt.job.number in (0, 10):
+            await gates[attempt.job.number // 10]()
+        return attempt.job.number
+
+    client = watched(setting.connect([Step]), points)
+    async with client:
+        chains = await start(client, 1 + few)
+        worker = Worker(client, handlers, poll_interval=setting.poll_interval, lease=3600)
+        await worker.start()
+        await gates[0].arrival()
+        await eventually(lambda: points.counts["move_horizon.done"] == 1)
+        stored = points.hold("settle")
+        assert worker._run is not None
+        worker._run._attempts.give_back_waiting()  # as behind a slow handler
+        async with client.transaction() as tx:
+            chains += await client.start_many(tx, [Step(number=10 + each) for each in range(few)])
+        gates[0].open()
+        await gates[1].arrival()
+        await held(client, 1 + few + few)
+        assert points.counts["move_horizon"] == 1
+        silence = [points.hold(each) for each in ("claim", "reap")]
+        for chain in chains:
+            await end_lease(client, chain)
+        async with setting.connect([Step]) as healthy:
+            async with Worker(healthy, others, poll_interval=0.02):
+                await eventually(lambda: _ended(healthy))
+            records = [await job(healthy, chain) for chain in chains]
+        # Those that could begin at once, or after the first move, may have begun.
+        assert [record.status for record in records[: 1 + few]] == ["failed"] * 3 + ["completed"] * 3
+        assert [record.last_error for record in records if record.status == "completed"] == [None] * 6
+        for each in (*silence, stored, gates[1]):
             each.open()
         await patiently(worker.stop())
 

@@ -277,7 +277,7 @@ async def test_what_the_outermost_layer_returns_is_the_result(setting: Setting, 
     register(handlers, plain, lambda attempt, where: "done", max_attempts=1)
     async with working(setting, [Task], handlers) as client:
         assert await outcome(client, Task()) == "done, replaced"
-        assert (await failed(client, Task(number=1)))["code"] == "SERIALIZATION_ERROR"
+        assert (await failed(client, Task(number=1)))["code"] == "INVALID_OUTPUT"
         assert await ledger(client) == ["prepared", "completed"]
 
 

@@ -425,6 +425,75 @@ async def test_a_backfill_that_always_fails_stops_no_tick(setting: Setting, monk
         assert (schedule.status, schedule.error) == ("failing", "ValueError: there is nothing of that time")
 
 
+async def test_one_bad_tick_of_a_backfill_holds_up_nothing_behind_it(setting: Setting) -> None:
+    schedules, bad, called = Schedules(), datetime(2026, 1, 1, 3, tzinfo=UTC), list[datetime]()
+
+    @schedules.every(HOUR)
+    def hourly(tick: Tick) -> Step:
+        called.append(tick.at)
+        if tick.at == bad:
+            raise ValueError("there is nothing of that hour")
+        return Step(number=tick.at.hour)
+
+    async with setting.connect([Step, Light]) as client, working(setting, client, schedules):
+
+        async def declared() -> bool:
+            return await client.get_schedule("hourly") is not None
+
+        await eventually(declared)
+        async with client.transaction() as tx:
+            assert await client.backfill(tx, "hourly", bad - 2 * HOUR, bad + 3 * HOUR) == 5
+            await client.trigger_schedule(tx, "hourly")
+
+        async def others_fired() -> bool:
+            return len(await steps(client)) == 5
+
+        await eventually(others_fired)
+        assert {1, 2, 4, 5} <= set(await steps(client))
+
+        async def is_shown() -> bool:
+            return len((await get(client, "hourly")).failing_ticks) == 1
+
+        await eventually(is_shown)
+        schedule = await get(client, "hourly")
+        (failing,) = schedule.failing_ticks
+        assert (schedule.status, schedule.error) == ("failing", "ValueError: there is nothing of that hour")
+        assert (failing.at, failing.triggered, failing.error) == (bad, False, schedule.error)
+        assert failing.retry_at > failing.error_at
+        assert "the tick of 2026-01-01" in str(schedule)
+        assert "there is nothing of that hour" in str(schedule)
+        assert called.count(bad) == failing.errors
+
+
+async def test_a_tick_whose_jobs_are_refused_holds_up_no_other(setting: Setting) -> None:
+    """Not the function fails, but storing what it has made."""
+    schedules, bad = Schedules(), datetime(2026, 1, 1, 3, tzinfo=UTC)
+
+    @schedules.every(HOUR)
+    def hourly(tick: Tick) -> Step:
+        job = Step(number=tick.at.hour)
+        return job.set(id="00000000-0000-7000-8000-000000000000") if tick.at == bad else job
+
+    async with setting.connect([Step, Light]) as client, working(setting, client, schedules):
+
+        async def declared() -> bool:
+            return await client.get_schedule("hourly") is not None
+
+        await eventually(declared)
+        async with client.transaction() as tx:
+            assert await client.backfill(tx, "hourly", bad - 2 * HOUR, bad + 3 * HOUR) == 5
+
+        async def others_fired() -> bool:
+            return set(await steps(client)) == {1, 2, 4, 5}
+
+        await eventually(others_fired)
+
+        async def is_shown() -> bool:
+            return [each.at for each in (await get(client, "hourly")).failing_ticks] == [bad]
+
+        await eventually(is_shown)
+
+
 async def test_jobs_of_ticks_are_merged_under_their_key(setting: Setting) -> None:
     schedules = Schedules()
 

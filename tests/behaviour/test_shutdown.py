@@ -8,10 +8,23 @@ from typing import Any
 
 import pytest
 from tests.behaviour.conftest import Setting, ledger, write
-from tests.behaviour.steps import SOON, Gate, Step, end_lease, eventually, job, patiently, running, start, tasks
+from tests.behaviour.steps import (
+    PATIENCE,
+    SOON,
+    Gate,
+    Step,
+    end_lease,
+    eventually,
+    job,
+    patiently,
+    running,
+    start,
+    tasks,
+)
 from tests.behaviour.watching import Points, watched
 
 from queuert import Attempt, Handlers, SyncAttempt, Worker
+from queuert.worker import run
 
 pytestmark = pytest.mark.drivers
 
@@ -27,7 +40,14 @@ def simple() -> tuple[Handlers[Any], list[int]]:
     return handlers, ran
 
 
+@pytest.fixture
+def patient_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, the last turn and the results are waited for."""
+    monkeypatch.setattr(run, "SETTLE", (PATIENCE, PATIENCE))
+
+
 @pytest.mark.channels
+@pytest.mark.usefixtures("patient_stop")
 @pytest.mark.parametrize("shutdown_timeout", [0, 30])
 async def test_an_idle_worker_stops_cleanly(setting: Setting, shutdown_timeout: float) -> None:
     handlers, _ = simple()
@@ -38,6 +58,7 @@ async def test_an_idle_worker_stops_cleanly(setting: Setting, shutdown_timeout: 
         assert await worker.stop()
 
 
+@pytest.mark.usefixtures("patient_stop")
 @pytest.mark.parametrize("shutdown_timeout", [0, 30])
 @pytest.mark.parametrize("point", ["claim", "claim.done"])
 async def test_a_claim_under_way_is_given_back(setting: Setting, point: str, shutdown_timeout: float) -> None:
@@ -65,10 +86,11 @@ async def test_a_claim_under_way_is_given_back(setting: Setting, point: str, shu
 
 
 async def test_running_handlers_are_awaited(setting: Setting) -> None:
-    handlers, gate = Handlers[Any](), Gate()
+    handlers, gate, began = Handlers[Any](), Gate(), list[int]()
 
     @handlers.handles(Step)
     async def step(attempt: Attempt[Step]) -> int:
+        began.append(attempt.job.number)
         await gate()
         return attempt.job.number + 1
 
@@ -76,7 +98,7 @@ async def test_running_handlers_are_awaited(setting: Setting) -> None:
         worker = Worker(client, handlers, concurrency=2, poll_interval=setting.poll_interval)
         await worker.start()
         chains = await start(client, 4)
-        await eventually(lambda: _running_are(client, 2))
+        await eventually(lambda: len(began) == 2)
         stopping = asyncio.create_task(worker.stop())
         await asyncio.sleep(0)
         assert not stopping.done()
@@ -84,10 +106,6 @@ async def test_running_handlers_are_awaited(setting: Setting) -> None:
         assert await patiently(stopping)
         assert [(await job(client, chain)).status for chain in chains] == ["completed"] * 2 + ["pending"] * 2
         assert not tasks()
-
-
-async def _running_are(client: Any, number: int) -> bool:
-    return len(await running(client)) == number
 
 
 @pytest.mark.parametrize("where", ["outside", "in prepare", "in complete", "after complete"])

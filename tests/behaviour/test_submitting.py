@@ -334,7 +334,7 @@ def test_an_event_loop_that_ends() -> None:
     async def main() -> None:
         points = Points()
         client = watched(queuert.connect("memory://", jobs=[Step]), points)
-        await client.__aenter__()
+        client.sessions.open()
         scene = Scene(client, points)
         await scene.hold()
         scene.submit(1)

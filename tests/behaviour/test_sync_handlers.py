@@ -213,6 +213,7 @@ async def test_a_driver_without_a_sync_provider_says_so_when_a_phase_is_opened(s
     async with setting.connect(JOBS) as inner:
         state = StateAdapter(inner.sessions.storage.operations, inner.sessions.storage.provider)
         client: Client[Any] = Client(state, inner.sessions.channel, inner._engine.jobs, poll_interval=0.02)
+        client.sessions.open()
         async with Worker(client, handlers, poll_interval=setting.poll_interval):
             assert await outcome(client, Plain(number=0)) == "without a phase"
             for number in (1, 2, 3):

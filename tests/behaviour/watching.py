@@ -84,7 +84,9 @@ def watched(client: Client[Any], points: Points, *, notify: Any = None, poll_int
     operations = cast(StateOperations, _NamedOperations(state.operations, points))
     sync_provider = None if state.sync_provider is None else _SyncProvider(state.sync_provider, points)
     adapter: StateAdapter[Any] = StateAdapter(operations, _Provider(state.provider, points), sync_provider)
-    return Client(adapter, notify or client.sessions.channel, client._engine.jobs, poll_interval=poll_interval)
+    watching = Client(adapter, notify or client.sessions.channel, client._engine.jobs, poll_interval=poll_interval)
+    watching.sessions.open()
+    return watching
 
 
 class _Named:

@@ -13,6 +13,7 @@ from bench.server import Server
 from tests.support.postgres import Databases
 
 
+@pytest.mark.timeout(1200)  # six programs, one after the other
 async def test_our_contender_and_plain_sql_are_measured_in_one_run(postgres: Databases) -> None:
     plain = Entry(PLAIN, by_itself, 200, options={"clients": 2, "batch": 10, "stored": 200})
     drained = Row(

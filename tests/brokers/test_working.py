@@ -195,7 +195,7 @@ async def test_two_thousand_waiters_on_one_listener(broker: Broker, scene: Scene
         waiting = [asyncio.create_task(client.wait(chain)) for chain in chains]
         await eventually(lambda: len(client._waiting._waiters.chain_ids()) == number)
         await eventually(lambda: client._waiting._dispose is not None)
-        assert await broker.listeners() == 1
+        await broker.until_listeners(1)
         async with scene.worker(concurrency=500), asyncio.timeout(60):
             assert await asyncio.gather(*waiting) == list(range(number))
-        assert await broker.listeners() == 1
+        await broker.until_listeners(1)

@@ -410,6 +410,8 @@ def test_cancel_trigger_and_delete(place: str) -> None:
     assert kept.code == 1
     assert f"{FAILED} is needed by {BLOCKED}" in kept.err
     assert kept.err.count("\n") == 1
+    both = queuert("cancel", "status:failed", "--blockers", "--url", place)
+    assert (both.code, "--blockers is for ids" in both.err) == (2, True)
     deleted = queuert("delete", LATER, BLOCKED, "--cascade", "--yes", "--url", place)
     assert (deleted.code, deleted.lines[-1]) == (0, "deleted: 3 chains")
     assert set(statuses(place)) == {READY, DONE}

@@ -70,7 +70,7 @@ def test_it_serves_until_it_is_interrupted(tmp_path: Path) -> None:
         assert taken.code == 2
         assert "cannot listen" in taken.err
         command.send_signal(signal.SIGINT)
-        command.communicate(timeout=60)
+        command.communicate(timeout=250)
         assert command.returncode == 0
 
 

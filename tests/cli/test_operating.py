@@ -21,6 +21,7 @@ import psycopg
 import pytest
 from tests.behaviour.steps import PATIENCE
 from tests.cli.running import ROOT, command, environment, in_process
+from tests.support.postgres import flush_statistics
 
 import queuert
 from queuert import SyncClient, Worker
@@ -175,9 +176,21 @@ def paused(world: World) -> None:
     world.start(world.shop.Charge(order=7), 3)
 
 
+RUN_WORKER = """
+import asyncio
+import shop.jobs as shop
+
+async def main():
+    async with shop.worker.client:
+        await shop.worker.run()
+
+asyncio.run(main())
+"""
+
+
 def dead_worker(world: World) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", "import asyncio, shop.jobs as shop\nasyncio.run(shop.worker.run())"],
+        [sys.executable, "-c", RUN_WORKER],
         cwd=world.place, env={**environment(QUEUERT_URL=world.url), "PYTHONPATH": f"{ROOT / 'src'}:{world.place}"},
         stderr=subprocess.DEVNULL,
     )  # fmt: skip
@@ -228,7 +241,7 @@ def bloat(world: World) -> None:
         server.execute("ALTER TABLE queuert_later SET (autovacuum_vacuum_threshold = 1)")
         server.execute("INSERT INTO queuert_later SELECT 'x', now(), gen_random_uuid(), 1 FROM generate_series(1, 500)")
         server.execute("DELETE FROM queuert_later WHERE type_name = 'x'")
-        server.execute("SELECT pg_stat_force_next_flush()")
+        flush_statistics(server)
 
 
 def old_snapshot(world: World) -> None:
@@ -308,7 +321,7 @@ def carry_out(world: World, title: str) -> None:
 
 
 def compare(world: World, step: Step) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + 4 * PATIENCE  # a worker may have to be started first
     while True:
         shown = steady(world.run(step))
         again = shown != steady(step.output) and shlex.split(step.text)[1] in READS and time.monotonic() < deadline

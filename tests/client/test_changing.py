@@ -12,7 +12,7 @@ from tests.support.worlds import START, World, claim, complete, fail, start, sta
 
 from queuert import EntryJob, Limit
 from queuert.client.client import Client
-from queuert.errors import ChainInUse, ChainNotFound, ChainNotRetryable, ChainNotTriggerable
+from queuert.errors import ChainInUse, ChainNotFound, ChainNotRetryable, ChainNotTriggerable, InvalidArgument
 from queuert.jobs import Chain
 
 # Trigger
@@ -252,6 +252,49 @@ async def test_cascade_over_more_than_one_page_of_dependents(client: Client[Any]
         await client.start_many(tx, [After(greeting=greeting) for _ in range(501)])
         cancelled = await client.cancel(tx, greeting, cascade=True)
     assert len(cancelled) == 502
+
+
+async def test_cancelling_what_only_these_chains_wait_for(client: Client[Any], world: World) -> None:
+    """Downward through all levels. What another chain waits for stays, with all that it waits for."""
+    order, shared, rate = (
+        await start(client, Reserve(order_id=1)),
+        await start(client, Rate()),
+        await start(client, Rate()),
+    )
+    books = await start(client, Close(day="mon", order=order, rates=[shared, rate]))
+    other = await start(client, Close(day="tue", order=await start(client, Reserve(order_id=2)), rates=[shared]))
+    ended = await start(client, Greet())
+    await complete(client, ended, "done")
+    world.heard.clear()
+    async with client.transaction() as tx:
+        cancelled = await client.cancel(tx, books, cascade="blockers")
+    assert [chain.id for chain in cancelled] == [books.id, *sorted([order.id, rate.id])]
+    assert await status_of(client, shared) == "pending"
+    assert await status_of(client, other) == "blocked"
+    assert {value for _, value in world.heard} == {order.id, books.id, rate.id}
+
+
+async def test_cancelling_both_chains_that_wait_cancels_what_they_share(client: Client[Any]) -> None:
+    greeting = await start(client, Greet())
+    one, two = await start(client, After(greeting=greeting)), await start(client, After(greeting=greeting))
+    async with client.transaction() as tx:
+        assert [chain.id for chain in await client.cancel(tx, one, cascade="blockers")] == [one.id]
+    assert await status_of(client, greeting) == "pending"
+    async with client.transaction() as tx:
+        assert [chain.id for chain in await client.cancel(tx, two, cascade="blockers")] == [two.id, greeting.id]
+
+
+async def test_dependents_is_the_other_word_for_true(client: Client[Any]) -> None:
+    greeting = await start(client, Greet())
+    after = await start(client, After(greeting=greeting))
+    async with client.transaction() as tx:
+        cancelled = await client.cancel(tx, greeting, cascade="dependents")
+        assert {chain.id for chain in cancelled} == {greeting.id, after.id}
+        wrong: Any = "children"
+        for change in (client.cancel, client.delete):
+            with pytest.raises(InvalidArgument, match="got 'children'"):
+                await change(tx, greeting, cascade=wrong)
+        assert len(await client.delete(tx, after, cascade="blockers")) == 2
 
 
 async def test_a_rolled_back_cancel_announces_nothing(client: Client[Any], world: World) -> None:

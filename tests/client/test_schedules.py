@@ -309,6 +309,34 @@ async def test_backfill(client: Client[Any], world: World) -> None:
     assert (schedule.last_tick, schedule.next_at) == (START + HOUR, START + 2 * HOUR)
 
 
+async def test_a_tick_that_is_due_and_backfilled_at_once(client: Client[Any], world: World) -> None:
+    await put(client)
+    world.pass_time(3600)
+    async with client.transaction() as tx:
+        assert await client.backfill(tx, "s", START, START + 2 * HOUR) == 2
+    await fire(client)
+    assert await fired_at(client) == [START, START + HOUR]
+    assert (await get(client)).next_at == START + 2 * HOUR
+
+
+async def test_what_was_due_before_a_pause_fires_after_it(client: Client[Any], world: World) -> None:
+    """No worker ran. What passes during the pause does not fire."""
+    await put(client, catch_up="all")
+    world.pass_time(2.5 * 3600)
+    async with client.transaction() as tx:
+        await client.pause_schedule(tx, "s")
+    world.pass_time(2 * 3600)
+    await fire(client)
+    assert await fired_at(client) == []
+    async with client.transaction() as tx:
+        schedule = await client.resume_schedule(tx, "s")
+    assert (schedule.status, schedule.next_at) == ("active", START + HOUR)
+    world.pass_time(2 * 3600)
+    await fire(client)
+    assert await fired_at(client) == [START + number * HOUR for number in (1, 2, 5, 6)]
+    assert (await get(client)).next_at == START + 7 * HOUR
+
+
 async def test_preview(client: Client[Any]) -> None:
     await put(client, times=Cron("30 2 * * *", tz="Europe/Berlin"))
     ticks = await client.preview("s", 2)

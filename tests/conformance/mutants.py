@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,6 +20,7 @@ from queuert.records.dedup import Dedup
 from queuert.records.examination import Damage, Look, RepairOutcome
 from queuert.records.listings import JobFilter, Listed, PageRequest
 from queuert.records.model import (
+    NO_DELAYS,
     NOW,
     Available,
     Cancelled,
@@ -282,16 +283,28 @@ class NeverLosesALease(MemoryOperations):
 
 class ReapsIgnoredJobs(MemoryOperations):
     def reap(
-        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+        self,
+        types: Sequence[str],
+        ignored: Sequence[str],
+        limit: int,
+        error: bytes,
+        dead: Sequence[str] = (),
+        delays: Mapping[str, Sequence[float]] = NO_DELAYS,
     ) -> Program[list[JobRow]]:
-        return (yield from super().reap(types, (), limit, error, dead))
+        return (yield from super().reap(types, (), limit, error, dead, delays))
 
 
 class ReapsWithoutALimit(MemoryOperations):
     def reap(
-        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+        self,
+        types: Sequence[str],
+        ignored: Sequence[str],
+        limit: int,
+        error: bytes,
+        dead: Sequence[str] = (),
+        delays: Mapping[str, Sequence[float]] = NO_DELAYS,
     ) -> Program[list[JobRow]]:
-        return (yield from super().reap(types, ignored, limit + 1000, error, dead))
+        return (yield from super().reap(types, ignored, limit + 1000, error, dead, delays))
 
 
 class CountsWhatNeverBegan(MemoryOperations):

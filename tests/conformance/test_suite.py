@@ -22,6 +22,7 @@ from queuert_conformance import (
     ConformanceFailed,
     StateHarness,
     check,
+    checks,
     equal,
     run_codec_conformance,
     run_notify_conformance,
@@ -30,7 +31,7 @@ from queuert_conformance import (
     skip,
 )
 from queuert_conformance.case import Suite
-from queuert_conformance.checks import CheckFailed, only, present, raises, same_json
+from queuert_conformance.checks import CheckFailed, Skipped, only, present, raises, same_json
 from queuert_conformance.codec.harness import CODEC
 from queuert_conformance.notify.channel import NOTIFY, Ear
 from queuert_conformance.runner import run_suite
@@ -379,3 +380,14 @@ def test_optimised_python_finds_the_same() -> None:
     finished = subprocess.run([sys.executable, "-O", "-c", script], cwd=ROOT, capture_output=True, text=True)
 
     assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize(("took", "outcome"), [(0.1, CheckFailed), (0.3, Skipped)])
+def test_a_check_that_holds_for_a_time(monkeypatch: pytest.MonkeyPatch, took: float, outcome: type[Exception]) -> None:
+    """A machine that took longer is no failure. What is right is right, however long it took."""
+    moments = iter([1.0, 1.0 + took, 5.0])
+    monkeypatch.setattr(checks, "monotonic", lambda: next(moments))
+    with pytest.raises(outcome, match="the number: expected 2, got 1"), checks.sooner_than(0.2):
+        equal(1, 2, "the number")
+    with checks.sooner_than(0.2):
+        equal(1, 1, "the number")

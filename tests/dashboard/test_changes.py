@@ -68,6 +68,15 @@ async def test_cascade_is_offered_with_a_number(web: httpx.AsyncClient, client: 
     assert await status_of(client, waits.id) == "cancelled"
 
 
+async def test_cancelling_what_only_it_waits_for(web: httpx.AsyncClient, client: Client[Any]) -> None:
+    chain = await client.submit(shop.Reserve(order=3))
+    waits = await client.submit(shop.Invoice(customer="x", orders=[chain]))
+    asked = (await web.get(f"/change/cancel/{waits.id}")).text
+    assert "Also cancel the chains that only it waits for (1)" in asked
+    await shop.carry_out(web, f"/change/cancel/{waits.id}", reason="x", blockers="1")
+    assert await status_of(client, chain.id) == "cancelled"
+
+
 async def test_a_failed_job_is_repaired_and_ends(
     web: httpx.AsyncClient, client: Client[Any], stock: shop.Stock
 ) -> None:
@@ -142,8 +151,8 @@ async def test_what_a_schedule_was_triggered_for_is_on_its_page(
         await client.put_schedule(tx, "daily", Every(timedelta(days=1)), shop.Poll(round=1))
         await client.put_schedule(tx, "weekly", Every(timedelta(days=7)), shop.Poll(round=2))
     assert "Nothing that is still stored" in (await web.get("/schedule?name=daily")).text
-    for _ in range(2):
-        done = await shop.carry_out(web, "/change/schedule/trigger?name=daily", reason="INC-42")
+    first, done = [await shop.carry_out(web, "/change/schedule/trigger?name=daily", reason="INC-42") for _ in range(2)]
+    assert first.status_code == 303
     started = (await client.list_chains("poll-carrier", order="desc", limit=2)).items
     page = (await web.get(done.headers["location"])).text
     assert "still stored" not in page

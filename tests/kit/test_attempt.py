@@ -128,7 +128,7 @@ async def test_a_result_that_cannot_be_stored_is_an_error() -> None:
     for handler in (wrong, wrong_job):
         result = await testing.attempt(handler, Charge(order_id=7))
         assert isinstance(result.raised, JobTypeValidationError)
-        assert result.status == "pending"
+        assert result.status == "failed"
 
 
 async def test_a_transaction_that_is_left_open_is_an_error() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -20,6 +20,7 @@ from queuert.ports.program import Program
 from queuert.ports.state import SyncStateAdapter
 from queuert.records.listings import ChainFilter, JobFilter, Listed, PageRequest
 from queuert.records.model import (
+    NO_DELAYS,
     ChainRow,
     ClaimRequest,
     ClaimResult,
@@ -161,9 +162,15 @@ class NeverCascades(MemoryOperations):
 
 class ReapsIgnoredJobs(MemoryOperations):
     def reap(
-        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+        self,
+        types: Sequence[str],
+        ignored: Sequence[str],
+        limit: int,
+        error: bytes,
+        dead: Sequence[str] = (),
+        delays: Mapping[str, Sequence[float]] = NO_DELAYS,
     ) -> Program[list[JobRow]]:
-        return super().reap(types, (), limit, error, dead)
+        return super().reap(types, (), limit, error, dead, delays)
 
 
 class RetriesWithOldAttempts(MemoryOperations):

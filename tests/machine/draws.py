@@ -367,7 +367,10 @@ class Draws:
     def reap(self) -> Action:
         ignored = self.some(self.known.ended, 2) if self.one_in(2) else self.either([], self.job_ids())
         dead = [self.among(["w1", "w2"])] if self.one_in(4) else []
-        return self.change("reap", self.types(), ignored, self.among([10, 2, 1, 10, 0]), self.draw(errors), dead)
+        types = self.types()
+        pauses: list[tuple[float, ...]] = [(0.0, 5.0), (5.0,), ()]
+        delays = {name: self.among(pauses) for name in types} if self.one_in(2) else {}
+        return self.change("reap", types, ignored, self.among([10, 2, 1, 10, 0]), self.draw(errors), dead, delays)
 
     def leases(self) -> list[Lease]:
         return [Lease(*self.held(), self.draw(spans)) for _ in range(self.draw(st.integers(1, 3)))]

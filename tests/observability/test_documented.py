@@ -14,7 +14,7 @@ from tests.observability.otel import Telemetry
 from queuert import Observer
 from queuert.features.observing.logging import MESSAGES
 from queuert.features.observing.otel import attributes as names
-from queuert.features.observing.otel.stats import GAUGES, JOBS, LIMITED, OLDEST_READY_AGE
+from queuert.features.observing.otel.stats import GAUGES, JOBS, LIMITED, OLDEST_READY_AGE, TOOK
 from queuert.ports.observer import EVENTS
 from queuert.ports.tracer import Blocker
 
@@ -55,7 +55,12 @@ def test_every_metric_is_listed_with_its_attributes(telemetry: Telemetry) -> Non
         arguments = list(inspect.signature(getattr(Observer, event)).parameters)[1:]
         getattr(telemetry.observer, event)(**{name: FACTS.get(name, "x") for name in arguments})
     listed = {metric: attributes_of(cell) for metric, cell in rows("Metrics").items()}
-    gauges = {JOBS: {names.JOB_TYPE, names.JOB_STATUS}, LIMITED: {names.JOB_TYPE}, OLDEST_READY_AGE: {names.JOB_TYPE}}
+    gauges = {
+        JOBS: {names.JOB_TYPE, names.JOB_STATUS},
+        LIMITED: {names.JOB_TYPE},
+        OLDEST_READY_AGE: {names.JOB_TYPE},
+        TOOK: {names.JOB_TYPE, names.QUANTILE},
+    }
     assert set(gauges) == set(GAUGES)
     assert listed == {**telemetry.attributes(), **gauges}
 

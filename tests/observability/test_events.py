@@ -315,7 +315,7 @@ async def test_a_result_that_comes_too_late(setting: Setting, recorder: Recorder
 async def test_leases_are_renewed_and_lost(sqlite: Setting, recorder: Recorder) -> None:
     gate, registry = Gate(), Handlers[Any]()
 
-    @registry.handles(Step, lease=1.5, renew_interval=0.05)
+    @registry.handles(Step, lease=5, renew_interval=0.05)
     async def step(attempt: Attempt[Step, Any]) -> int:
         await gate()
         return 1

@@ -15,7 +15,7 @@ from tests.support.jobs import JOBS, After, Greet, Receipt, Reserve
 
 from queuert import Attempt, Client, Cron, Every, Handlers, JobError, StorageError, Worker
 from queuert.features.observing.otel.metrics import COUNTERS, HISTOGRAMS, UP_DOWN_COUNTERS
-from queuert.features.observing.otel.stats import GAUGES, OLDEST_READY_AGE
+from queuert.features.observing.otel.stats import GAUGES, OLDEST_READY_AGE, TOOK
 from queuert.features.observing.otel.stats import JOBS as JOBS_GAUGE
 from queuert.otel import StatsGauges
 from queuert.ports.observer import EVENTS
@@ -154,7 +154,7 @@ async def test_stats_as_gauges(setting: Setting, telemetry: Telemetry) -> None:
                 ("greet", "blocked"): 0, ("greet", "pending"): 1, ("greet", "running"): 0, ("greet", "failed"): 0,
             }  # fmt: skip
             assert telemetry.points(OLDEST_READY_AGE) == {("after",): 0.0, ("greet",): 0.0}
-            assert telemetry.metric_names() == set(GAUGES)
+            assert telemetry.metric_names() == set(GAUGES) - {TOOK}, "nothing was completed"
             await begin(client, Greet())
             await eventually(lambda: telemetry.points(JOBS_GAUGE)[("greet", "pending")] == 2)
             await eventually(lambda: telemetry.points(OLDEST_READY_AGE)[("greet",)] > 0)
@@ -169,6 +169,18 @@ async def test_stats_as_gauges_of_a_sync_client(sqlite: Setting, telemetry: Tele
         assert telemetry.points(JOBS_GAUGE)[("greet", "pending")] == 1
 
 
+async def test_how_long_completed_runs_took_as_gauges(sqlite: Setting, telemetry: Telemetry) -> None:
+    """Also of a type that has no open jobs."""
+    async with sqlite.connect(JOBS) as client:
+        await begin(client, Greet())
+        await Worker(client, handlers).drain()
+        async with StatsGauges(client, meter_provider=telemetry.meters):
+            points = telemetry.points(TOOK)
+        assert {part for _, part in points} == {"0.5", "0.95", "0.99"}
+        assert {kind for kind, _ in points} == {"greet"}
+        assert points["greet", "0.5"] <= points["greet", "0.99"]
+
+
 async def test_stats_that_cannot_be_read_are_not_shown(
     sqlite: Setting, telemetry: Telemetry, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -177,11 +189,11 @@ async def test_stats_that_cannot_be_read_are_not_shown(
         async with StatsGauges(client, interval=0.01, meter_provider=telemetry.meters):
             right, broken = client.stats, asyncio.Event()
 
-            async def fail() -> Any:
+            async def fail(**_: Any) -> Any:
                 broken.set()
                 raise StorageError("no database")
 
-            client.stats = fail  # type: ignore[method-assign,assignment]
+            client.stats = fail  # type: ignore[method-assign]
             await patiently(broken.wait())
             await eventually(lambda: telemetry.points(JOBS_GAUGE) == {})
             client.stats = right  # type: ignore[method-assign]

@@ -54,38 +54,58 @@ async def test_scraping(setting: Setting) -> None:
 
 
 USE = """
-import asyncio
+import re
 import urllib.request
-import queuert
+
+ports = []
 
 
-class Greet(queuert.EntryJob[str], name="greet"):
-    pass
+def start_http_server(_):
+    import prometheus_client
+
+    server, _ = prometheus_client.start_http_server(0, addr="127.0.0.1")
+    ports.append(server.server_port)
 
 
-async def use():
-    async with queuert.connect("memory://", jobs=[Greet], observers=observers) as client, client.transaction() as tx:
-        await client.start(tx, Greet())
+class Used(Worker):
+    async def run(self):
+        await self._client.submit(Greet())
+        await self._client.submit(Greet(), after=3600)
+        await self.drain()
+        text = ""
+        while "queuert_jobs{" not in text:  # it is read now and then
+            await asyncio.sleep(0.01)
+            with urllib.request.urlopen(f"http://127.0.0.1:{ports[0]}/metrics") as answer:
+                text = answer.read().decode()
+        print(text)
 
 
-asyncio.run(use())
-with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics") as answer:
-    print(answer.read().decode())
-server.shutdown()
-server.server_close()
+Worker = Used
 """
 
 
 def test_the_documented_set_up(tmp_path: Path) -> None:
+    """And what its alarms use is there."""
     page = Path(__file__).resolve().parents[2] / "docs" / "observability.md"
     (block,) = [
         each for each in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL) if "9464" in each
     ]
     script = tmp_path / "scraped.py"
-    script.write_text(block.replace("9464", '0, addr="127.0.0.1"') + USE, "utf-8")
+    text = block.replace("StatsGauges(client)", "StatsGauges(client, interval=0.05)")
+    script.write_text(text.replace("asyncio.run(main())", f"{USE}\nasyncio.run(main())"), "utf-8")
     finished = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=100, check=False)
     assert finished.returncode == 0, finished.stderr
-    assert value(finished.stdout, "queuert_chain_created", 'queuert_chain_type="greet"') == 1
+    text = finished.stdout
+    assert value(text, "queuert_chain_created", 'queuert_chain_type="greet"') == 2
+    alarms = page.read_text("utf-8").partition("Prometheus changes the names")[2].partition("### Spans")[0]
+    named = {name.partition("{")[0] for name in re.findall(r"`(queuert_\w+(?:\{[^`]*\})?)`", alarms)}
+    assert {"queuert_jobs", "queuert_jobs_oldest_ready_age_seconds"} <= named
+    assert {name for name in named if f"# TYPE {name} " not in text} <= {
+        "queuert_state_error_total",
+        "queuert_attempt_duration_seconds_bucket",
+    }, "one that is only there after an error, and a part of a histogram"
+    helps = re.findall(r"^# HELP (queuert_\w+) ?(.*)$", text, re.MULTILINE)
+    assert [name for name, text in helps if not text] == []
 
 
 def scrape(port: int) -> str:

@@ -73,8 +73,8 @@ class Story:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        # They share the adapter, which closes once.
-        await self.client.__aexit__(*error)
+        for client in self.clients:
+            await client.__aexit__(*error)
 
     async def put(self, times: Any, **options: Any) -> None:
         async with self.client.transaction() as tx:

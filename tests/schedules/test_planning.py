@@ -9,9 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from queuert import After, Cron, Every
+from queuert.base.times import MICROSECOND
 from queuert.features.schedules.planning import (
     FIRED_AT_ONCE,
     LOOK_AGAIN,
+    MOST_FAILING,
     RETRY,
     Chains,
     ReadSchedule,
@@ -19,6 +21,8 @@ from queuert.features.schedules.planning import (
     counted_anew,
     failed,
     plan,
+    resumed,
+    stopped,
 )
 from queuert.features.schedules.stored import Definition, State, encode, state_of
 from queuert.records.schedules import ScheduleRow, chain_id, read_chain_id
@@ -301,21 +305,141 @@ def test_failures_are_tried_again_later_each_time() -> None:
     assert (state_of(row).errors, state_of(row).error) == (0, None)
 
 
-def test_a_backfill_that_fails_waits_alone_and_the_ticks_go_on() -> None:
-    past = (NOON - 3 * HOUR, NOON - 2.5 * HOUR)
-    row = made(state={"backfills": (past,)})
-    row = failed(row, state_of(row), NOON, "ValueError: no", extra=True)
-    assert row.due_at == NOON, "the ticks are looked at, at once"
-    fired, row = step(row, NOON)
-    assert (fired, row.due_at) == ([], NOON + RETRY[0])
-    assert state_of(row).errors == 1
-    row = failed(row, state_of(row), NOON + HOUR, "ValueError: no", extra=True)
-    fired, row = step(row, NOON + HOUR)
-    assert (fired, row.due_at) == ([NOON + HOUR], NOON + HOUR + 2 * RETRY[0])
-    assert (state_of(row).errors, state_of(row).error) == (2, "ValueError: no")
-    fired, row = step(row, NOON + HOUR + MINUTE)
-    assert (fired, row.due_at) == ([past[0]], NOON + 2 * HOUR)
-    assert (state_of(row).errors, state_of(row).error) == (0, None)
+def fail(row: ScheduleRow, at: datetime, *bad: datetime) -> tuple[list[datetime], ScheduleRow]:
+    """Fire what is due, but for these ticks, for which the function fails."""
+    work = look(row, at)
+    errors = {place: "ValueError: no" for place, fire in enumerate(work.fires) if fire.tick.at in bad}
+    after = work.done([[] if place in errors else ["chain"] for place in range(len(work.fires))], errors)
+    fired = [fire.tick.at for place, fire in enumerate(work.fires) if place not in errors]
+    return fired, replace(after, version=row.version + 1)
+
+
+def test_a_tick_of_a_backfill_that_fails_waits_alone() -> None:
+    bad, other = NOON - 3 * HOUR, NOON - 2 * HOUR
+    row = made(state={"backfills": ((bad, NOON - 1.5 * HOUR),)})
+    fired, row = fail(row, NOON, bad)
+    assert (fired, row.due_at) == ([other], NOON + RETRY[0])
+    (failing,) = state_of(row).failing
+    assert (failing.at, failing.error, failing.errors, failing.retry_at) == (bad, "ValueError: no", 1, row.due_at)
+    row = replace(row, state=encode(replace(state_of(row), triggers=(NOON + SECOND,))))
+    fired, row = fail(row, NOON + SECOND, bad)
+    assert (fired, row.due_at) == ([NOON + SECOND], NOON + RETRY[0]), "what is triggered does not wait for it"
+    fired, row = fail(row, NOON + HOUR, bad)
+    assert (fired, row.due_at) == ([NOON + HOUR], NOON + HOUR + 2 * RETRY[0]), "and ordinary ticks do not"
+    assert state_of(row).failing[0].errors == 2
+    fired, row = fail(row, NOON + HOUR + MINUTE)
+    assert (fired, row.due_at) == ([bad], NOON + 2 * HOUR)
+    assert (state_of(row).failing, state_of(row).backfills) == ((), ())
+
+
+def test_an_ordinary_tick_that_fails_keeps_nothing_else_from_firing() -> None:
+    row = made(state={"backfills": ((NOON - HOUR, NOON),), "triggers": (NOON,)})
+    fired, row = fail(row, NOON + HOUR, NOON + HOUR)
+    assert fired == [NOON, NOON - HOUR]
+    assert (row.next_at, row.due_at) == (NOON + HOUR, NOON + HOUR + RETRY[0])
+    assert (state_of(row).errors, state_of(row).error, state_of(row).failing) == (1, "ValueError: no", ())
+    fired, row = fail(row, NOON + HOUR + MINUTE)
+    assert (fired, state_of(row).errors) == ([NOON + HOUR], 0)
+
+
+def test_ticks_that_all_fire_fail_each_for_itself() -> None:
+    """Ordinary ones too, if none is left out and the order does not matter."""
+    row, bad = made(catch_up="all"), NOON + 2 * HOUR
+    fired, row = fail(row, NOON + 3 * HOUR, bad)
+    assert (fired, row.next_at) == ([NOON + HOUR, NOON + 3 * HOUR], NOON + 4 * HOUR)
+    assert [each.at for each in state_of(row).failing] == [bad]
+    assert state_of(row).last_tick == NOON + 3 * HOUR
+    fired, row = fail(row, NOON + 3 * HOUR + MINUTE)
+    assert (fired, state_of(row).failing, state_of(row).last_tick) == ([bad], (), NOON + 3 * HOUR)
+    row = made(catch_up="all", overlap="queue")
+    fired, row = fail(row, NOON + 3 * HOUR, NOON + HOUR)
+    assert (fired, row.next_at, state_of(row).errors) == ([], NOON + HOUR, 1), "here the order matters"
+
+
+def test_a_function_that_fails_for_all_ticks_is_not_called_for_all() -> None:
+    start = NOON - 200 * HOUR
+    row, calls = made(state={"backfills": ((start, NOON),)}), 0
+    for _ in range(10):
+        bad = {fire.tick.at for fire in look(row, NOON).fires}
+        calls += len(bad)
+        _, row = fail(row, NOON, *bad)
+    assert calls == len(state_of(row).failing) == MOST_FAILING
+    assert row.due_at == NOON + RETRY[0]
+    fired, row = fail(row, NOON + MINUTE)
+    assert len(fired) == FIRED_AT_ONCE
+    while (at := row.due_at) is not None and at <= NOON + MINUTE:
+        more, row = fail(row, NOON + MINUTE)
+        fired += more
+    assert sorted(fired) == [start + number * HOUR for number in range(200)]
+
+
+def test_what_is_left_when_a_function_has_failed() -> None:
+    """A worker calls it no more in this look."""
+    row = made(state={"triggers": (NOON,), "backfills": ((NOON - 3 * HOUR, NOON),)})
+    work = look(row, NOON + HOUR)
+    assert len(work.fires) == 5
+    first = work.cut(2, 1)
+    assert [fire.tick.at for fire in first.fires] == [NOON, NOON - 3 * HOUR, NOON + HOUR]
+    row = first.done([[], [], []])
+    assert (state_of(row).backfills, row.due_at) == (((NOON - 3 * HOUR + MICROSECOND, NOON),), NOON + HOUR)
+    alone = work.alone()
+    assert [fire.tick.at for fire in alone.fires] == [NOON]
+    row = alone.done([[]])
+    assert (row.next_at, row.due_at) == (NOON + HOUR, NOON + HOUR), "the others are looked at again"
+
+
+# What was due before a pause
+
+
+@pytest.mark.parametrize("by_itself", [True, False])
+def test_what_was_due_before_a_pause_fires_after_it(by_itself: bool) -> None:
+    """No worker ran. Ticks from 13:00 on; paused at 15:30, until 18:00 and a bit."""
+    begin, end = NOON + 3.5 * HOUR, NOON + 6 * HOUR + MINUTE
+    row = made(catch_up="all")
+    state = replace(state_of(row), paused_at=begin, paused_until=end if by_itself else None)
+    row = stopped(row, state, begin)
+    assert step(row, NOON + 4 * HOUR)[0] == []
+    if not by_itself:
+        row = counted_anew(row, resumed(state, HOURLY, end, "s"), HOURLY, end)
+        assert (row.next_at, row.due_at) == (NOON + HOUR, NOON + HOUR)
+    fired, row = step(row, NOON + 8 * HOUR)
+    assert [(at - NOON) // HOUR for at in fired] == [1, 2, 3, 7, 8]
+    assert (state_of(row).gaps, row.next_at) == ((), NOON + 9 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [3]),
+        ({"catch_up": "none"}, []),
+        ({"catch_up": "all", "catch_up_max": 2}, [2, 3]),
+        ({"overlap": "skip", "catch_up": "all"}, [1]),
+    ],
+)
+def test_the_rules_count_for_what_was_due_before_a_pause(options: dict[str, Any], expected: list[int]) -> None:
+    row = made(**options)
+    state = replace(state_of(row), paused_at=NOON + 3.5 * HOUR)
+    at = NOON + 5.5 * HOUR
+    row = counted_anew(row, resumed(state, HOURLY, at, "s"), HOURLY, at)
+    fired, row = step(row, at)
+    assert [(each - NOON) // HOUR for each in fired] == expected
+    assert row.next_at == NOON + 6 * HOUR
+
+
+def test_two_pauses_after_each_other() -> None:
+    """And a tick that is late by its jitter, so that it was due in the pause, does not fire."""
+    times = Every(HOUR, jitter=30 * MINUTE)
+    row = made(times, catch_up="all")
+    jitter = look(row, NOON + 2 * HOUR).fires[0].tick.jitter
+    assert jitter > SECOND
+    for begin, end in (
+        (NOON + 2 * HOUR + jitter / 2, NOON + 3.5 * HOUR),
+        (NOON + 4 * HOUR + jitter, NOON + 5.5 * HOUR),
+    ):
+        state = replace(state_of(row), paused_at=begin)
+        row = counted_anew(row, resumed(state, times, end, "s"), times, end)
+    first, row = step(row, NOON + 8 * HOUR)
+    assert [(at - NOON) // HOUR for at in first] == [1, 4, 6, 7]
 
 
 def test_a_schedule_that_has_ended() -> None:

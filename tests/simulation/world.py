@@ -177,7 +177,9 @@ class World:
         await asyncio.wait({starting}, timeout=60)
 
     async def _start(self, client: Client[Any], worker: Worker) -> None:
-        await client.__aenter__()
+        sessions = client.sessions
+        sessions.open()  # a process that is killed does not leave the block of its client
+        await sessions.enter_schema()
         await worker.start()
 
     async def _chaos(self) -> None:

@@ -67,7 +67,13 @@ class Broker(ABC):
 
     @abstractmethod
     async def listeners(self) -> int:
-        """How many connections listen."""
+        """How many connections listen. Those that have just gone may still be counted."""
+
+    async def until_listeners(self, number: int) -> None:
+        """Wait until so many connections listen."""
+        async with asyncio.timeout(45):
+            while await self.listeners() != number:
+                await asyncio.sleep(0.01)
 
     async def adapter_says(self, topic: Topic, value: str) -> None:
         """Publish as one of us, from elsewhere."""
@@ -147,12 +153,7 @@ class NatsBroker(Broker):
         await client.close()
 
     async def listeners(self) -> int:
-        """Who has just gone may still be listed: it is counted until it stays the same."""
-        before, now = -1, self._count()
-        while before != now:
-            await asyncio.sleep(0.05)
-            before, now = now, self._count()
-        return now
+        return await asyncio.to_thread(self._count)
 
     def _count(self) -> int:
         with urlopen(f"http://127.0.0.1:{self._monitor}/connz?subs=1") as answer:

@@ -17,7 +17,7 @@ FLAGS = (
     # A name that is not localhost: pages there are not a "secure context", as over plain HTTP.
     "--host-resolver-rules=MAP jobs.test 127.0.0.1",
 )
-MISSING = f"no browser was found (QUEUERT_BROWSER, {', '.join(NAMES)}): `tools/install_browser` installs one"
+MISSING = "Chromium is missing: tools/install_browser, or QUEUERT_BROWSER=its path"
 
 
 def find_browser() -> str | None:

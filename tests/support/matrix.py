@@ -18,7 +18,10 @@
    when to stop, when schedules fire. They are marked `in_turn`. All of them run with memory, and each
    with either SQLite or PostgreSQL. What they ask of a database, the conformance suite asks of both.
 7. `make soak` runs every test with every combination.
-8. Coverage is measured once: it makes a test half as slow again, and the same lines run with each
+8. `make test-postgres VERSION=14` runs, with another version of the server, what is marked `postgres`: the tests that
+   are named after PostgreSQL or one of its drivers (their file, their own name or a parameter), and those that use one
+   of the fixtures of `tests/support/postgres.py`.
+9. Coverage is measured once: it makes a test half as slow again, and the same lines run with each
    adapter. See `REPEATED`.
 """
 
@@ -42,7 +45,7 @@ class Soak:
 
     @classmethod
     def configure(cls, config: pytest.Config) -> None:
-        cls.is_collected = config.option.markexpr != "not soak"
+        cls.is_collected = "not soak" not in config.option.markexpr
 
 
 def parametrize(
@@ -104,6 +107,18 @@ def take_turns(items: Iterable[pytest.Item], fixture: str, group: Sequence[T], i
         number = numbers.setdefault((item.path, getattr(item, "originalname", item.name), own), len(numbers))
         if value != group[number.bit_count() % len(group)]:
             item.add_marker(pytest.mark.soak)
+
+
+POSTGRES_NAMES = ("postgres", "psycopg", "asyncpg")
+POSTGRES_FIXTURES = {"postgres", "database_url", "migrated_url", "own_server"}
+
+
+def mark_postgres(items: Iterable[pytest.Item]) -> None:
+    """Rule 8."""
+    for item in items:
+        uses: set[str] = {*getattr(item, "fixturenames", ())}
+        if any(name in item.nodeid for name in POSTGRES_NAMES) or uses & POSTGRES_FIXTURES:
+            item.add_marker(pytest.mark.postgres)
 
 
 REPEATED = {

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote, urlsplit, urlunsplit
 
 import psycopg
+import pytest
 from psycopg.conninfo import conninfo_to_dict
 from tests.support.postgres import server
 from tests.support.servers import die_with_us
@@ -26,6 +27,9 @@ PORT = "6432"
 
 def binary() -> str | None:
     return shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+
+
+needs_pgbouncer = pytest.mark.skipif(binary() is None, reason="PgBouncer is missing: apt-get install pgbouncer")
 
 
 class PgBouncer:
@@ -92,7 +96,7 @@ class PgBouncer:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _wait_until_ready(self, url: str) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while True:
             try:
                 psycopg.connect(self.through(url)).close()

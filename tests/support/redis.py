@@ -28,12 +28,12 @@ ELSEWHERE = "QUEUERT_TEST_REDIS_URL"
 class RedisServer:
     """On a port of its own; it comes back on the same one, and remembers nothing."""
 
-    def __init__(self, settings: Sequence[str] = (), *, port: int | None = None) -> None:
+    def __init__(self, settings: Sequence[str] = ()) -> None:
         self._settings = settings
         self._directory = Path(tempfile.mkdtemp(prefix="queuert-redis-"))
         self._process: subprocess.Popen[Any] | None = None
         self._log = self._directory / "log"
-        self.port = port or free_port()
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         atexit.register(self.remove)
         self.start()

@@ -25,7 +25,11 @@ class Standby(PostgresServer):
 
     def _fill(self) -> None:
         place = f"host={self._primary.directory} user=postgres application_name=standby"
-        self._run("pg_basebackup", "-d", place, "-D", str(self._data), "-R", "-X", "stream", "-c", "fast", "--no-sync")
+        self._run("pg_basebackup", "-d", place, "-D", str(self._data), "-X", "stream", "-c", "fast", "--no-sync")
+        # Its own `-R` would name settings that an older server does not know.
+        with (self._data / "postgresql.auto.conf").open("a") as settings:
+            settings.write(f"primary_conninfo = '{place}'\n")
+        (self._data / "standby.signal").touch()
 
     def say(self, text: Any) -> list[Any]:
         return _say(self.url, text)
@@ -69,6 +73,7 @@ class Pair:
 
     def kill_primary(self) -> None:
         """All its processes, as if its machine had lost power. Each of them has a group of its own."""
+        os.kill(self.primary.pid, signal.SIGSTOP)  # it makes no more of them
         pids = [self.primary.pid, *_children(self.primary.pid)]
         for pid in pids:
             with suppress(ProcessLookupError):

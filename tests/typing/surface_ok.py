@@ -91,6 +91,9 @@ async def change(client: Client[Pg], chain: Chain[ReserveStock], rates: list[Cha
     async with client.transaction() as tx:
         assert_type(await client.trigger(tx, chain), list[Chain[Any]])
         await client.cancel(tx, rates, cascade=True)
+        await client.cancel(tx, rates, cascade="dependents")
+        await client.cancel(tx, rates, cascade="blockers")
+        await client.delete(tx, rates, cascade="blockers")
         await client.retry(tx, "id")
         await client.delete(tx, ["id", "another"])
 

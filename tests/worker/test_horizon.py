@@ -129,9 +129,38 @@ async def test_when_all_are_given_up_nothing_moves(monkeypatch: pytest.MonkeyPat
     assert len(stage.ahead.give_up()) == 20
     await stage.answer(False)
     assert [task.done() for task in stage.tasks] == [True]
+    for claim in stage.claims:
+        stage.ahead.has_left(claim)
     stage.claim(20)
     await stage.answer()
     assert stage.moves[-1] > 20
+
+
+async def test_no_move_past_what_was_given_back() -> None:
+    """Until that is stored: if the worker is killed before, these jobs must be above the horizon."""
+    stage = Stage()
+    stage.claim(LEAST + 2, at_once=LEAST)
+    given = stage.ahead.give_up()
+    stage.claim(20)
+    for claim in given:
+        await asyncio.sleep(0)
+        assert not stage.moves
+        stage.ahead.has_left(claim)
+    await asyncio.sleep(0)
+    assert stage.moves == [LEAST + 2 + LEAST]
+    await stage.answer()
+    assert stage.begin() == LEAST
+
+
+async def test_what_could_have_begun_is_not_waited_for() -> None:
+    """Its attempt counts anyway."""
+    stage = Stage()
+    stage.claim(LEAST, at_once=LEAST)
+    stage.ahead.give_up()
+    stage.claim(20)
+    await asyncio.sleep(0)
+    assert stage.moves == [2 * LEAST]
+    await stage.answer()
 
 
 async def test_no_move_for_what_is_lost() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, cast
 from uuid import UUID
 
 from typing_extensions import TypeVar
@@ -18,13 +18,14 @@ from queuert.base.arguments import MAX_KEY_LENGTH, MAX_NAME_LENGTH, Duration, aw
 from queuert.base.statuses import Status
 from queuert.base.transaction import Transaction
 from queuert.engine.engine import Engine
-from queuert.engine.operations import archived, chains, filtering, take_over
+from queuert.engine.operations import archived, chains, filtering, history, take_over
 from queuert.engine.operations import reading as queries
 from queuert.engine.operations import starting as create
+from queuert.engine.operations.cascades import CancelCascade, check_cancel_cascade
 from queuert.engine.sessions import Sessions, Tx
 from queuert.engine.transaction import OpenTransaction
 from queuert.errors import InvalidArgument, TransactionNested, TransactionRequired
-from queuert.features import audit, history, limits, pauses, repair, workers
+from queuert.features import audit, limits, pauses, repair, workers
 from queuert.features.bulk import pages as bulk
 from queuert.features.bulk import planning
 from queuert.features.bulk.jobs import BulkAction
@@ -262,10 +263,12 @@ class BaseClient(Generic[Conn]):
     def _attempts(self, job: JobOrId, tx: Tx[Conn] | None) -> Plan[list[FailedAttempt], Conn]:
         return self._engine.state.failed_attempts(job_id(job)), self._reading(tx)
 
-    def _stats(self, limit: int | None, tx: Tx[Conn] | None) -> Plan[list[TypeStats], Conn]:
+    def _stats(
+        self, limit: int | None, since: datetime | Duration | None, tx: Tx[Conn] | None
+    ) -> Plan[list[TypeStats], Conn]:
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidArgument(f"limit must be a number of 1 or more, or None, got {limit!r}")
-        return queries.stats(self._engine, limit), self._reading(tx)
+        return queries.stats(self._engine, limit, since), self._reading(tx)
 
     def _history(
         self,
@@ -327,18 +330,31 @@ class BaseClient(Generic[Conn]):
         return repair.repair(self._engine, tx.hooks, ids[0], input, options.deadline)
 
     def _cancel(
-        self, tx: Tx[Conn], which: OneOrMore[ChainOrId], cascade: bool, by: str | None, reason: str | None
+        self,
+        tx: Tx[Conn],
+        which: OneOrMore[ChainOrId],
+        cascade: bool | CancelCascade,
+        by: str | None,
+        reason: str | None,
     ) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing("cancel", tx)
+        check_cancel_cascade(cascade)
         program = chains.cancel(self._engine, tx.hooks, chain_ids(which), cascade=cascade)
         who = audit.check_who(by, reason)
         return audit.audited(self._engine, program, "cancel", who, cascade=cascade), tx.connection
 
     def _delete(
-        self, tx: Tx[Conn], which: OneOrMore[ChainOrId], cascade: bool, by: str | None, reason: str | None
+        self,
+        tx: Tx[Conn],
+        which: OneOrMore[ChainOrId],
+        cascade: bool | Literal["blockers"],
+        by: str | None,
+        reason: str | None,
     ) -> Plan[list[Chain[Any]], Conn]:
         tx = self._writing("delete", tx)
-        program = chains.delete(self._engine, tx.hooks, chain_ids(which), cascade=cascade)
+        if cascade not in (True, False, "blockers"):
+            raise InvalidArgument(f'delete(…, cascade=…) takes "blockers" (the same as True) or False, got {cascade!r}')
+        program = chains.delete(self._engine, tx.hooks, chain_ids(which), cascade=bool(cascade))
         who = audit.check_who(by, reason)
         return audit.audited(self._engine, program, "delete", who, cascade=cascade), tx.connection
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from datetime import datetime, timedelta
-from typing import Any, Generic, Self, overload
+from typing import Any, Generic, Literal, Self, overload
 
 from typing_extensions import TypeVar, Unpack
 
@@ -664,7 +664,13 @@ class Client(OnlyAsync, BaseClient[Conn]):
         """
         return await self._run(self._attempts(job, tx))
 
-    async def stats(self, *, limit: int | None = None, tx: Tx[Conn] | None = None) -> list[TypeStats]:
+    async def stats(
+        self,
+        *,
+        limit: int | None = None,
+        since: datetime | Duration | None = None,
+        tx: Tx[Conn] | None = None,
+    ) -> list[TypeStats]:
         """How many open and failed jobs there are of each type.
 
         Completed jobs are not counted, so it is cheap.
@@ -673,10 +679,13 @@ class Client(OnlyAsync, BaseClient[Conn]):
             limit: Count at most this many jobs of each type and status: a count that reaches the
                 limit means "this many, or more". This is quick, however many jobs wait (default:
                 count all of them).
+            since: Also tell how long the attempts took that have completed jobs since then, as a
+                moment, a timedelta or in seconds: `took.quantile(0.95)`, for example. Then the
+                types of these jobs are listed, too. It is a second statement (default: not).
             tx: Read in this transaction, and see its uncommitted changes (default: on a connection
                 of the client's own).
         """
-        return await self._run(self._stats(limit, tx))
+        return await self._run(self._stats(limit, since, tx))
 
     async def history(
         self,
@@ -775,7 +784,7 @@ class Client(OnlyAsync, BaseClient[Conn]):
         tx: Tx[Conn],
         chains: OneOrMore[ChainOrId],
         *,
-        cascade: bool = False,
+        cascade: bool | Literal["dependents", "blockers"] = False,
         by: str | None = None,
         reason: str | None = None,
     ) -> list[Chain[Any]]:
@@ -789,7 +798,9 @@ class Client(OnlyAsync, BaseClient[Conn]):
         Args:
             tx: The open transaction that makes the change.
             chains: One chain or a list of them, each a `Chain` or a chain id.
-            cascade: Also cancel the chains that wait for these (default: False).
+            cascade: "dependents", or True: also cancel the chains that wait for these. "blockers":
+                also cancel the chains that only these wait for. Both at every depth (default:
+                False).
             by: Who does it: 1 to 200 characters. With it, the change is recorded: see `list_audit`
                 (default: it is not recorded).
             reason: Why, for the record: 1 to 1,000 characters (default: none).
@@ -832,7 +843,7 @@ class Client(OnlyAsync, BaseClient[Conn]):
         tx: Tx[Conn],
         chains: OneOrMore[ChainOrId],
         *,
-        cascade: bool = False,
+        cascade: bool | Literal["blockers"] = False,
         by: str | None = None,
         reason: str | None = None,
     ) -> list[Chain[Any]]:
@@ -846,7 +857,8 @@ class Client(OnlyAsync, BaseClient[Conn]):
         Args:
             tx: The open transaction that makes the change.
             chains: One chain or a list of them, each a `Chain` or a chain id.
-            cascade: Also delete the chains that these wait or waited for (default: False).
+            cascade: "blockers", or True: also delete the chains that these wait or waited for
+                (default: False).
             by: Who does it: 1 to 200 characters. With it, the change is recorded: see `list_audit`
                 (default: it is not recorded).
             reason: Why, for the record: 1 to 1,000 characters (default: none).

@@ -16,7 +16,7 @@ from queuert.errors import InvalidArgument, InvalidJobType
 from queuert.jobs.deduplication import Debounce, Throttle
 from queuert.jobs.limits import Limit, check_limit_name
 from queuert.jobs.options import NO_OPTIONS, JobOptions, make_options
-from queuert.jobs.scope import Scope, capture
+from queuert.jobs.scope import Scope, annotations_of, capture
 from queuert.jobs.versions import stored_names
 from queuert.records.dedup import Dedup
 from queuert.records.retention import Keep
@@ -271,7 +271,7 @@ def _check_fields(cls: type, name: str) -> None:
             raise InvalidJobType(name, f"field {field.name!r}: every field is input, InitVar and init=False are not")
     for base in cls.__mro__[1:]:
         own = vars(base)
-        annotations: dict[str, Any] = own.get("__annotations__", {})
+        annotations: dict[str, Any] = annotations_of(base)
         if issubclass(base, Job) or "__dataclass_fields__" in own:
             continue
         for forgotten in annotations.keys() - fields.keys() - own.keys():

@@ -32,6 +32,7 @@ _COPIED = (
     "leased_until",
     "deadline",
     "dedup_key",
+    "losses",
 )
 
 
@@ -81,6 +82,8 @@ class JobRecord(Generic[J_co]):
     """The job expires if its handler has not begun by then."""
     dedup_key: str | None
     """The deduplication key that the chain was started with."""
+    losses: int
+    """How many of its attempts were lost with their worker."""
 
     def __init__(self, row: JobRow, job_type: JobType | None) -> None:
         for name in _COPIED:

@@ -8,15 +8,29 @@ defined, and classes that are defined later are added.
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import currentframe
 from types import FrameType, SimpleNamespace
 from typing import Any, get_type_hints
 from weakref import WeakSet
 
 from queuert.errors import InvalidJobType
+
+if sys.version_info >= (3, 14):
+    # Annotations are evaluated when they are read, and may mention names that are not known then.
+    import annotationlib
+
+    def signature(function: Callable[..., Any]) -> inspect.Signature:
+        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
+
+    def annotations_of(cls: type) -> dict[str, Any]:
+        return annotationlib.get_annotations(cls, format=annotationlib.Format.STRING)
+
+else:
+    signature, annotations_of = inspect.signature, inspect.get_annotations
 
 _WORD = re.compile(r"\w+")
 

@@ -9,8 +9,9 @@ from typing import Any
 from queuert.base.transaction import Transaction
 from queuert.client.base import BaseClient
 from queuert.client.client import Client
+from queuert.engine.operations import cascades
+from queuert.engine.operations.cascades import CancelCascade
 from queuert.features import limits
-from queuert.features.bulk import cascades
 from queuert.features.bulk.jobs import CHANGEABLE, BulkAction
 from queuert.jobs.chain import Chain
 
@@ -28,6 +29,8 @@ class Change:
     """What the status must be, in words."""
     cascade: str | None = None
     """What cascading means, if it can be done so."""
+    blockers: str | None = None
+    """What cascading the other way means, if it can be done so."""
 
     async def allows(self, client: BaseClient[Any], chain: Chain[Any]) -> bool:
         """Whether a chain can be changed so: by its status, or because it stops a key."""
@@ -45,7 +48,7 @@ class Change:
         tx: Transaction[Any],
         ids: Sequence[str],
         *,
-        cascade: bool = False,
+        cascade: bool | CancelCascade = False,
         by: str | None,
         reason: str | None,
     ) -> list[Chain[Any]]:
@@ -55,11 +58,18 @@ class Change:
         changed: list[Chain[Any]] = await getattr(client, self.name)(tx, ids, **options)
         return changed
 
-    async def cascaded(self, client: Client[Any], ids: Sequence[str]) -> list[Chain[Any]]:
+    async def cascaded(
+        self, client: Client[Any], ids: Sequence[str], cascade: bool | CancelCascade = True
+    ) -> list[Chain[Any]]:
         """The other chains that cascading leads to."""
         sessions = client.sessions
-        reach = cascades.waiting_above if self.name == "cancel" else cascades.blockers_below
-        rows = await sessions.run(reach(sessions.engine, ids))
+        if self.name == "delete":
+            program = cascades.blockers_below(sessions.engine, ids)
+        elif cascade == "blockers":
+            program = cascades.needed_by_none_else(sessions.engine, ids)
+        else:
+            program = cascades.waiting_above(sessions.engine, ids)
+        rows = await sessions.run(program)
         return [sessions.engine.jobs.chain_from_row(row) for row in rows]
 
 
@@ -79,6 +89,7 @@ CHANGES = (
         "Handlers that are running are told to stop.",
         "blocked, pending or running",
         "also cancel the chains that wait for these",
+        "also cancel the chains that only these wait for",
     ),
     Change(
         "trigger",

@@ -11,7 +11,7 @@ unless the operation defines another order. Empty arguments return at once, with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -27,6 +27,7 @@ from queuert.records.history import HistoryLook
 from queuert.records.limits import Change, DeclaredLimit, KnownLimit, LimitRow
 from queuert.records.listings import ChainFilter, JobFilter, Listed, PageRequest
 from queuert.records.model import (
+    NO_DELAYS,
     Available,
     BlockerRow,
     Cancelled,
@@ -134,7 +135,8 @@ class StateOperations(Protocol):
         that had a `last_attempt_at` before is marked `ran_before`.
 
         Jobs that do not begin at once get ordinals (see `ClaimRequest`). They are stored with the
-        claim.
+        claim. A job with `ALONE_AFTER` losses or more has the ordinal `NOT_BEGUN`, until
+        `begin_alone`.
 
         **Jobs with a limit** are claimed only for types that name the limit (`TypeLimit.limits`),
         and never more of them than `slots`. They come first in the result. The number of running
@@ -210,7 +212,13 @@ class StateOperations(Protocol):
         ...
 
     def reap(
-        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+        self,
+        types: Sequence[str],
+        ignored: Sequence[str],
+        limit: int,
+        error: bytes,
+        dead: Sequence[str] = (),
+        delays: Mapping[str, Sequence[float]] = NO_DELAYS,
     ) -> Program[list[JobRow]]:
         """Put back running jobs whose lease has expired, oldest lease first, with `error` as their
         last error.
@@ -219,10 +227,19 @@ class StateOperations(Protocol):
         is above the horizon of its worker, and the server has not been restarted since that worker
         registered. Without an ordinal, or if the worker is not known, the attempt counts.
 
-        An attempt that counts is stored for `failed_attempts`, as lost.
+        An attempt that counts is stored for `failed_attempts`, as lost, and is one of the `losses`
+        of its job. `delays`: for each type, how many seconds a job waits after its first loss, its
+        second one, and so on; the last number is for all later ones. With 0, or without a number,
+        the job is due as before.
 
         Only jobs of these types, and none of the ignored ids. Locked rows are skipped. Jobs of the
         `dead` workers are put back, too, although their leases run. Returns the new rows.
+        """
+        ...
+
+    def begin_alone(self, job_id: str, token: int) -> Program[bool]:
+        """Store that the handler of a job whose ordinal is `NOT_BEGUN` begins now. False if the
+        claim is lost. Nothing but the claim is locked.
         """
         ...
 
@@ -682,9 +699,12 @@ class StateOperations(Protocol):
         minute of the claim, timed by how long the job was due. A settlement counts what became of
         the job ("retried" if it is pending again), timed by how long the claim has lasted, if there
         was one. `cancel_chains` counts "cancelled", `retry` and `repair` "retried", `reap`
-        "retried" for attempts that were lost, `delete_chains` "deleted" for jobs that were running.
+        "lost" for attempts that were lost, `delete_chains` "deleted" for jobs that were running.
         A claim that is given back or that was not begun (see `reap`, `release`) is taken back in
         the minute in which it was counted.
+
+        What is timed is counted in a bucket of `BOUNDS`, and again, without seconds, in one of
+        `FINE_BOUNDS`: see `queuert.records.history`.
 
         So "begun", less all others that are timed, is the number of jobs that are running now.
         Operations that do this at the same time must not wait for each other because of it.

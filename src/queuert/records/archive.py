@@ -50,6 +50,8 @@ class ArchivedJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     """The id of the worker that completed it."""
     attempt_number: int = 0
     """The number of its last attempt."""
+    losses: int = 0
+    """How many of its attempts were lost with their worker."""
     last_attempt_at: datetime | None = None
     """When its last attempt was claimed."""
     deadline: datetime | None = None
@@ -219,6 +221,7 @@ def _job(row: JobRow, found: ChainToArchive) -> ArchivedJob:
         completed_at=row.completed_at,
         completed_by=row.completed_by,
         attempt_number=row.attempt,
+        losses=row.losses,
         last_attempt_at=row.last_attempt_at,
         deadline=row.deadline,
         blockers=tuple(found.blockers.get(row.id, ())),

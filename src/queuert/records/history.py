@@ -1,16 +1,21 @@
 """What happened to jobs, minute by minute: what users read, and what is stored of it.
 
 Tallies are stored: to how many jobs of a type something happened in one minute, hour or day. If
-attempts were timed, there is a tally for each bucket of a histogram. Tallies are only added up, so
-they can be merged in any order.
+attempts were timed, there is a tally for each bucket of a histogram, and one for each fine bucket:
+these are a tenth wide, and stored together as one value. Tallies are only added up, so they can be
+merged in any order. Older versions know nothing of fine buckets. What they have counted is in the
+others only.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -18,10 +23,28 @@ import msgspec
 from queuert.base.statuses import Status
 from queuert.errors import InvalidArgument
 
+
+def _fine_bounds(bounds: Sequence[float], width: float) -> tuple[float, ...]:
+    """Each interval between these, in equal parts of a logarithmic scale."""
+    found = list[float]()
+    for low, high in itertools.pairwise(bounds):
+        number = math.ceil(math.log(high / low) / math.log(width))
+        found += (float(f"{low * (high / low) ** (place / number):.6g}") for place in range(number))
+    return (*found, bounds[-1])
+
+
 BOUNDS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3600.0)
 """Seconds: where the buckets of a histogram end."""
+FINE_BOUNDS = _fine_bounds((0.0001, *BOUNDS, 1_000_000.0), 1.1)
+"""The same for fine buckets. Each of `BOUNDS` is among them."""
 UNTIMED = -1
 """In place of a bucket: the job was not running."""
+FINE = 1000
+"""Fine bucket 0. In a tally, its number is how many of those in the other buckets are in this
+one."""
+DETAILS = -2
+"""The bucket of the row in which PostgreSQL stores all fine ones. Its own number is 0, so older
+versions leave it out."""
 
 MINUTE, HOUR, DAY = 60, 3600, 86400
 MINUTES_KEPT, HOURS_KEPT, KEPT = 2 * DAY, 14 * DAY, 30 * DAY
@@ -32,9 +55,10 @@ _STEPS = (60, 300, 900, 3600, 4 * 3600, 86400)
 _POINTS = 200
 """The default step gives at most this many points."""
 
-What = Literal["begun", "completed", "failed", "retried", "expired", "cancelled", "deleted"]
+What = Literal["begun", "completed", "failed", "retried", "lost", "expired", "cancelled", "deleted"]
 """What happened to a job. "begun" is timed by how long the job had waited; the others, by how long
-its attempt ran. "deleted": while it was running."""
+its attempt ran. "lost": with its worker, so until that was noticed. "deleted": while it was
+running."""
 
 
 _SETTLED: Mapping[Status, What] = {
@@ -55,6 +79,9 @@ class Histogram(msgspec.Struct, frozen=True):
     """
     seconds: float = 0.0
     """All of them together."""
+    fine: Mapping[int, int] = {}
+    """How many are in each fine bucket, a tenth wide: those between two neighbours of
+    `queuert.records.history.FINE_BOUNDS`. What older versions have counted is missing here."""
 
     @property
     def count(self) -> int:
@@ -78,14 +105,35 @@ class Histogram(msgspec.Struct, frozen=True):
         left = part * self.count
         for place, number in enumerate(self.counts):
             if number and left <= number:
-                low = BOUNDS[place - 1] if place else 0.0
-                return low if place == len(BOUNDS) else low + (BOUNDS[place] - low) * left / number
+                return self._within(place, left / number)
             left -= number
         return None
 
+    def _within(self, place: int, part: float) -> float:
+        """The seconds within which a part of one bucket was done."""
+        low = BOUNDS[place - 1] if place else 0.0
+        high = BOUNDS[place] if place < len(BOUNDS) else None
+        fine = [(each, self.fine[each]) for each in _fine_in(place) if self.fine.get(each, 0) > 0]
+        left = part * sum(number for _, number in fine)
+        for each, number in fine:
+            if left <= number:
+                below = FINE_BOUNDS[each - 1] if each else 0.0
+                above = FINE_BOUNDS[each] if each < len(FINE_BOUNDS) else below
+                return below + (above - below) * left / number
+            left -= number
+        return low if high is None else low + (high - low) * part
+
     def __add__(self, other: Histogram) -> Histogram:
         counts = tuple(one + two for one, two in zip(self.counts, other.counts, strict=True))
-        return Histogram(counts, self.seconds + other.seconds)
+        fine = {each: self.fine.get(each, 0) + other.fine.get(each, 0) for each in {**self.fine, **other.fine}}
+        return Histogram(counts, self.seconds + other.seconds, fine)
+
+
+@lru_cache(maxsize=len(BOUNDS) + 1)
+def _fine_in(place: int) -> range:
+    """The fine buckets of a bucket."""
+    first = bisect_right(FINE_BOUNDS, BOUNDS[place - 1]) if place else 0
+    return range(first, bisect_right(FINE_BOUNDS, BOUNDS[place]) if place < len(BOUNDS) else len(FINE_BOUNDS) + 1)
 
 
 _NOTHING = Histogram()
@@ -112,7 +160,12 @@ class HistoryPoint(msgspec.Struct, frozen=True):
     waited: Histogram = _NOTHING
     """How long the jobs that began had been due."""
     ran: Histogram = _NOTHING
-    """How long the attempts that ended took, from the claim on, however they ended."""
+    """How long the attempts that ended took, from the claim on, however they ended; without those
+    that were lost with their worker."""
+    lost: int = 0
+    """Attempts that were lost with their worker. They are among `retried`, too."""
+    took: Histogram = _NOTHING
+    """How long the attempts took that completed their jobs."""
 
     def __add__(self, other: HistoryPoint) -> HistoryPoint:
         return HistoryPoint(
@@ -125,6 +178,8 @@ class HistoryPoint(msgspec.Struct, frozen=True):
             self.cancelled + other.cancelled,
             self.waited + other.waited,
             self.ran + other.ran,
+            self.lost + other.lost,
+            self.took + other.took,
         )
 
 
@@ -154,7 +209,8 @@ class Tally(NamedTuple):
     """To how many jobs this happened, in the step that begins at `at` (seconds since 1970).
 
     `seconds`: how long the timed ones took together. A number below zero corrects the count for
-    jobs that had not begun after all.
+    jobs that had not begun after all. From `FINE` on, the bucket is a fine one: it counts jobs
+    again that other tallies count.
     """
 
     type_name: str
@@ -196,7 +252,7 @@ def tallied(happened: Iterable[Happened]) -> list[Tally]:
         alike[type_name, at, what, number].append(seconds)
     found: dict[tuple[str, int, What, int], tuple[int, float]] = {}
     for (type_name, at, what, sign), all_seconds in alike.items():
-        for bucket, number, took in _by_bucket(all_seconds):
+        for bucket, number, took in (*_by_bucket(all_seconds), *_by_fine_bucket(all_seconds)):
             key = type_name, at // (MINUTE * 1_000_000), what, bucket
             before, so_far = found.get(key, (0, 0.0))
             found[key] = before + sign * number, so_far + sign * took
@@ -217,6 +273,20 @@ def _by_bucket(all_seconds: Sequence[float | None]) -> Iterator[tuple[int, int, 
         end = bisect_left(timed, BOUNDS[bucket], first) if bucket < len(BOUNDS) else len(timed)
         yield bucket, end - first, sum(timed[first:end])
         first = end
+
+
+_BUCKETS = tuple(place for place in range(len(BOUNDS) + 1) for _ in _fine_in(place))
+
+
+def bucket_of(fine: int) -> int:
+    """The bucket that a fine one is a part of."""
+    return _BUCKETS[fine]
+
+
+def _by_fine_bucket(all_seconds: Sequence[float | None]) -> Iterator[tuple[int, int, float]]:
+    numbers = Counter(bisect_right(FINE_BOUNDS, max(seconds, 0.0)) for seconds in all_seconds if seconds is not None)
+    for bucket, number in numbers.items():
+        yield FINE + bucket, number, 0.0
 
 
 def step_for(age: float) -> int:
@@ -289,22 +359,28 @@ def _moments(first: datetime, until: datetime, step: timedelta) -> list[datetime
 class _Sums:
     """What happened in one step."""
 
-    __slots__ = ("numbers", "ran", "waited")
+    __slots__ = ("numbers", "ran", "took", "waited")
 
     def __init__(self) -> None:
         self.numbers: dict[What, int] = {}
         self.waited: _Timed | None = None
         self.ran: _Timed | None = None
+        self.took: _Timed | None = None
 
     def add(self, tally: Tally) -> None:
-        self.numbers[tally.what] = self.numbers.get(tally.what, 0) + tally.number
-        if tally.bucket != UNTIMED:
-            if tally.what == "begun":
-                self.waited = self.waited or _Timed()
-                self.waited.add(tally)
-            else:
-                self.ran = self.ran or _Timed()
-                self.ran.add(tally)
+        if tally.bucket < FINE:
+            self.numbers[tally.what] = self.numbers.get(tally.what, 0) + tally.number
+        if tally.bucket == UNTIMED or tally.what == "lost":
+            return
+        if tally.what == "begun":
+            self.waited = self.waited or _Timed()
+            self.waited.add(tally)
+            return
+        self.ran = self.ran or _Timed()
+        self.ran.add(tally)
+        if tally.what == "completed":
+            self.took = self.took or _Timed()
+            self.took.add(tally)
 
     def point(self, at: datetime) -> HistoryPoint:
         if not self.numbers:
@@ -316,24 +392,32 @@ class _Sums:
             max(0, number("begun", 0)),
             number("completed", 0),
             number("failed", 0),
-            number("retried", 0),
+            number("retried", 0) + number("lost", 0),
             number("expired", 0),
             number("cancelled", 0),
             _NOTHING if self.waited is None else self.waited.histogram(),
             _NOTHING if self.ran is None else self.ran.histogram(),
+            number("lost", 0),
+            _NOTHING if self.took is None else self.took.histogram(),
         )
 
 
 class _Timed:
-    __slots__ = ("counts", "seconds")
+    __slots__ = ("counts", "fine", "seconds")
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS) + 1)
+        self.fine: dict[int, int] = {}
         self.seconds = 0.0
 
     def add(self, tally: Tally) -> None:
-        self.counts[tally.bucket] += tally.number
-        self.seconds += tally.seconds
+        if tally.bucket >= FINE:
+            self.fine[tally.bucket - FINE] = self.fine.get(tally.bucket - FINE, 0) + tally.number
+        else:
+            self.counts[tally.bucket] += tally.number
+            self.seconds += tally.seconds
 
     def histogram(self) -> Histogram:
-        return Histogram(tuple(max(0, each) for each in self.counts), max(0.0, self.seconds))
+        counts = tuple(max(0, each) for each in self.counts)
+        fine = {bucket: number for bucket, number in sorted(self.fine.items()) if number > 0}
+        return Histogram(counts, max(0.0, self.seconds), fine)

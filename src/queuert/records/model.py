@@ -7,9 +7,10 @@ the hot path; `gc=False` where they are many: they hold plain values and cannot 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from secrets import randbits
+from types import MappingProxyType
 from typing import Literal
 
 import msgspec
@@ -17,6 +18,7 @@ from msgspec.structs import replace
 
 from queuert.base.statuses import Status
 from queuert.records.dedup import Dedup
+from queuert.records.history import Histogram
 from queuert.records.pauses import Pause
 
 Collapse = Literal["postpone", "replace", "hold", "trail"]
@@ -26,6 +28,13 @@ DEFAULT_PRIORITY = 100
 UNBLOCKED_AT_ONCE = 1000
 """Dependents that are freed in the transaction that completes their blockers, and in each later
 one."""
+
+
+ALONE_AFTER = 2
+"""A job that was lost with its worker this often runs alone in its worker from then on."""
+NOT_BEGUN = 2**63 - 1
+"""The ordinal of such a job until it begins: above every horizon."""
+NO_DELAYS: Mapping[str, Sequence[float]] = MappingProxyType({})
 
 
 class When(msgspec.Struct, gc=False, frozen=True):
@@ -87,7 +96,7 @@ class NewJob(msgspec.Struct, gc=False, frozen=True, kw_only=True):
 
 class JobRow(msgspec.Struct, gc=False, frozen=True):
     """A job as it is stored. `token` fences the claim that is under way: no other claim of the job
-    has it.
+    has it. `losses`: how many of its attempts were lost with their worker.
     """
 
     id: str
@@ -116,6 +125,7 @@ class JobRow(msgspec.Struct, gc=False, frozen=True):
     trace_context: str | None
     chain_trace_context: str | None
     lane: str | None = None
+    losses: int = 0
 
 
 class ChainRow(msgspec.Struct, gc=False, frozen=True):
@@ -234,7 +244,8 @@ class Claimed(msgspec.Struct, gc=False, frozen=True):
     """A job that is now running for this worker.
 
     `expired`: its deadline had passed by the database's clock. `ordinal`: its place among the
-    worker's claims; None if it may begin at once. `ran_before`: it had a `last_attempt_at` before
+    worker's claims; None if it may begin at once; `NOT_BEGUN` if it was lost too often, and begins
+    with `begin_alone`. `ran_before`: it had a `last_attempt_at` before
     this claim, so an earlier run has begun.
     """
 
@@ -384,6 +395,8 @@ class TypeStats(msgspec.Struct, frozen=True):
     """Jobs that have no attempts left."""
     oldest_ready_age: float | None = None
     """How long the oldest ready job has waited, in seconds. None if no job is ready."""
+    took: Histogram = Histogram()
+    """How long the attempts took that have completed jobs of the type: with `stats(since=…)`."""
 
 
 def at_most(limit: int | None, number: int) -> int:

@@ -16,7 +16,9 @@ from queuert.records.archive import Archive, check_archive, months_of
 
 LOOK_AGAIN = 1.0
 """Seconds until a chain that could not be deleted, or has not ended, is looked at again: at
-least. It is more for a chain that is old: a quarter of its age, up to the next two."""
+least. It is more for a chain that is old: a part of its age, up to the next two. So a chain that
+had not ended, or was needed, when its turn came may stay that much longer."""
+LOOK_AGAIN_PART = 0.1
 LOOK_AGAIN_NEEDED = 3600.0
 LOOK_AGAIN_OPEN = 86400.0
 SLACK = (0.1, 3600.0)
@@ -254,8 +256,8 @@ def verdict(
 
 def look_again(created_at: datetime, now: datetime, most: float, least: float = 0.0) -> datetime:
     """When to look again at a chain that could not be deleted now."""
-    quarter = (now - created_at).total_seconds() / 4
-    return now + timedelta(seconds=max(LOOK_AGAIN, least, min(quarter, most)))
+    part = (now - created_at).total_seconds() * LOOK_AGAIN_PART
+    return now + timedelta(seconds=max(LOOK_AGAIN, least, min(part, most)))
 
 
 def walk_until(policy: KeepPolicy, now: datetime, *, exact: bool) -> str | None:

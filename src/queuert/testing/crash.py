@@ -21,6 +21,7 @@ from typing import Any, cast, overload
 from queuert.client.client import Client
 from queuert.client.sync_client import SyncClient
 from queuert.errors import InvalidArgument
+from queuert.jobs import scope
 from queuert.testing.crash_points import CrashPoints
 from queuert.testing.running import Running, SyncRunning, run_one_by_one
 from queuert.worker.handlers.registry import Handlers
@@ -96,7 +97,7 @@ def crash_everywhere(scenario: Callable[..., Any] | None = None, *, sigkill: boo
 
 
 def _test(scenario: Callable[..., Any], *, sigkill: bool) -> Callable[..., None]:
-    signature = inspect.signature(scenario)
+    signature = scope.signature(scenario)
     if "crash" not in signature.parameters:
         raise InvalidArgument(f"{scenario.__qualname__} needs a parameter named crash: it gets a testing.Crash")
 

@@ -27,7 +27,7 @@ from queuert.engine.transaction import Hooks
 from queuert.errors import InvalidArgument
 from queuert.ports.program import Program
 from queuert.records.limits import ALIVE_FOR
-from queuert.records.model import UNBLOCKED_AT_ONCE, Claimed, Settlement
+from queuert.records.model import NOT_BEGUN, UNBLOCKED_AT_ONCE, Claimed, Settlement
 from queuert.testing.crash_points import Killed, Points
 from queuert.testing.in_sync_code import call_with_middleware
 from queuert.worker.attempts.client_for_threads import client_for_threads
@@ -119,6 +119,8 @@ class InlineWorker:
         elif claimed.job.attempt > 1 and (over := self._verdicts.before_running(claim)) is not None:
             settlement = over
         else:
+            if claimed.ordinal == NOT_BEGUN:
+                await self._sessions.run(self._sessions.engine.state.begin_alone(claim.row.id, claim.token))
             self._points.reach(f"before the handler of {claim.plan.name!r} begins")
             outcome = await self._handle(claim)
             if isinstance(outcome, Settled | EndedInside):

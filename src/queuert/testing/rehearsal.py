@@ -297,7 +297,7 @@ class _Rehearsal:
             try:
                 self.verdicts.completed(self.claim, outcome.value)
             except Exception as error:
-                outcome = Raised(error, failure.SERIALIZATION_ERROR)
+                outcome = Raised(error, failure.code_of_result(error))
             await transaction.roll_back()
             transaction = None
         return await end_attempt(self.claim, outcome, transaction, self.sessions, holder, self.verdicts)
@@ -330,7 +330,7 @@ class _Rehearsal:
                 try:
                     self.verdicts.completed(self.claim, outcome.value)
                 except Exception as error:
-                    outcome = Raised(error, failure.SERIALIZATION_ERROR)
+                    outcome = Raised(error, failure.code_of_result(error))
             settlement = self.verdicts.on(self.claim, outcome)
         else:
             settlement = None

@@ -51,7 +51,8 @@ class TimeSkipping:
 
     async def next_moment(self, *, schedules: bool = False) -> datetime | None:
         """When a pending job is due, a pause ends, a limit lets a job begin, or the lease of a job
-        ends that no worker of ours has. With `schedules`, also when one of them is due. None: nothing will happen.
+        ends that no worker of ours has. With `schedules`, also when one of them is due. None:
+        nothing will happen.
 
         Call it only while nothing runs.
         """

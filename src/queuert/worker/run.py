@@ -247,6 +247,7 @@ class WorkerRun(Generic[Conn]):
         self._next_turn.event.set()
         self._own_work.stop()
         self._attempts.give_back_waiting()
+        self._attempts.give_back_alone()
         # A claim that is under way gives back what it gets, so from here on running handlers only
         # become fewer.
         clean = await self._handlers_ended(timeout)

@@ -21,7 +21,7 @@ from queuert.features.schedules.stored import Definition
 from queuert.jobs.queue import Queue, check_cap
 from queuert.worker.ended import Ended
 from queuert.worker.handlers.middleware import Middleware
-from queuert.worker.handlers.registry import DEFAULT_GRACE, Handlers, SharedSettings, resolve
+from queuert.worker.handlers.registry import DEFAULT_GRACE, DEFAULT_LOSSES, Handlers, SharedSettings, resolve
 from queuert.worker.health import WorkerHealth
 from queuert.worker.policy.claiming import ClaimPolicy
 from queuert.worker.policy.options import WorkerOptions
@@ -67,7 +67,10 @@ class Worker(OnlyAsync):
         backoff: How long to wait after a failed attempt (default: 10 s, doubled each time, up to
             300 s).
         max_attempts: The number of attempts after which a job fails, unless its handler or registry
-            has another number (default: no limit).
+            has another number (default: no limit). Attempts that are lost with their worker do not
+            count.
+        max_losses: How often a job may be lost with its worker, unless its handler or registry has
+            another number: then it fails (default: 3).
         timeout_grace: How long a handler may go on after its `timeout`. Then its job is settled
             without it (default: 10 s).
         recovery_backoff: How long to wait after an error of the worker itself, for example when the
@@ -108,6 +111,7 @@ class Worker(OnlyAsync):
         renew_interval: Duration | None = None,
         backoff: Backoff | None = None,
         max_attempts: int | None = None,
+        max_losses: int = DEFAULT_LOSSES,
         timeout_grace: Duration = DEFAULT_GRACE,
         recovery_backoff: Backoff = RECOVERY_BACKOFF,
         recovery_max_attempts: int = 0,
@@ -143,7 +147,7 @@ class Worker(OnlyAsync):
         plans = resolve(
             registries,
             jobs,
-            SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace),
+            SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace, max_losses),
             required_middleware,
         )
         if not plans:

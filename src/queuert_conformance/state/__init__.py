@@ -39,6 +39,7 @@ from queuert_conformance.state import (
     listing,
     listing_chains,
     listing_filters,
+    losses,
     migrations,
     next_available,
     pauses,
@@ -75,7 +76,7 @@ _ = (
     claim, claim_order, claim_caps, claim_next, settle, settle_continue, settle_groups, put_back, fencing, renew, reap,
     release, next_available, trigger_retry, repair, cancel, delete, delete_cascade, listing, listing_chains,
     listing_filters, stats, transactions, isolation, concurrency, concurrency_blockers, migrations, workers, registry,
-    explaining, horizon, abandoning, pauses, examining, set_priority, auditing, schedules, prune, prune_needed,
+    explaining, horizon, losses, abandoning, pauses, examining, set_priority, auditing, schedules, prune, prune_needed,
     prune_keys, prune_archive, attempts, history, limits, limits_turns, limits_rate, limits_order,
     limits_repair,
 )  # fmt: skip

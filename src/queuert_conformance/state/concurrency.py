@@ -7,12 +7,14 @@ single writer, it waits for the whole transaction of the first one. The result m
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 from queuert.errors import JobIdExists
 from queuert.records.model import Claimed, Deleted, Lease
 from queuert_conformance.checks import check, equal, raises
-from queuert_conformance.state.build import completed, continued, failed, key, new_job, next_job, queue, request
+from queuert_conformance.state.build import HOUR, completed, continued, failed, key, new_job, next_job, queue, request
 from queuert_conformance.state.claim import ids
+from queuert_conformance.state.dedup_waiting import throttled
 from queuert_conformance.state.store import Store, driver_case, settled_soon
 
 
@@ -39,6 +41,23 @@ async def a_key_is_taken_once_and_found(store: Store) -> None:
     (made,) = await starting
     equal(made.existing and made.existing.first.id, first, "the chain that the second found")
     equal(len(await store.list_jobs()), 1, "stored jobs")
+
+
+@driver_case
+async def a_throttled_start_that_had_to_wait(store: Store) -> None:
+    """A start that waits for another one counts its period from the moment at which it goes on."""
+    other = await store.second()
+    period, following = throttled(), throttled()
+    async with store.transaction() as tx:
+        await store.start(dedup=key("earlier"), tx=tx)
+        starting = store.spawn(other.create(new_job(dedup=key("earlier")), following))
+        await expect_waiting(starting, "a start")
+        await store.create(period, tx=tx)
+        claimed = [each.job.id for each in (await store.claim(tx=tx)).jobs]
+        check(period.id in claimed, "the chain of the period must be claimed")
+    await starting
+    due = (await store.job(following.id)).scheduled_at - (await store.job(period.id)).created_at
+    equal(due, timedelta(seconds=HOUR), "the time between two chains")
 
 
 @driver_case

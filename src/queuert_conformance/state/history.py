@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from queuert.records.history import BOUNDS, DAY, HOUR, MINUTE, UNTIMED, Tally
+from queuert.records.history import BOUNDS, DAY, FINE, FINE_BOUNDS, HOUR, MINUTE, UNTIMED, Tally
 from queuert.records.model import Claimed, Settlement
 from queuert_conformance.checks import check, equal, only, present, skip
 from queuert_conformance.state.build import (
@@ -34,6 +34,11 @@ _EVER = float(29 * DAY)
 
 
 async def tallies(store: Store, *, step: int = DAY, tx: Any = None, **options: Any) -> list[Tally]:
+    """Without the fine buckets, which count the same again."""
+    return [each for each in await all_tallies(store, step=step, tx=tx, **options) if each.bucket < FINE]
+
+
+async def all_tallies(store: Store, *, step: int = DAY, tx: Any = None, **options: Any) -> list[Tally]:
     return (await store.history(step, options.pop("since", _EVER), tx=tx, **options)).tallies
 
 
@@ -92,7 +97,7 @@ async def a_claim_that_did_not_begin(store: Store) -> None:
     equal(len(await store.reap("reaped")), 2, "reaped")
     found = [await numbers(store, name) for name in ("returned", "released", "other")]
     equal(found, [{}, {}, {}], "given back, and released")
-    equal(await numbers(store, "reaped"), {"begun": 1, "retried": 1, "ran": 1}, "one of two had begun")
+    equal(await numbers(store, "reaped"), {"begun": 1, "lost": 1, "ran": 1}, "one of two had begun")
 
 
 @driver_case
@@ -120,11 +125,11 @@ async def changes_by_hand(store: Store) -> None:
 
 @case
 async def a_lost_attempt(store: Store) -> None:
-    """Its job is counted as retried, with the time until it was taken back."""
+    """It is counted as lost, with the time until the job was taken back."""
     await store.running(lease=0.05)
     await store.elapse(0.1)
     await store.reap(TASK)
-    equal(await numbers(store), {"begun": 1, "retried": 1, "ran": 1}, "what was counted")
+    equal(await numbers(store), {"begun": 1, "lost": 1, "ran": 1}, "what was counted")
 
 
 @driver_case
@@ -143,6 +148,30 @@ async def how_long_it_took(store: Store) -> None:
         each = found[what]
         check(abs(each.seconds - took) < 0.001, f"{what}: {each.seconds} seconds, not {took}")
         equal((each.bucket, each.number), (bisect_right(BOUNDS, each.seconds), 1), what)
+        fine = [one for one in await all_tallies(store) if one.what == what and one.bucket >= FINE]
+        expected = (FINE + bisect_right(FINE_BOUNDS, each.seconds), 1, 0)
+        equal([(one.bucket, one.number, one.seconds) for one in fine], [expected], f"{what}, in fine buckets")
+
+
+@driver_case
+async def fine_buckets_are_merged(store: Store) -> None:
+    """Into one number for each, whatever was merged before. What is taken back is subtracted."""
+    for _ in range(3):
+        await store.settle(completed(await store.running()))
+        await _all_rolled_up(store)
+    await store.settle(given_back(await store.running()))
+    for _ in range(2):
+        found = await all_tallies(store)
+        for what in ("begun", "completed"):
+            fine = {one.bucket: one.number for one in found if one.what == what and one.bucket >= FINE}
+            equal(sum(fine.values()), 3, f"{what}, in fine buckets")
+            coarse: Counter[int] = Counter()
+            for bucket, number in fine.items():
+                coarse[bisect_right(BOUNDS, FINE_BOUNDS[bucket - FINE] * 0.9999)] += number
+            equal(
+                dict(coarse), {one.bucket: one.number for one in found if one.what == what and one.bucket < FINE}, what
+            )
+        await _all_rolled_up(store)
 
 
 @driver_case
@@ -195,11 +224,11 @@ async def rolled_up(store: Store) -> None:
     await store.settle(completed(await store.running()))
     await store.settle(completed(await store.running("other")))
     await _all_rolled_up(store)
-    before = await tallies(store, step=MINUTE)
+    before = await all_tallies(store, step=MINUTE)
     for days, step in ((1, MINUTE), (2, HOUR), (13, DAY)):
         await _advance(store, days * DAY)
         await _all_rolled_up(store)
-        found = await tallies(store, step=MINUTE)
+        found = await all_tallies(store, step=MINUTE)
         equal([each[2:5] for each in found], [each[2:5] for each in before], f"{days} days later")
         equal([each.at for each in found], [each.at // step * step for each in before], f"steps, {days} days later")
     await _advance(store, 16 * DAY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from contextvars import Context
 from datetime import datetime
@@ -21,6 +21,7 @@ from queuert.records.history import HistoryLook
 from queuert.records.limits import ALIVE_FOR, Change, DeclaredLimit, KnownLimit, LimitRow
 from queuert.records.listings import ChainFilter, JobFilter, PageRequest
 from queuert.records.model import (
+    NO_DELAYS,
     Available,
     BlockerRow,
     Cancelled,
@@ -137,9 +138,13 @@ class Store:
         limit: int = 100,
         error: bytes = b'{"code":"LEASE_EXPIRED"}',
         dead: Sequence[str] = (),
+        delays: Mapping[str, Sequence[float]] = NO_DELAYS,
         tx: Any = None,
     ) -> list[JobRow]:
-        return await self.driver.run(self.operations.reap(types, ignored, limit, error, dead), tx)
+        return await self.driver.run(self.operations.reap(types, ignored, limit, error, dead, delays), tx)
+
+    async def begin_alone(self, claim: Claimed, *, tx: Any = None) -> bool:
+        return await self.driver.run(self.operations.begin_alone(claim.job.id, present(claim.job.token, "token")), tx)
 
     async def register(self, worker_id: str, *, tx: Any = None, **fields: Any) -> WorkerRow:
         return await self.driver.run(self.operations.register_worker(worker_id, **fields), tx)

@@ -6,6 +6,7 @@ The sync provider does its work inline, in the thread of the event loop, and is 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -15,6 +16,7 @@ import asyncpg
 import psycopg
 from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from tests.support.postgres import flush_statistics
 
 from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.drivers.asyncpg import AsyncpgProvider
@@ -45,12 +47,16 @@ class Watcher:
         )
 
     def terminate_others(self, condition: Any = "true") -> int:
-        """End them, and wait until they have gone. (The server's own way of waiting takes a tenth of a second each.)"""
+        """End them, and wait until they have gone, with their sockets.
+
+        (The server's own way of waiting takes a tenth of a second each. And a backend that is not listed any more
+        may not have closed its socket yet: its process tells.)
+        """
         pids = self.others(condition)
         for pid in pids:
             self(f"SELECT pg_terminate_backend({pid})")
         deadline = time.monotonic() + 45
-        while self.others(f"pid = ANY (ARRAY{pids}::int[])"):
+        while self.others(f"pid = ANY (ARRAY{pids}::int[])") or any(map(_runs, pids)):
             assert time.monotonic() < deadline, "it does not end"
         return len(pids)
 
@@ -66,8 +72,22 @@ class Watcher:
             while self.others(condition):
                 await asyncio.sleep(0.005)
 
+    def flush_statistics(self) -> None:
+        flush_statistics(self._connection)
+
     def close(self) -> None:
         self._connection.close()
+
+
+def _runs(pid: int) -> bool:
+    """Whether there is such a process here; false if the server is on another machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 class Driver:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,7 +27,7 @@ from queuert.adapters.sql.migrate import Migration
 from queuert.adapters.sql.statement import split_statements
 from queuert.ports.program import Program, answered
 from queuert.ports.provider import run
-from queuert.records.model import Available, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
+from queuert.records.model import NO_DELAYS, Available, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 from queuert_conformance.state.build import (
     completed,
     continued,
@@ -72,22 +72,31 @@ class Version6(PostgresOperations):
         }
 
     def claim(self, request: ClaimRequest) -> Program[ClaimResult]:
-        """Blockers came as objects then, and nothing told of earlier runs and of ordinals."""
+        """Blockers came as objects then, and nothing told of earlier runs, losses and ordinals."""
         names = ("chain_id", "chain_type", "status", "output", "trace_context")
         program = super().claim(request)
         rows = [list(row) for row in (yield next(program))]
         for row in rows[1:]:
             if row[18] is not None:
                 row[18] = json.dumps([[blocker[name] for name in names] for blocker in json.loads(row[18])])
-            row.insert(18, None)
+            row[18:18] = [None, 0]
             row.insert(11, None)
+        for row in rows:
+            row.insert(-3, None)  # the lane
         return answered(program, rows)
 
     def reap(
-        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+        self,
+        types: Sequence[str],
+        ignored: Sequence[str],
+        limit: int,
+        error: bytes,
+        dead: Sequence[str] = (),
+        delays: Mapping[str, Sequence[float]] = NO_DELAYS,
     ) -> Program[list[JobRow]]:
         """Only leases counted then."""
         assert not dead
+        assert not delays
         rows = yield self.statement(
             "claim.reap", types=list(types), ignored=list(ignored), limit=limit, error=error.decode()
         )
@@ -151,7 +160,7 @@ class Library:
 
 def at_version(monkeypatch: pytest.MonkeyPatch, version: int, oldest: int = 1) -> None:
     """From now on the library has this schema version, with empty migrations behind ours."""
-    later_ones = tuple(Migration(number, oldest, ("SELECT 1",)) for number in range(KNOWN + 1, version + 1))
+    later_ones = tuple(Migration(number, oldest, (("SELECT 1",),)) for number in range(KNOWN + 1, version + 1))
     monkeypatch.setattr(migrating, "migrations_for", lambda here: (*migrations_for(here), *later_ones))
 
 

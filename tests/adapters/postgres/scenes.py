@@ -274,6 +274,7 @@ class Scene:
         for connection in self._connections:
             await connection.close()
         await self.watch.until_gone()
+        self.watch.flush_statistics()
         (number,) = self.watch("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
         return int(number)
 

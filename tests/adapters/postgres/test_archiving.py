@@ -173,7 +173,7 @@ async def test_a_chain_that_another_one_has_locked_is_left(scene: Scene) -> None
     await holder.run(scene.operations.get_chains([chains[1]], lock=True))
     session = await scene.session()
     await session.begin()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         taken = await session.run(scene.operations.take_archive("a", 10))
         await session.run(scene.operations.store_archive([row_of(each) for each in taken]))
     assert sorted(each.jobs[0].id for each in taken) == sorted([chains[0], chains[2]])
@@ -193,7 +193,7 @@ async def test_pruning_goes_on_beside_it(scene: Scene) -> None:
     await session.begin()
     assert len(await session.run(scene.operations.take_archive("a", 10))) == 1
     second = await ended(scene)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(45):
         step = await scene.run(scene.operations.prune(PruneRequest(1000, exact=True)))
     assert (step.busy, step.deleted) == (False, 0)
     other = await scene.session()

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from tests.adapters.postgres.scenes import explain, pages
-from tests.support.postgres import Databases, template
+from tests.support.postgres import Databases, flush_statistics, template
 
 from queuert.adapters.postgres.operations import PostgresOperations
 from queuert.ports.program import Program
@@ -224,7 +224,7 @@ def test_starting_many_in_a_session_that_planned_on_empty_tables(
         jobs = [new_job("a", priority=priorities[number % len(priorities)]) for number in range(200)]
         command = next(OPERATIONS.create_jobs(jobs))
         psycopg.RawCursor(connection).execute(command.text, command.values)
-    connection.execute("SELECT pg_stat_force_next_flush()")
+    flush_statistics(connection)
     read = connection.execute(
         "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'queuert_job'"
     ).fetchone()
@@ -240,7 +240,7 @@ def carry_out(connection: psycopg.Connection[Any], program: Program[Any]) -> Any
 
 
 def entries_read(connection: psycopg.Connection[Any]) -> int:
-    connection.execute("SELECT pg_stat_force_next_flush()")
+    flush_statistics(connection)
     found = connection.execute(
         "SELECT sum(idx_tup_read) FROM pg_stat_user_indexes WHERE relname = 'queuert_job'"
     ).fetchone()

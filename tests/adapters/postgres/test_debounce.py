@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -389,6 +390,31 @@ async def test_two_throttled_starts_make_one_chain_for_the_next_period(scene: Sc
     (made,) = await starting
     assert (made.chain_id, made.replaced) == (one.id, True)
     assert len(await inputs(scene)) == 2
+
+
+async def test_a_throttled_start_that_waits_until_the_chain_of_the_period_has_begun(scene: Scene) -> None:
+    """The chain was not due when the start began to wait for it. Now it runs: the next one is due a period later."""
+    leading, second, third = throttled(), throttled(), throttled()
+    await scene.start(leading)
+    await scene.start(second)
+    first, waiting = await scene.sessions(2)
+    await first.begin()
+    await first.start(throttled(input=b"2"))
+    starting = start(scene, waiting, third)
+    await scene.blocked(waiting, by=first)
+    moment = await first.connection.fetchval("SELECT clock_timestamp()")
+    for text in (
+        "UPDATE queuert_key SET started_at = $1 WHERE chain_id = $2",
+        "UPDATE queuert_later SET scheduled_at = $1 WHERE id = $2",
+        "UPDATE queuert_job SET scheduled_at = $1 WHERE id = $2",
+    ):
+        await first.connection.execute(text, moment, second.id)
+    claimed = (await first.run(scene.operations.claim(request(queue("task", limit=2))))).jobs
+    assert second.id in {each.job.id for each in claimed}
+    await first.commit()
+    (made,) = await starting
+    assert made.chain_id == third.id
+    assert (await scene.job(third.id)).scheduled_at == moment + timedelta(seconds=HOUR)
 
 
 @pytest.mark.parametrize("isolation", ["repeatable_read", "serializable"])

@@ -12,7 +12,7 @@ import pytest
 from tests.adapters.patient import Patient
 from tests.adapters.postgres.drivers import Watcher
 from tests.adapters.postgres.scenes import COUNTED, violations
-from tests.support.pgbouncer import binary, pgbouncer
+from tests.support.pgbouncer import needs_pgbouncer, pgbouncer
 from tests.support.postgres import PostgresServer
 
 import queuert
@@ -216,7 +216,7 @@ def test_a_look_reads_few_pages_beside_many_jobs(ward: Ward, number: int) -> Non
     """Completed jobs cost nothing: pages are counted, not seconds."""
 
     def pages() -> int:
-        ward.watch("SELECT pg_stat_clear_snapshot(), pg_stat_force_next_flush()")
+        ward.watch.flush_statistics()
         (number,) = ward.watch(
             "SELECT sum(heap_blks_hit + heap_blks_read + coalesce(idx_blks_hit, 0) + coalesce(idx_blks_read, 0)) "
             "FROM pg_statio_user_tables WHERE relname LIKE 'queuert%'"
@@ -276,9 +276,10 @@ def test_dead_rows_are_found(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> Non
     ward.watch("ALTER TABLE queuert_later SET (autovacuum_vacuum_threshold = 1, autovacuum_vacuum_scale_factor = 0)")
     ward.watch("INSERT INTO queuert_later SELECT 'x', now(), gen_random_uuid(), 1 FROM generate_series(1, 500)")
     ward.watch("DELETE FROM queuert_later WHERE type_name = 'x'")
-    ward.watch("SELECT pg_stat_force_next_flush()")
+    ward.watch.flush_statistics()
     assert [(each.code, each.subject) for each in ward.doctor()] == [("dead-rows", "queuert_later")]
     ward.watch("VACUUM queuert_later")
+    ward.watch.flush_statistics()
     assert ward.doctor() == ()
 
 
@@ -339,7 +340,7 @@ async def test_messages_that_arrive_are_no_finding_for_an_async_client(ward: War
         assert (await client.doctor()).findings == ()
 
 
-@pytest.mark.skipif(binary() is None, reason="pgbouncer is not installed: apt-get install pgbouncer")
+@needs_pgbouncer
 async def test_listening_through_a_pooler_is_found(ward: Ward) -> None:
     """Another client may get the session that LISTEN was sent on. So many listen that messages go elsewhere."""
     url = pgbouncer().through(ward.url)

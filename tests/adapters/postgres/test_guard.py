@@ -12,6 +12,7 @@ from tests.adapters.postgres.drivers import ASYNC_DRIVERS, DRIVERS, FIRST, Drive
 
 from queuert import StorageBusy, StorageError, StorageUnavailable, TransactionMisused
 from queuert.adapters.postgres.command import PgStatement
+from queuert.adapters.postgres.drivers.psycopg_connection import READ_COMMITTED_BY_DEFAULT
 
 waiting = pytest.mark.parametrize("driver", ASYNC_DRIVERS, ids=str)  # a sync one would wait in our own thread
 
@@ -108,7 +109,9 @@ async def test_with_psycopg_begin_and_commit_are_one_round_trip_each(
     async with provider.transaction(FIRST) as inside:
         await provider.execute(inside, insert(1))
     begin = "BEGIN ISOLATION LEVEL READ COMMITTED; SAVEPOINT queuert_guard; SELECT true"
-    assert said == [begin, insert(1).text, "RELEASE queuert_guard; COMMIT"]
+    assert [each for each in said if each != READ_COMMITTED_BY_DEFAULT] == [
+        begin, insert(1).text, "RELEASE queuert_guard; COMMIT",
+    ]  # fmt: skip
     await provider.close()
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.adapters.postgres.scenes import Scene, open_scene
 from tests.support.postgres import Databases
 
-from queuert.records.model import Claimed, ClaimRequest
+from queuert.records.model import Claimed, ClaimRequest, TypeLimit
 from queuert_conformance.state.build import WORKER, cancelled, queue, request
 
 ONE = request(queue("a"), limit=10)
@@ -58,18 +58,32 @@ async def test_also_where_jobs_are_locked(scene: Scene, wanted: ClaimRequest) ->
 
 @REQUESTS
 async def test_also_where_a_claim_starts_in_the_middle_and_begins_again(scene: Scene, wanted: ClaimRequest) -> None:
-    """Then it takes the jobs behind a scan position first. No ordinal is given twice."""
+    """Then it takes the jobs behind a scan position first. Ordinals are in the order in which the jobs are returned:
+    handlers begin in this order, and a worker lets the first ones begin by their highest ordinal.
+    """
     ids = await scene.new(*["a"] * 5)
     (mark,) = scene.watch(
-        "SELECT json_build_array(priority, scheduled_at, id, now(), now() + interval '1 hour')::text "
-        "FROM queuert_ready WHERE id = %s",
+        "SELECT json_build_array(priority, scheduled_at, id, now(), later.at, later.at)::text "
+        "FROM queuert_ready, (SELECT now() + interval '1 hour') AS later (at) WHERE id = %s",
         ids[2],
     )
     scene.operations.positions["a"] = msgspec.Raw(mark.encode())
     jobs = await scene.claim(replace(wanted, at_once=1, first_ordinal=7))
     assert sorted(each.job.id for each in jobs) == sorted(ids)
     assert stored(scene) == returned(jobs)
-    assert sorted(each.ordinal or 0 for each in jobs) == [0, 8, 9, 10, 11]
+    assert [each.ordinal for each in jobs] == [None, 8, 9, 10, 11]
+
+
+async def test_also_where_a_job_was_found_after_others(scene: Scene) -> None:
+    """The second job is left out at first: the limit of its type is reached by a job that turns out to be locked."""
+    ids = await scene.new("a", "a", "b", "b", "b")
+    user = await (await scene.session()).begin()
+    await user.settle(cancelled(ids[0]))
+    jobs = await scene.claim(request(queue(TypeLimit("a", 1, 60), "b"), limit=10, at_once=1))
+    assert [each.job.id for each in jobs] == ids[1:]
+    assert [each.ordinal for each in jobs] == [None, 2, 3, 4]
+    assert stored(scene) == returned(jobs)
+    await user.rollback()
 
 
 @pytest.mark.parametrize("restarted", [False, True])

@@ -30,8 +30,12 @@ def client_of(driver: Driver, provider: Any) -> Client[Any]:
     """A client that can do no more than join."""
     operations = cast("Any", None)
     if driver.is_sync:
-        return awaited(SyncClient(SyncStateAdapter(operations, provider.sync), NoNotify(), Registry([])))
-    return Client(StateAdapter(operations, provider), NoNotify(), Registry([]))
+        sync: SyncClient[Any] = SyncClient(SyncStateAdapter(operations, provider.sync), NoNotify(), Registry([]))
+        sync.sessions.open()
+        return awaited(sync)
+    client: Client[Any] = Client(StateAdapter(operations, provider), NoNotify(), Registry([]))
+    client.sessions.open()
+    return client
 
 
 async def test_a_joined_transaction_is_the_users_to_end(

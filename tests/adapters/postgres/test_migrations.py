@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import product
 from typing import Any, cast
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 from tests.adapters.postgres.drivers import Watcher
 from tests.support.code import Code
 from tests.support.postgres import Databases
 
 from queuert.adapters.postgres.adapter import sync_psycopg_state
+from queuert.adapters.postgres.command import PgStatement
 from queuert.adapters.postgres.installation import FunctionSet, Installation, migrations_for, statements_for
 from queuert.adapters.postgres.operations import PostgresOperations, migrating
 from queuert.base.statuses import STATUSES
@@ -58,10 +61,7 @@ def test_a_table_that_is_in_use_holds_up_only_the_migration(
     database_url: str, watch: Watcher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A handler has a transaction open. Everybody else works on while the migration tries to get the table."""
-    with monkeypatch.context() as before:
-        before.setattr(migrating, "migrations_for", lambda here: migrations_for(here)[:2])
-        before.setattr(migrating, "functions_for", lambda _: FunctionSet("before", [], []))  # ours need all tables
-        assert migrate(database_url) == VERSIONS[:2]
+    up_to(2, database_url, monkeypatch)
     watch("INSERT INTO queuert_running VALUES (gen_random_uuid(), 1, 'a', 'w', now(), now())")
     with psycopg.connect(database_url) as handler, ThreadPoolExecutor() as threads:
         handler.execute("SELECT FROM queuert_running FOR UPDATE")
@@ -75,6 +75,62 @@ def test_a_table_that_is_in_use_holds_up_only_the_migration(
         assert migrating_now.result(60) == VERSIONS[2:]
     assert watch("SELECT ordinal FROM queuert_running") == [None]
     assert watch("SELECT current_setting('lock_timeout')") == ["0"]
+
+
+def up_to(number: int, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migrate with the first of our migrations, as an older version has them. Its functions are left out."""
+    with monkeypatch.context() as before:
+        before.setattr(migrating, "migrations_for", lambda here: migrations_for(here)[:number])
+        before.setattr(migrating, "functions_for", lambda _: FunctionSet("before", [], []))
+        assert migrate(url) == VERSIONS[:number]
+
+
+def test_a_worker_that_has_one_table_gets_the_next_one(
+    database_url: str, watch: Watcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a worker that has `running`, and then wants the other tables, while the migration waits for `running`: it
+    gets them at once. (If the migration had one of them, one would have to give way, each time anew.)"""
+    up_to(VERSIONS.index(17), database_url, monkeypatch)
+    watch("INSERT INTO queuert_running VALUES (gen_random_uuid(), 1, 'a', 'w', now(), now())")
+    with psycopg.connect(database_url) as worker, ThreadPoolExecutor() as threads:
+        worker.execute("SELECT FROM queuert_running FOR UPDATE")
+        migrating_now = threads.submit(migrate, database_url)
+        while not watch.others("wait_event_type = 'Lock' AND query LIKE 'DO %'"):
+            assert not migrating_now.done()
+        for table in ("job", "later", "ready", "blocker", "key"):
+            worker.execute(f"LOCK TABLE queuert_{table} IN ROW EXCLUSIVE MODE NOWAIT".encode())
+        worker.rollback()
+        assert migrating_now.result(60) == VERSIONS[VERSIONS.index(17) :]
+
+
+def test_no_transaction_locks_two_tables_that_others_use(database_url: str, watch: Watcher) -> None:
+    """However the rows of old workers are locked: a migration that has one table never waits for another one."""
+    strong = "('AccessExclusiveLock', 'ExclusiveLock', 'ShareRowExclusiveLock', 'ShareLock')"
+    locked = PgStatement(
+        "SELECT relation::regclass::text FROM pg_locks WHERE pid = pg_backend_pid() AND relation IS NOT NULL "
+        f"AND mode IN {strong} AND relation = ANY ($1::bigint[]::oid[])"
+    )
+    state = sync_psycopg_state(database_url)
+    found: list[list[str]] = []
+
+    class Provider:
+        savepoint = state.provider.savepoint
+
+        @contextmanager
+        def transaction(self, first: Any = None) -> Generator[Any]:
+            tables = watch("SELECT oid::bigint FROM pg_class WHERE relkind IN ('r', 'p') AND relname LIKE 'queuert%'")
+            with state.provider.transaction(first) as connection:
+                yield connection
+                rows: Any = state.provider.execute(connection, replace(locked, values=(tables,)))
+                found.append(sorted({name for (name,) in rows}))
+
+        def execute(self, connection: Any, command: Any) -> Any:
+            return state.provider.execute(connection, command)
+
+    assert run(cast("Any", Provider()), None, state.operations.migrate()) == VERSIONS
+    state.close()
+    assert [each for each in found if len(each) > 1] == []
+    assert ["queuert_running"] in found, "it is seen"
 
 
 def test_several_processes_at_once(database_url: str, watch: Watcher) -> None:

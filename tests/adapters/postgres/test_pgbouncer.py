@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.conformance.driver_tests import add_soak_tests, add_transaction_tests
 from tests.conformance.postgres_harness import PostgresHarness, _poison_async, _poison_sync, database, empty
-from tests.support.pgbouncer import binary, pgbouncer
+from tests.support.pgbouncer import needs_pgbouncer, pgbouncer
 
 from queuert.adapters.postgres.adapter import asyncpg_state, psycopg_state, sync_psycopg_state
 from queuert.ports.provider import run_async
@@ -17,7 +17,7 @@ from queuert_conformance import StateHarness
 from queuert_conformance.state.build import completed, new_job, queue, request
 from queuert_conformance.state.driver import AnyStateAdapter
 
-pytestmark = pytest.mark.skipif(binary() is None, reason="pgbouncer is not installed: apt-get install pgbouncer")
+pytestmark = needs_pgbouncer
 
 
 def bounced(state: Callable[..., AnyStateAdapter]) -> Callable[[str], AnyStateAdapter]:

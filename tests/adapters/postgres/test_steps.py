@@ -13,13 +13,15 @@ from queuert.adapters.sql.statement import sql_files
 LINES, VARIABLES = 150, 25
 
 ONE_SNAPSHOT = {
-    "blockers_of", "claimed_jobs", "expand", "held_by", "lane_holder", "lane_weight", "limit_rule", "look_again",
-    "next_limit", "own_rule", "stops_lane", "waits_for",
+    "add_fine", "blockers_of", "claimed_jobs", "expand", "held_by", "lane_holder", "lane_weight", "limit_rule",
+    "look_again",
+    "next_limit", "own_rule", "pending_jobs", "stops_lane", "waits_for",
 }  # fmt: skip
 """Steps that only read, in the snapshot of the statement that calls them."""
 
 OWN_PLAN = {
-    "first_jobs", "held_by", "keep_handled", "lapsed", "next_jobs", "passed", "pauses_of", "resting_chains",
+    "first_jobs", "held_by", "keep_handled", "lapsed", "next_jobs", "passed", "pauses_of", "pending_jobs",
+    "resting_chains",
     "resting_jobs", "resting_types", "typed_jobs", "worker_locks",
 }  # fmt: skip
 """Steps with settings: their plans must differ from those of their callers, or callers have none."""
@@ -28,7 +30,7 @@ RELEASING = {"lock_current", "lock_jobs", "wait_for"}
 """Steps that release locks and take them again. None of them calls another one inside of its block, except `wait_for`,
 after the block was rolled back."""
 
-IN_SQL = {"blockers_of", "claimed_jobs", "expand", "look_again", "worker_locks"}
+IN_SQL = {"add_fine", "blockers_of", "claimed_jobs", "expand", "look_again", "worker_locks"}
 """Steps that become a part of the statement that calls them."""
 
 
@@ -104,7 +106,7 @@ def test_the_answer_of_a_claim_is_read_in_its_own_statement(migrated_url: str) -
     with psycopg.connect(migrated_url, autocommit=True) as connection:
         for setting in STEADY.removeprefix("SET ").split(" SET "):
             connection.execute(f"SET {setting}".encode())
-        plan = connection.execute(f"EXPLAIN SELECT * FROM {name}('{{}}', NULL, 1, NULL, NULL, now())".encode())
+        plan = connection.execute(f"EXPLAIN SELECT * FROM {name}('{{}}', 1, NULL, NULL, now())".encode())
         lines = [line for (line,) in plan.fetchall()]
     assert any("Index Scan using queuert_job_pkey" in line for line in lines)
     assert not any(f"Function Scan on {name}" in line for line in lines)

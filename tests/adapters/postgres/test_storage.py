@@ -105,6 +105,7 @@ async def test_vacuum_and_the_doctor_include_all_tables(scene: Scene) -> None:
     scene.watch("DELETE FROM queuert_archive")
     vacuumed = await scene.run(scene.operations.vacuum())
     assert vacuumed.gained > 0, "the partitions count"
+    scene.watch.flush_statistics()
     counted = "SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0 ORDER BY relname"
     assert sorted(scene.watch(counted)) == stored
 
@@ -114,8 +115,9 @@ async def test_vacuum_begins_with_the_tables_that_have_few_rows(scene: Scene) ->
         "INSERT INTO queuert_audit (at, action, target) "
         "SELECT now(), 'pause', n::text FROM generate_series(1, 500) AS n"
     )
-    scene.watch("SELECT pg_stat_force_next_flush()")
+    scene.watch.flush_statistics()
     await scene.run(scene.operations.vacuum())
+    scene.watch.flush_statistics()
     order = scene.watch("SELECT relname FROM pg_stat_user_tables WHERE vacuum_count > 0 ORDER BY last_vacuum")
     assert order[-1] == "queuert_audit"
 
@@ -175,6 +177,7 @@ JOB_FILTERS: dict[str, JobFilter] = {
     "types and statuses": JobFilter(types=("t1", "t2"), statuses=("failed", "expired")),
     "chain type and failed": JobFilter(chain_types=("t1",), statuses=("failed",)),
     "running": JobFilter(statuses=("running",)),
+    "pending": JobFilter(statuses=("pending",)),
     "failed and running": JobFilter(statuses=("failed", "running")),
 }
 
@@ -319,6 +322,66 @@ def test_a_page_without_matches_reads_so_many_rows_at_most(
         for plan in plans(crowded, TESTED[name], PageRequest(50, after, order, examine=300)):
             assert "queuert_job" not in scans(plan)
             assert pages(plan) < 300 * 15, "three hundred rows, each with what is tested beside it"
+
+
+@pytest.fixture(scope="module")
+def backlog() -> Iterator[psycopg.Connection[Any]]:
+    """Twenty thousand pending jobs, whose ids are between those of older and of newer jobs that have ended. What the
+    planner knows is from before."""
+    with server().fresh(template=template()) as url, psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("""
+            INSERT INTO queuert_job (id, type_name, chain_id, chain_type, chain_index, input, status, priority,
+                created_at, scheduled_at, lane)
+            SELECT id, type_name, id, type_name, 0, '{}', status, 100, now(), now(),
+                CASE WHEN status = 'pending' AND n % 10 = 0 THEN 'l' END
+            FROM (
+                SELECT n, lpad(to_hex(n), 32, '0')::uuid AS id,
+                    CASE WHEN n = 25000 THEN 'rare' ELSE 't' || n % 3 END AS type_name,
+                    CASE WHEN n BETWEEN 10001 AND 30000 THEN 'pending' ELSE 'completed' END AS status
+                FROM generate_series(1, 40000) AS n
+            ) AS made
+        """)
+        where = "FROM queuert_job WHERE status = 'pending' AND ('x' || right(id::text, 8))::bit(32)::integer % 10"
+        connection.execute(
+            f"INSERT INTO queuert_later SELECT type_name, scheduled_at, id, priority {where} = 1".encode()
+        )
+        connection.execute(
+            f"INSERT INTO queuert_line SELECT lane, priority, scheduled_at, id, type_name {where} = 0".encode()
+        )
+        connection.execute(
+            f"INSERT INTO queuert_ready SELECT type_name, priority, scheduled_at, id {where} > 1".encode()
+        )
+        connection.execute(
+            "INSERT INTO queuert_running SELECT id, 1, 't0', 'w', now(), now() FROM queuert_job LIMIT 10"
+        )
+        yield connection
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize(
+    "more", [{}, {"types": ("t1",)}, {"types": ("rare",)}, {"types": ("none", "t1", "t2")}], ids=str
+)
+@pytest.mark.parametrize("statuses", [("pending",), ("pending", "failed", "running")], ids=str)
+@pytest.mark.parametrize("kind", [JobFilter, ChainFilter])
+def test_a_page_of_pending_jobs_does_not_read_all_of_them(
+    backlog: psycopg.Connection[Any], kind: Any, statuses: Any, more: dict[str, Any], order: Any
+) -> None:
+    where = kind(statuses=statuses, **more)
+    for number in (None, 20_000):
+        after = None if number is None else f"{0:08x}-0000-0000-0000-{number:012x}"
+        for plan in plans(backlog, where, PageRequest(50, after, order)):
+            assert "queuert_job" not in scans(plan)
+            assert pages(plan) < 50 * 20, "a page of fifty costs fifty jobs"
+            if "rare" not in more.get("types", ()):
+                assert plan["Actual Rows"] == 50
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_pending_jobs_of_all_tables_and_types_are_in_order(backlog: psycopg.Connection[Any], order: Any) -> None:
+    command = next(OPERATIONS.list_jobs(JobFilter(statuses=("pending",)), PageRequest(50, None, order)))
+    rows = psycopg.RawCursor(backlog).execute(command.text, command.values).fetchall()
+    expected = [10_001 + number if order == "asc" else 30_000 - number for number in range(50)]
+    assert [int(str(row[2]).replace("-", ""), 16) for row in rows] == expected
 
 
 @pytest.fixture(scope="module")

@@ -237,7 +237,7 @@ async def test_a_settlement_with_few_dependents_does_not_touch_the_work_items(sc
 async def test_the_pages_of_a_step_do_not_grow_with_the_number_of_dependents(scene: Scene) -> None:
     pages = list[int]()
     with psycopg.connect(scene.url, autocommit=True) as connection:
-        for number in (100, 3000):
+        for number in (500, 3000):  # enough for the indexes to have as many levels
             first = await claimed(scene)
             await waiting(scene, number, first.job.id)
             await scene.settle(completed(first))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -36,6 +38,41 @@ from queuert_conformance.state.build import (
     request,
     waiting_for,
 )
+
+
+class Ledger:
+    """What two workers of version 6 do, and the longest time in which none of them has done anything."""
+
+    def __init__(self, url: str) -> None:
+        self.stop = threading.Event()
+        self.problems: list[BaseException] = []
+        self.longest = 0.0
+        self._last = time.monotonic()
+        self._threads = [threading.Thread(target=self._work, args=(Library(url, Version6()),)) for _ in range(2)]
+
+    def __enter__(self) -> Ledger:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _work(self, one: Library) -> None:
+        try:
+            while not self.stop.is_set():
+                one(one.operations.create_jobs([new_job("a"), new_job("a", schedule=later(0.001))]))
+                claimed = one(one.operations.claim(request(queue("a"), limit=5))).jobs
+                one(one.operations.settle([completed(each) for each in claimed]))
+                now = time.monotonic()
+                self.longest, self._last = max(self.longest, now - self._last), now
+        except BaseException as error:
+            self.problems.append(error)
+        finally:
+            one.close()
+
 
 BOTH = request(queue("a", "b"))
 
@@ -212,3 +249,15 @@ def test_a_fresh_database_has_nothing_of_version_6(new: Library, watch: Watcher)
     assert recorded(watch) == {new.functions.digest: KNOWN}
     assert watch("SELECT to_regclass('queuert_schema_version') IS NULL") == [True]
     assert isinstance(new.operations, PostgresOperations)
+
+
+@pytest.mark.soak
+def test_migrating_under_the_load_of_old_workers(old: Library, new: Library, database_url: str, watch: Watcher) -> None:
+    """It gets its locks, and nobody is undone for that. `-s` shows how long that takes."""
+    with Ledger(database_url) as ledger:
+        began = time.monotonic()
+        assert new.migrate() == SINCE_6
+        took = time.monotonic() - began
+    sys.stdout.write(f"migrated in {took:.2f} s, and no worker did a job for {ledger.longest:.2f} s at most\n")
+    assert ledger.problems == []
+    assert violations(watch) == {}

@@ -17,7 +17,6 @@ from redis.backoff import NoBackoff
 from tests.behaviour.steps import Step
 from tests.support.ears import Ear, ThreadEar
 from tests.support.redis import RedisServer, redis_url
-from tests.support.servers import free_port
 
 from queuert import Attempt, Handlers, InvalidArgument, NotifyUnavailable, Worker, connect
 from queuert.adapters.broadcast.provider import HINT_SECONDS
@@ -202,10 +201,7 @@ async def test_a_client_of_ours_is_closed(own_server: RedisServer) -> None:
 @pytest.fixture
 def cluster() -> Iterator[RedisServer]:
     """One node that has all slots: keys that do not belong together are refused as by many."""
-    port = free_port()
-    while port + 10_000 > 65_535:  # nodes talk to each other on that one
-        port = free_port()
-    node = RedisServer(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"], port=port)
+    node = RedisServer(["--cluster-enabled", "yes", "--cluster-config-file", "nodes.conf"])
     with redis.Redis.from_url(node.url, decode_responses=True) as client:
         client.execute_command("CLUSTER", "ADDSLOTS", *range(16384))
         info: Any = client.execute_command("CLUSTER INFO")

@@ -35,10 +35,15 @@ from queuert.features.schedules.stored import CatchUp, State, encode, state_of
 from queuert.records.schedules import read_chain_id
 
 HOUR, INSTANT = timedelta(hours=1), timedelta(microseconds=1)
-START = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=3, minutes=30)
-"""The first of four ticks that have passed. The next one is half an hour away."""
-TICKS = [START + HOUR * number for number in range(4)]
-HOURLY = Every(HOUR, start=START)
+
+
+def anchored(now: datetime) -> tuple[datetime, list[datetime], Every]:
+    """The first of four ticks that have passed, all of them, and when they are. The next one is half an hour away."""
+    start = now.replace(microsecond=0) - timedelta(hours=3, minutes=30)
+    return start, [start + HOUR * number for number in range(4)], Every(HOUR, start=start)
+
+
+START, TICKS, HOURLY = anchored(datetime.now(UTC))
 
 
 class Other(EntryJob[None], name="other"):
@@ -104,9 +109,9 @@ async def stored(client: Client[Any], name: str) -> tuple[Schedule, State, list[
             return schedule, state_of(row), sorted(found)
 
 
-async def put(client: Client[Any], name: str, times: Any = HOURLY, **options: Any) -> None:
+async def put(client: Client[Any], name: str, times: Any = None, **options: Any) -> None:
     async with client.transaction() as tx:
-        await client.put_schedule(tx, name, times, Step(), **options)
+        await client.put_schedule(tx, name, times or HOURLY, Step(), **options)
 
 
 def once_each(ticks: list[datetime], places: int = 1) -> list[tuple[datetime, int, bool]]:

@@ -12,11 +12,14 @@ import signal
 import sys
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import patch
 
 from tests.behaviour.steps import Step
 
 import queuert
 from queuert import Attempt, Handlers, Worker
+from queuert.worker.claims import filling
+from queuert.worker.policy.prefetch import Prefetch
 
 LEASE = 60.0
 SLOTS = 10
@@ -25,11 +28,11 @@ BEGUN, HELD = 500, 100
 
 
 def noting_handlers(path: str, seconds: float, then: Callable[[], None]) -> Handlers[Any]:
-    """Handlers that note in a file that they began, before they do anything else. One attempt each."""
+    """Handlers that note in a file that they began, before they do anything else. One loss each is too many."""
     handlers = Handlers[Any]()
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
-    @handlers.handles(Step, max_attempts=1)
+    @handlers.handles(Step, max_losses=1)
     async def step(attempt: Attempt[Step]) -> int:
         os.write(file, f"{attempt.job_id}\n".encode())
         then()
@@ -37,6 +40,11 @@ def noting_handlers(path: str, seconds: float, then: Callable[[], None]) -> Hand
         return attempt.job.number
 
     return handlers
+
+
+def hold_many(prefetch: Prefetch, _ended: int, _now: float) -> None:
+    """As on a quick machine, also on one that stands still now and then."""
+    prefetch.ahead = 3 * HELD
 
 
 async def main() -> None:
@@ -52,7 +60,8 @@ async def main() -> None:
 
     async with queuert.connect(url, jobs=[Step]) as client:
         worker = Worker(client, noting_handlers(path, float(seconds), die_in_time), concurrency=SLOTS, lease=LEASE)
-        await worker.run()
+        with patch.object(Prefetch, "observe", hold_many), patch.object(filling, "STALE", 3600.0):
+            await worker.run()
 
 
 if __name__ == "__main__":

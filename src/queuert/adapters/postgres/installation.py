@@ -20,10 +20,18 @@ from queuert.adapters.sql.statement import check_prefix, sql_files, strip_commen
 from queuert.base.arguments import EARLIEST, LATEST, LONGEST
 from queuert.errors import InvalidArgument
 from queuert.records.failed_attempts import KEPT
-from queuert.records.history import BOUNDS, HOURS_KEPT, MINUTES_KEPT, UNTIMED
+from queuert.records.history import BOUNDS, DETAILS, FINE, FINE_BOUNDS, HOURS_KEPT, MINUTES_KEPT, UNTIMED
 from queuert.records.history import KEPT as HISTORY_KEPT
 from queuert.records.limits import ALIVE_FOR, NAMED
-from queuert.records.retention import ARCHIVE_AGAIN, LOOK_AGAIN, LOOK_AGAIN_NEEDED, LOOK_AGAIN_OPEN, SLACK
+from queuert.records.model import ALONE_AFTER, NOT_BEGUN
+from queuert.records.retention import (
+    ARCHIVE_AGAIN,
+    LOOK_AGAIN,
+    LOOK_AGAIN_NEEDED,
+    LOOK_AGAIN_OPEN,
+    LOOK_AGAIN_PART,
+    SLACK,
+)
 
 _PACKAGE = "queuert.adapters.postgres"
 _CREATED = re.compile(r"^CREATE (?:OR REPLACE |UNIQUE )?([A-Z]+) (?:IF NOT EXISTS )?\{(\w+)\}", re.MULTILINE)
@@ -122,12 +130,18 @@ class Installation(msgspec.Struct, frozen=True):
             "longest": str(LONGEST),
             "attempts_kept": str(KEPT),
             "alive_for": str(ALIVE_FOR),
+            "alone_after": str(ALONE_AFTER),
+            "not_begun": str(NOT_BEGUN),
             "named": str(NAMED),
             "archive_again": str(ARCHIVE_AGAIN),
             "look_again_least": str(LOOK_AGAIN),
+            "look_again_part": str(LOOK_AGAIN_PART),
             "look_again_needed": str(LOOK_AGAIN_NEEDED),
             "look_again_open": str(LOOK_AGAIN_OPEN),
             "bounds": f"ARRAY[{', '.join(map(str, BOUNDS))}]::double precision[]",
+            "fine_bounds": f"ARRAY[{', '.join(map(str, FINE_BOUNDS))}]::double precision[]",
+            "details": str(DETAILS),
+            "first_fine": str(FINE),
             "untimed": str(UNTIMED),
             "minutes_kept": str(MINUTES_KEPT),
             "hours_kept": str(HOURS_KEPT),

@@ -46,6 +46,8 @@ _COLUMNS: dict[str, tuple[str, str]] = {
     "trace_context": ("j.trace_context", "text"),
     "chain_trace_context": ("j.chain_trace_context", "text"),
     "lane": ("j.lane", "text"),
+    # An older version starts the attempts again without the losses.
+    "losses": ("least(j.losses, j.attempt)", "integer"),
 }
 
 # The columns of a claim, and their types. Its first row has the last three, the others are jobs.
@@ -70,6 +72,7 @@ _CLAIMED: dict[str, str] = {
     "chain_trace_context": "text",
     "expired": "boolean",
     "ran_before": "boolean",
+    "losses": "integer",
     "blockers": "text",
     "lane": "text",
     "more": "boolean",

@@ -1,5 +1,9 @@
 """Migrations: numbered `.sql` files, each applied once, in a transaction of its own.
 
+A line `-- commit` in a file divides it into parts, each in a transaction of its own. So no
+transaction has to lock two tables that others use. If the process dies between two parts, the next
+one begins with the first part again: all but the last must change nothing when they are repeated.
+
 The applied versions are in a table. A process first looks without any lock: usually there is
 nothing to do. Otherwise it applies each missing version under a lock, after looking again. So
 processes that start together do not disturb each other, and a process that is killed never leaves a
@@ -41,7 +45,12 @@ class Migration(msgspec.Struct, frozen=True):
 
     version: int
     oldest: int
-    statements: tuple[str, ...]
+    parts: tuple[tuple[str, ...], ...]
+
+    @property
+    def statements(self) -> list[str]:
+        """Those of all parts."""
+        return [statement for part in self.parts for statement in part]
 
 
 class MigrationPlan(msgspec.Struct, frozen=True):
@@ -68,8 +77,9 @@ def load_migrations(package: str, replacements: Mapping[str, str]) -> tuple[Migr
         oldest = _OLDEST.search(source)
         if oldest is None:
             raise LookupError(f"{stem}.sql has no line '-- oldest: …'")
-        script = strip_comments(substitute(source, replacements, f"{stem}.sql"))
-        found.append(Migration(int(stem.partition("_")[0]), int(oldest[1]), tuple(_statements(script))))
+        script = substitute(source, replacements, f"{stem}.sql")
+        parts = tuple(tuple(_statements(strip_comments(part))) for part in script.split("\n-- commit\n"))
+        found.append(Migration(int(stem.partition("_")[0]), int(oldest[1]), parts))
     return tuple(found)
 
 
@@ -133,19 +143,27 @@ def migrate(
     applied: list[int] = []
     for migration in migrations:
         if migration.version > current:
-            apply = partial(_apply, migration, known, texts, command, recorded)
-            applied += yield from one_at_a_time(texts, apply)
+            for part in migration.parts:
+                apply = partial(_apply, migration, part, known, texts, command, recorded)
+                applied += yield from one_at_a_time(texts, apply)
     return applied
 
 
 def _apply(
-    migration: Migration, known: int, texts: Texts, command: Callable[[str], Any], recorded: Mapping[str, Any]
+    migration: Migration,
+    part: Sequence[str],
+    known: int,
+    texts: Texts,
+    command: Callable[[str], Any],
+    recorded: Mapping[str, Any],
 ) -> Program[list[int]]:
-    """The version, or nothing if another process has applied it meanwhile."""
+    """The version, if it is complete now. Nothing, if another process has applied it meanwhile."""
     if (yield from current_version(texts, known)) >= migration.version:
         return []
-    for statement in migration.statements:
+    for statement in part:
         yield command(statement)
+    if part is not migration.parts[-1]:
+        return []
     yield texts["migrate.create"]()
     yield texts["migrate.record"](version=migration.version, oldest=migration.oldest, **recorded)
     if "migrate.adopt" in texts:

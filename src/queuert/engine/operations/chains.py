@@ -10,6 +10,7 @@ from queuert.engine.engine import Engine
 from queuert.engine.events.observations import Observations
 from queuert.engine.notifications import Notifications
 from queuert.engine.operations.archived import not_found
+from queuert.engine.operations.cascades import CancelCascade, needed_by_none_else
 from queuert.engine.transaction import Hooks
 from queuert.errors import ChainInUse, ChainNotRetryable, ChainNotTriggerable
 from queuert.jobs.chain import Chain
@@ -79,12 +80,19 @@ def announce_revived(
             notifications.add("job_scheduled", job.type_name)
 
 
-def cancel(engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: bool) -> Program[list[Chain[Any]]]:
+def cancel(
+    engine: Engine, hooks: Hooks, chain_ids: Sequence[str], *, cascade: bool | CancelCascade
+) -> Program[list[Chain[Any]]]:
     """Cancel what has not ended, and failed chains that stop a key.
 
-    With `cascade`, also the chains whose jobs wait for these, and so on upward.
+    "dependents", or True: also the chains whose jobs wait for these, and so on upward. "blockers":
+    also the chains that only these wait for, and so on downward.
     """
-    cancelled = yield from engine.state.cancel_chains(list(dict.fromkeys(chain_ids)), cascade=cascade)
+    wanted = list(dict.fromkeys(chain_ids))
+    if cascade == "blockers":
+        below = yield from needed_by_none_else(engine, wanted, lock=True)
+        wanted += [row.first.id for row in below]
+    cancelled = yield from engine.state.cancel_chains(wanted, cascade=cascade in (True, "dependents"))
     if cancelled.missing:
         raise (yield from not_found(engine, cancelled.missing[0]))
     notifications = engine.notifications(hooks)

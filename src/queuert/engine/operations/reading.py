@@ -6,20 +6,24 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from queuert.base.arguments import Duration
 from queuert.base.own_types import is_own
 from queuert.base.statuses import TERMINAL, Status
 from queuert.engine.engine import Engine
 from queuert.engine.operations.archived import not_found
+from queuert.engine.operations.history import history
 from queuert.errors import ChainArchived, InvalidArgument, InvalidCursor, JobTypeMismatch
 from queuert.jobs.chain import Chain
 from queuert.jobs.record import JobRecord
 from queuert.ports.program import Program
+from queuert.records.history import Histogram
 from queuert.records.listings import ChainFilter, JobFilter, Listed, Order, Page, PageRequest
 from queuert.records.model import ChainRow, JobRow, TypeStats
 
@@ -126,10 +130,16 @@ def _chain_is_own(row: ChainRow) -> bool:
     return is_own(row.first.type_name)
 
 
-def stats(engine: Engine, limit: int | None) -> Program[list[TypeStats]]:
-    """Without the library's own types."""
-    found = yield from engine.state.stats(limit=limit)
-    return [each for each in found if not is_own(each.job_type)]
+def stats(engine: Engine, limit: int | None, since: datetime | Duration | None) -> Program[list[TypeStats]]:
+    """Without the library's own types. With `since`, also those of which jobs were completed."""
+    found = {each.job_type: each for each in (yield from engine.state.stats(limit=limit)) if not is_own(each.job_type)}
+    if since is not None:
+        lately = yield from history(engine, None, since, None)
+        for name, points in lately.types.items():
+            took = sum((point.took for point in points), Histogram())
+            if took.count or name in found:
+                found[name] = replace(found.get(name, TypeStats(name)), took=took)
+    return sorted(found.values(), key=lambda each: each.job_type)
 
 
 def _place_in_chain(row: JobRow) -> str:

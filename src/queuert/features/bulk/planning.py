@@ -8,8 +8,8 @@ from itertools import islice
 
 from queuert.base.own_types import is_own
 from queuert.engine.engine import Engine
+from queuert.engine.operations import cascades
 from queuert.errors import InvalidArgument
-from queuert.features.bulk import cascades
 from queuert.features.bulk import pages as bulk
 from queuert.features.bulk.jobs import BulkAction
 from queuert.features.bulk.plan import BulkPlan, PlanNote

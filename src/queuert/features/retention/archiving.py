@@ -57,8 +57,7 @@ class Archiver:
             with contextlib.suppress(Exception):  # the database may be the reason
                 await self._sessions.run(self._state.archive_failed(self._type_name, text))
             raise
-        if chains and self._may_have_failed:
-            await self._sessions.run(self._state.archive_failed(self._type_name, None))
+        if chains:
             self._may_have_failed = False
         return Archived(len(chains), sum(len(chain.jobs) for chain in chains))
 
@@ -84,6 +83,8 @@ class Archiver:
             chains = await sessions.run(program, tx.connection)
             if chains:
                 await self._call(tx, chains)
+                if self._may_have_failed:
+                    await sessions.run(self._state.archive_failed(self._type_name, None), tx.connection)
         return chains
 
     async def _call(self, tx: Transaction[Any], chains: Sequence[ArchivedChain]) -> None:

@@ -16,7 +16,7 @@ from queuert.engine.operations.starting import store
 from queuert.engine.transaction import Hooks
 from queuert.errors import InvalidArgument, JobIdExists, ScheduleNotFound
 from queuert.features.schedules.firing import stored_job
-from queuert.features.schedules.planning import MILLISECOND, counted_anew, stopped
+from queuert.features.schedules.planning import MILLISECOND, counted_anew, resumed, stopped
 from queuert.features.schedules.schedule import Schedule, schedule_from
 from queuert.features.schedules.stored import Definition, State, definition_of, encode, state_of
 from queuert.features.schedules.times import After, Tick, Times, from_data
@@ -100,14 +100,14 @@ def put_row(
     same_times = before == definition.times and state.disabled_at is None
     was_ticking = before.get("kind") != "after"
     state = replace(state, disabled_at=None, undeclared_for=0.0, undeclared_at=None)
-    state = replace(state, error=None, error_at=None, errors=0, extras_after=None)
+    state = replace(state, error=None, error_at=None, errors=0, failing=())
     row = replace(row, definition=data, by_function=by_function)
     if not same_times:
         waits = isinstance(times, After) and (state.waiting_since is not None or was_ticking)
         since = (state.waiting_since or now) if waits and state.last_chains else None
         state = replace(state, horizon=max(state.horizon, now), queued=None, waiting_since=since)
         row = counted_anew(row, state, times, now)
-    elif state_of(row).errors:  # do not wait for the next try: it may be repaired
+    elif state_of(row).errors or state_of(row).failing:  # do not wait for the next try: it may be repaired
         row = replace(row, due_at=now)
     paused = state.paused_at is not None
     return stopped(row, state, now) if paused else replace(row, state=encode(state))
@@ -129,7 +129,7 @@ def resume(engine: Engine, hooks: Hooks, name: str) -> Program[Schedule]:
         state, times = state_of(known), from_data(definition_of(known).times)
         if state.paused_at is None:
             return None
-        state = replace(state, paused_at=None, paused_until=None, horizon=max(state.horizon, now))
+        state = resumed(state, times, now, name)
         return counted_anew(known, state, times, now) if state.disabled_at is None else stopped(known, state, now)
 
     return change(engine, hooks, name, make)
@@ -157,7 +157,7 @@ def _triggered(row: ScheduleRow, now: datetime) -> ScheduleRow:
     state, at = state_of(row), whole_milliseconds(now)
     if state.triggered_at is not None:
         at = max(at, state.triggered_at + MILLISECOND)
-    state = replace(state, triggers=(*state.triggers, at), triggered_at=at, extras_after=None)
+    state = replace(state, triggers=(*state.triggers, at), triggered_at=at)
     return replace(row, due_at=now, state=encode(state))
 
 
@@ -185,7 +185,7 @@ def backfill(engine: Engine, hooks: Hooks, name: str, start: datetime, end: date
         if not ticks:
             return None
         state, last = state_of(known), ticks[-1].at + MICROSECOND
-        state = replace(state, backfills=(*state.backfills, (ticks[0].at, last)), extras_after=None)
+        state = replace(state, backfills=(*state.backfills, (ticks[0].at, last)))
         return replace(known, due_at=now, state=encode(state))
 
     yield from change(engine, hooks, name, make)

@@ -30,7 +30,7 @@ from queuert.engine.operations.collapsing import Merge
 from queuert.engine.operations.starting import first_job, merge_of, store
 from queuert.engine.transaction import Hooks
 from queuert.errors import DriverMissing, InvalidArgument, InvalidSchedule, JobIdExists
-from queuert.features.schedules.planning import Chains, ReadSchedule, Work, failed, plan
+from queuert.features.schedules.planning import Chains, Fire, ReadSchedule, Work, failed, plan
 from queuert.features.schedules.stored import Definition, encode, state_of
 from queuert.jobs.job import Job, options_of
 from queuert.jobs.options import JobOptions
@@ -68,8 +68,8 @@ class Fired:
     """Schedules with chains that are to be cancelled."""
     waiting: dict[str, str] = field(default_factory=dict[str, str])
     """Chain → the schedule that waits for its end."""
-    chains: list[list[list[str]]] = field(default_factory=list[list[list[str]]])
-    """For each of `works`, the chains of each of its ticks."""
+    chains: list[list[tuple[Fire, list[str]]]] = field(default_factory=list[list[tuple[Fire, list[str]]]])
+    """For each of `works`, the ticks that have fired, with their chains."""
     failed: dict[str, Failure] = field(default_factory=dict[str, Failure])
     """Schedule → what is wrong with it."""
 
@@ -123,16 +123,26 @@ def _fire_due(
 
 
 def fire_one(
-    engine: Engine, hooks: Hooks, work: Work, jobs: Sequence[Sequence[Job[Any, Any]]], worker: str = ""
+    engine: Engine,
+    hooks: Hooks,
+    work: Work,
+    jobs: Sequence[Sequence[Job[Any, Any]]],
+    errors: Mapping[int, str] = MappingProxyType({}),
+    worker: str = "",
 ) -> Program[Fired]:
-    """Store the jobs that a function has made, if its schedule is as it was. Raises `Outrun` if it
-    is not.
+    """Store the jobs that a function has made, and for which ticks it has failed, if its schedule
+    is as it was. Raises `Outrun` if it is not.
     """
-    return atomically(_fire_one(engine, hooks, work, jobs, worker))
+    return atomically(_fire_one(engine, hooks, work, jobs, errors, worker))
 
 
 def _fire_one(
-    engine: Engine, hooks: Hooks, work: Work, jobs: Sequence[Sequence[Job[Any, Any]]], worker: str
+    engine: Engine,
+    hooks: Hooks,
+    work: Work,
+    jobs: Sequence[Sequence[Job[Any, Any]]],
+    errors: Mapping[int, str],
+    worker: str,
 ) -> Program[Fired]:
     new = [
         [function_job(engine, job, work.chain_id(fire, place)) for place, job in enumerate(made)]
@@ -146,8 +156,13 @@ def _fire_one(
     if look.rows[0] is None or look.rows[0].version != row.version:
         raise Outrun(row.name)
     fired = Fired(work.now)
-    done = _done(fired, work, [[started[job.id] for job in made] for made in new])
+    done = _done(fired, work, [[started[job.id] for job in made] for made in new], errors)
     yield from _save(engine, [done])
+    again = {(each.at, each.triggered): each.retry_at for each in state_of(done).failing}
+    for place, error in errors.items():
+        fire = work.fires[place]
+        at = again.get((fire.tick.at, fire.triggered), done.due_at)
+        fired.failed[row.name] = failure(replace(done, due_at=at), work.now, error)
     _announce(engine, hooks, fired, worker)
     return fired
 
@@ -161,17 +176,6 @@ def look_at(engine: Engine, name: str) -> Program[Work | None]:
     read = ReadSchedule(row)
     chains = yield from chains_of(engine, [read])
     return plan(read, look.now, chains)
-
-
-def record_failure(
-    engine: Engine, row: ScheduleRow, now: datetime, error: str, *, extra: bool = False
-) -> Program[Failure | None]:
-    """A schedule could not be fired. None if it has changed meanwhile: then it does not count.
-    `extra`: see `failed`.
-    """
-    later_row = failed(row, state_of(row), now, error, extra=extra)
-    (saved,) = yield from engine.state.save_schedules([later_row])
-    return failure(later_row, now, error) if saved else None
 
 
 def record_failure_of_first(engine: Engine, functions: Sequence[str], error: str) -> Program[str | None]:
@@ -291,6 +295,7 @@ def _store_missing(
     """
     if not jobs:
         return {}
+    jobs = list({job.id: job for job in jobs}.values())  # a tick may be due and be backfilled
     try:
         at = {position: merges[job.id] for position, job in enumerate(jobs) if job.id in merges}
         chains = yield from store(engine, hooks, jobs, at)
@@ -304,11 +309,15 @@ def _store_missing(
     return {job.id: started.get(job.id, job.id) for job in jobs}
 
 
-def _done(fired: Fired, work: Work, chains: list[list[str]]) -> ScheduleRow:
-    row = work.done(chains)
+def _done(
+    fired: Fired, work: Work, chains: list[list[str]], errors: Mapping[int, str] = MappingProxyType({})
+) -> ScheduleRow:
+    row = work.done(chains, errors)
     state = state_of(row)
     fired.works.append(work)
-    fired.chains.append(chains)
+    fired.chains.append(
+        [(fire, ids) for place, (fire, ids) in enumerate(zip(work.fires, chains, strict=True)) if place not in errors]
+    )
     if state.cancelling:
         fired.cancelling.append(row.name)
     if state.waiting_since is not None:
@@ -324,15 +333,7 @@ def _save(engine: Engine, rows: Sequence[ScheduleRow]) -> Program[None]:
 
 def failure(row: ScheduleRow, now: datetime, error: str) -> Failure:
     """The failure after which this row is stored."""
-    again = _extras_after(row) or row.due_at
-    return Failure(error, 0.0 if again is None else (again - now).total_seconds())
-
-
-def _extras_after(row: ScheduleRow) -> datetime | None:
-    try:
-        return state_of(row).extras_after
-    except InvalidSchedule:
-        return None
+    return Failure(error, 0.0 if row.due_at is None else max(0.0, (row.due_at - now).total_seconds()))
 
 
 def _unreadable(row: ScheduleRow, now: datetime, error: str) -> ScheduleRow:
@@ -349,7 +350,7 @@ def _announce(engine: Engine, hooks: Hooks, fired: Fired, worker: str) -> None:
         return
     for work, chains in zip(fired.works, fired.chains, strict=True):
         name, events = work.read.row.name, list[Callable[[], None]]()
-        for fire, ids in zip(work.fires, chains, strict=True):
+        for fire, ids in chains:
             lag = max(0.0, (work.now - fire.tick.due).total_seconds())
             later(events, tell.schedule_fired, schedule=name, tick=fire.tick.at.isoformat(), lag=lag, chain_ids=ids,
                   triggered=fire.extra, worker_id=worker)  # fmt: skip

@@ -13,9 +13,12 @@ from msgspec.structs import replace
 from queuert.base.times import clock
 from queuert.errors import DriverMissing, InvalidSchedule
 from queuert.features.schedules.planning import ScheduleStatus, status_of
-from queuert.features.schedules.stored import CatchUp, Definition, Overlap, State, definition_of, state_of
+from queuert.features.schedules.stored import CatchUp, Definition, FailingTick, Overlap, State, definition_of, state_of
 from queuert.features.schedules.times import Times, from_data
 from queuert.records.schedules import ScheduleRow
+
+SHOWN = 5
+"""Failing ticks in the text of a schedule."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +51,8 @@ class Schedule:
     """Workers declare it. Otherwise a client has put it."""
     status: ScheduleStatus
     """ "active": it waits for its next tick. "waiting": for its last chains to end. "failing": the
-    last try to fire it failed. "paused". "disabled": no worker declares it any more. "ended": it
-    has no more ticks."""
+    last try to fire it failed, or that of one of its ticks. "paused". "disabled": no worker
+    declares it any more. "ended": it has no more ticks."""
     next_at: datetime | None
     """Its next tick. None if it has none, or if that is not known yet."""
     last_tick: datetime | None
@@ -63,11 +66,14 @@ class Schedule:
     skipped_at: datetime | None
     """The last of these ticks."""
     error: str | None
-    """Why the last try to fire it failed; None if it did not."""
+    """Why the last try to fire it, or one of `failing_ticks`, failed; None if none failed."""
     error_at: datetime | None
     """When that was."""
     errors: int
     """How many tries in a row failed."""
+    failing_ticks: tuple[FailingTick, ...]
+    """Ticks that failed while the schedule goes on: those that were triggered or backfilled, and
+    with catch_up "all" and overlap "allow" all others. Each is tried again for itself."""
     paused_until: datetime | None
     """When its pause ends by itself. None if it is not paused, or until it is resumed."""
     disabled_at: datetime | None
@@ -91,6 +97,13 @@ class Schedule:
         if self.skipped_at is not None:
             running = "the chains of an earlier tick had not ended (blocked ones count as running)"
             lines.append(f"  {self.skips} skipped, the last at {clock(self.skipped_at, now)}: {running}")
+        for tick in self.failing_ticks[:SHOWN]:
+            what = "triggered at" if tick.triggered else "the tick of"
+            tried = "once" if tick.errors == 1 else f"{tick.errors} times in a row"
+            again = f"it is tried again at {clock(tick.retry_at, now)}"
+            lines.append(f"  {what} {clock(tick.at, now)} has failed {tried}, {again}: {tick.error}")
+        if len(self.failing_ticks) > SHOWN:
+            lines.append(f"  and {len(self.failing_ticks) - SHOWN} more have failed")
         return "\n".join(lines)
 
     def _status(self, now: datetime) -> str:
@@ -125,6 +138,9 @@ def schedule_from(row: ScheduleRow, now: datetime) -> Schedule:
     if unreadable is not None and not state.errors:
         state = replace(state, error=unreadable, errors=1)
     status = status_of(row, state, now)
+    if state.failing and not state.errors:
+        last = max(state.failing, key=lambda each: each.error_at)
+        state = replace(state, error=last.error, error_at=last.error_at, errors=last.errors)
     stored = definition.type is not None
     return Schedule(
         name=row.name,
@@ -148,6 +164,7 @@ def schedule_from(row: ScheduleRow, now: datetime) -> Schedule:
         error=state.error,
         error_at=state.error_at,
         errors=state.errors,
+        failing_ticks=state.failing,
         paused_until=state.paused_until if status == "paused" else None,
         disabled_at=state.disabled_at,
         release=state.declared_by,

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from queuert.base.backoff import Backoff, Recovery
 from queuert.base.failure_log import FailureLog
@@ -32,7 +32,6 @@ from queuert.features.schedules.firing import (
     fire_due,
     fire_one,
     look_at,
-    record_failure,
     record_failure_of_first,
 )
 from queuert.features.schedules.planning import Work
@@ -54,6 +53,16 @@ LOCKED_FOR = 0.5
 """Seconds until the next look if others have locked all that is due."""
 MAX_WAITED_FOR = 100_000
 """Chains whose ends this worker listens for. Others are noticed a little later."""
+
+
+class Made(NamedTuple):
+    """What a function has made."""
+
+    work: Work
+    jobs: list[list[Any]]
+    """Those of each tick; none, if it has failed."""
+    errors: dict[int, Exception]
+    """Why ticks have failed, by position."""
 
 
 class Firing:
@@ -277,49 +286,67 @@ class Firing:
         self._wake.set()
 
     async def _fire_by_function(self, name: str) -> None:
-        declaration, work = self._declarations[name], None
         try:
             work = await self._run(look_at(self._engine, name))
             if work is None or not work.read.row.by_function:
                 return
-            made: list[Any] = []
-            for fire in work.fires:
-                try:
-                    made.append(check_jobs(self._engine, name, await call(declaration, fire.tick)))
-                except Exception as error:
-                    await self._failed(work, error, extra=fire.extra)
-                    return
-            hooks = Hooks()
-            fired = await self._run(fire_one(self._engine, hooks, work, made, self._worker_id))
-            await self._after(fired, hooks)
-            self._log.worked(f"schedule {name}")
+            made = await self._make(name, work)
+            try:
+                await self._store(made)
+            except (Outrun, StorageUnavailable, StorageBusy):
+                raise
+            except Exception as refused:
+                await self._store_first(made, refused)
         except Outrun:
             logger.debug("schedule %s was fired or changed by another", name)
         except Exception as error:
-            await self._could_not_store(work, name, error)
-
-    async def _could_not_store(self, work: Work | None, name: str, error: Exception) -> None:
-        """An error of the library is about the jobs, unless the database is the reason."""
-        try:
-            if work is None or isinstance(error, StorageUnavailable | StorageBusy):
-                raise error
-            await self._failed(work, error, extra=any(fire.extra for fire in work.fires))
-        except Exception as reason:
-            self._log.failed(f"schedule {name}", reason, "schedule %s could not be fired, it is tried again", name,
+            self._log.failed(f"schedule {name}", error, "schedule %s could not be fired, it is tried again", name,
                              extra={"schedule": name, "worker_id": self._worker_id})  # fmt: skip
             await asyncio.sleep(self._recovery.next_delay())
 
-    async def _failed(self, work: Work, error: Exception, *, extra: bool) -> None:
-        name, text = work.read.row.name, f"{type(error).__qualname__}: {error}"[:1000]
-        recorded = await self._run(record_failure(self._engine, work.read.row, work.now, text, extra=extra))
-        if recorded is None:
-            return
-        self._log.failed(f"schedule {name}", error, "schedule %s could not be fired", name,
-                         extra={"schedule": name, "worker_id": self._worker_id})  # fmt: skip
-        if self._engine.observers is not None:
-            self._engine.observers.schedule_failed(
-                schedule=name, error_message=text, retry_in=recorded.retry_in, worker_id=self._worker_id
-            )
+    async def _make(self, name: str, work: Work) -> Made:
+        """Call the function for each tick. After a failure, the other extra ticks are left for the
+        next look, and so are the other ordinary ones: it may take its whole time for each.
+        """
+        jobs, errors, called = list[list[Any]](), dict[int, Exception](), [0, 0]
+        for is_ordinary in (False, True):
+            for fire in work.fires:
+                if fire.extra is is_ordinary:
+                    continue
+                called[is_ordinary] += 1
+                try:
+                    jobs.append(check_jobs(self._engine, name, await call(self._declarations[name], fire.tick)))
+                except Exception as error:
+                    errors[len(jobs)] = error
+                    jobs.append([])
+                    break
+        return Made(work.cut(called[0], max(1, called[1])) if errors else work, jobs, errors)
+
+    async def _store_first(self, made: Made, refused: Exception) -> None:
+        """The library or the database refuses the jobs of one tick: find out whether it is the
+        first. The others are looked at again.
+        """
+        work = made.work.alone()
+        if len(made.jobs) > 1 and 0 not in made.errors:
+            try:
+                return await self._store(Made(work, made.jobs[:1], {}))
+            except (Outrun, StorageUnavailable, StorageBusy):
+                raise
+            except Exception as error:
+                refused = error
+        return await self._store(Made(work, [[]], {0: made.errors.get(0, refused)}))
+
+    async def _store(self, made: Made) -> None:
+        hooks, name = Hooks(), made.work.read.row.name
+        texts = {place: f"{type(error).__qualname__}: {error}"[:1000] for place, error in made.errors.items()}
+        fired = await self._run(fire_one(self._engine, hooks, made.work, made.jobs, texts, self._worker_id))
+        await self._after(fired, hooks)
+        for place, error in made.errors.items():
+            self._log.failed(f"schedule {name}", error, "schedule %s could not be fired for %s", name,
+                             made.work.fires[place].tick.at.isoformat(),
+                             extra={"schedule": name, "worker_id": self._worker_id})  # fmt: skip
+        if not made.errors and not made.work.state.failing:
+            self._log.worked(f"schedule {name}")
 
     async def _run(self, program: Program[T]) -> T:
         return await self._sessions.run_within(self._limit, program)

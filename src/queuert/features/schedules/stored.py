@@ -43,6 +43,23 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Seconds: older ticks are not caught up with."""
 
 
+class FailingTick(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tick that could not be fired, and is tried again apart from the others."""
+
+    at: datetime
+    """The tick, or when the schedule was triggered by hand."""
+    triggered: bool = False
+    """It was triggered by hand."""
+    error: str
+    """Why the last try failed."""
+    error_at: datetime
+    """When that was."""
+    errors: int
+    """How many tries in a row failed."""
+    retry_at: datetime
+    """When it is tried again."""
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far a schedule has come."""
 
@@ -78,8 +95,12 @@ class State(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The last of them, also if it has fired: each has a time of its own."""
     backfills: tuple[tuple[datetime, datetime], ...] = ()
     """Times whose ticks are to fire, each without its end."""
-    extras_after: datetime | None = None
-    """When these two are tried again: the function has failed for one of them."""
+    failing: tuple[FailingTick, ...] = ()
+    """Those of these two that are tried again. A tick is among `backfills`, one microsecond
+    long."""
+    gaps: tuple[tuple[datetime, datetime], ...] = ()
+    """Pauses after the horizon: no tick fires that is after the first time, and not after the
+    second."""
     declared_by: str | None = None
     """The release whose declaration this is."""
     declared_since: datetime | None = None

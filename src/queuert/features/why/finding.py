@@ -32,6 +32,7 @@ from queuert.features.why import (
     InLine,
     LimitClosed,
     LimitFull,
+    Lost,
     NotDue,
     NoWorker,
     OrderHeld,
@@ -47,6 +48,7 @@ from queuert.jobs.chain import error_record
 from queuert.ports.program import Program
 from queuert.records.circumstances import Circumstances, RunningGroup
 from queuert.records.limits import LimitRow, split_lane
+from queuert.records.model import ALONE_AFTER
 from queuert.records.pauses import Pause, PauseTarget, is_paused
 from queuert.records.schedules import read_chain_id
 from queuert.records.workers import UNTOLD, WorkerAbout, WorkerQueue, WorkerRow, WorkerState
@@ -153,8 +155,8 @@ def _not_due(facts: Circumstances) -> Iterator[Reason]:
     if job.status != "pending" or job.scheduled_at <= facts.now:
         return
     error = error_record(job.last_error)
-    if error is not None and job.attempt > 0:
-        yield FailedBefore(job.attempt, job.scheduled_at, error, facts.now)
+    if error is not None and job.attempt > job.losses:
+        yield FailedBefore(job.attempt - job.losses, job.scheduled_at, error, facts.now)
     else:
         yield NotDue(job.scheduled_at, facts.now)
 
@@ -234,6 +236,12 @@ def _no_room(facts: Circumstances) -> Iterator[Reason]:
         yield min(in_line, key=lambda each: each.ahead)
 
 
+def _lost(facts: Circumstances) -> Iterator[Reason]:
+    job = facts.chain.current
+    if job.losses and job.status not in TERMINAL:
+        yield Lost(job.losses, job.losses >= ALONE_AFTER)
+
+
 def _past_deadline(facts: Circumstances) -> Iterator[Reason]:
     job = facts.chain.current
     if job.status in ("blocked", "pending") and job.deadline is not None and job.deadline <= facts.now:
@@ -250,6 +258,7 @@ REASONS: Sequence[Callable[[Circumstances], Iterable[Reason]]] = (
     _no_worker,
     _no_room,
     _past_deadline,
+    _lost,
 )
 """What finds the reasons, in the order in which they have to end."""
 

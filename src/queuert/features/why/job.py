@@ -77,6 +77,30 @@ class FailedBefore(Reason):
 
 
 @dataclass(frozen=True)
+class Lost(Reason):
+    """Its worker died, or could not renew its lease, while the job ran."""
+
+    in_the_way: ClassVar[bool] = False
+
+    losses: int
+    """How often."""
+    alone: bool
+    """It was lost so often that it runs alone in its worker from now on."""
+
+    def __str__(self) -> str:
+        text = f"it was lost with its worker {number_of(self.losses, 'time')}"
+        return f"{text}: it may be what ends the process, so it runs alone in its worker" if self.alone else text
+
+    def _remedy(self) -> str:
+        if self.alone:
+            return (
+                "it begins when the other jobs of its worker have ended, and fails after max_losses; look for what "
+                "ends the process: memory, a crash in C, a blocked event loop"
+            )
+        return "it is tried again by itself; look at what ended that worker"
+
+
+@dataclass(frozen=True)
 class BlockingChain:
     """A chain that the job waits for."""
 

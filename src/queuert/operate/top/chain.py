@@ -99,6 +99,7 @@ def _facts(job: JobRecord[Any]) -> Iterator[Text]:
         ("chain", job.chain_id),
         ("job", f"{job.id}  {job.job_type}"),
         ("attempt", job.attempt_number),
+        ("lost", f"{job.losses}, with their workers" if job.losses else None),
         ("created", with_age(job.created_at)),
         ("scheduled", with_age(job.scheduled_at)),
         ("deadline", with_age(job.deadline)),

@@ -14,7 +14,7 @@ from typing import Any
 
 from queuert.client.client import Client
 from queuert.errors import TransactionMisused
-from queuert.records.model import Claimed, Settlement
+from queuert.records.model import ALONE_AFTER, Claimed, Settlement
 from queuert.records.pauses import Pause, is_paused, stops
 from queuert.worker.attempts.ending import LEFT_OPEN, checked, end_attempt
 from queuert.worker.attempts.execution import Execution
@@ -73,6 +73,10 @@ class Attempts:
         self._waiting = self._ahead.claims
         self.claims: dict[str, Claim] = {}
         """By job id."""
+        self.alone: Claim | None = None
+        """A job that was lost again and again: nothing else begins here before it has ended."""
+        self._alone_waits = False
+        """It has not begun."""
         self.busy_slots = 0
         self.ended = 0
         """How many handlers have ended, ever."""
@@ -129,11 +133,20 @@ class Attempts:
     # One job
 
     def begin_all(self, jobs: Sequence[Claimed], claimed_at: float, *, stopping: bool) -> None:
+        alone = None if stopping else next(filter(self._runs_alone, jobs), None)
         for claimed in jobs:
-            self._begin(claimed, claimed_at, stopping=stopping)
-        self._ahead.look_ahead()
+            self._begin(claimed, claimed_at, give_back=stopping or alone not in (None, claimed))
+        if alone is None:
+            self._ahead.look_ahead()
+        else:
+            self.give_back_waiting()
+            self._begin_alone_soon()
 
-    def _begin(self, claimed: Claimed, claimed_at: float, *, stopping: bool) -> None:
+    def _runs_alone(self, claimed: Claimed) -> bool:
+        row = claimed.job
+        return ALONE_AFTER <= row.losses < self._options.plans[row.type_name].max_losses and not claimed.expired
+
+    def _begin(self, claimed: Claimed, claimed_at: float, *, give_back: bool) -> None:
         row = claimed.job
         plan = self._options.plans[row.type_name]
         claim = Claim(claimed, plan, claimed_at)
@@ -144,12 +157,15 @@ class Attempts:
         self.claims[row.id] = claim
         if self._left_running:
             self._left_running.discard(row.id)
-        if stopping:
+        if give_back:
             self._settler.add(claim, self._verdicts.given_back(claim))
         elif claimed.expired:
             self._settler.add(claim, self._verdicts.expired(claim))
         elif row.attempt > 1 and (over := self._verdicts.before_running(claim)) is not None:
             self._settler.add(claim, over)
+        elif row.losses >= ALONE_AFTER:
+            self.alone = claim
+            self._alone_waits = claim.waiting = True
         elif self.busy_slots < self._options.concurrency and not self._waiting and self._ahead.covers(claim):
             self._start(claim)
         else:
@@ -207,6 +223,40 @@ class Attempts:
                 self._start(claim)
         self._ahead.look_ahead()
 
+    # A job that was lost again and again. It may end the process, and must not take others with it.
+    # Others may end the process before it has begun: the database knows that it has not.
+
+    def _begin_alone_soon(self) -> None:
+        """Begin the job that runs alone, if nothing else is left here."""
+        claim = self.alone
+        if claim is not None and claim.waiting and len(self.claims) == 1 and not self.running:
+            claim.waiting = False
+            self.spawn(self._begin_alone(claim))
+
+    async def _begin_alone(self, claim: Claim) -> None:
+        begins = False
+        try:
+            if not claim.is_lost:
+                program = self._sessions.engine.state.begin_alone(claim.row.id, claim.token)
+                begins = await self._sessions.run_within(self._limit, program)
+        except Exception as error:
+            logger.warning("job %s (%s) is given back: that it begins could not be stored: %s", claim.row.id,
+                           claim.row.type_name, error, extra=self._verdicts.extra(claim))  # fmt: skip
+        if self.alone is not claim:
+            return  # it was given back meanwhile
+        if begins and not claim.is_lost:
+            self._alone_waits = False
+            self._start(claim)
+        else:
+            self.give_back_alone()
+
+    def give_back_alone(self) -> None:
+        """Give back the job that is to run alone, unless it has begun."""
+        claim = self.alone
+        if claim is not None and self._alone_waits:
+            self.alone = None
+            self._give_back([claim])
+
     async def _store_horizon(self, horizon: int) -> bool:
         program = self._sessions.engine.state.move_horizon(self._worker_id, horizon)
         # Claims and settlements take long, and handlers may wait for this.
@@ -230,6 +280,8 @@ class Attempts:
         """
         self._give_back(self._ahead.give_up(lambda claim: is_paused(pauses, claim.plan.name, claim.plan.queue)))
         self._ahead.look_ahead()
+        if self.alone is not None and is_paused(pauses, self.alone.plan.name, self.alone.plan.queue):
+            self.give_back_alone()
         stopping = [pause for pause in pauses if pause.cancel_running]
         for claim in list(self.claims.values()) if stopping else ():
             if (
@@ -346,6 +398,13 @@ class Attempts:
         # Only if it is this claim: the same job may have been claimed again.
         if self.claims.get(claim.row.id) is claim:
             del self.claims[claim.row.id]
+        if self._ahead.leaving:
+            self._ahead.has_left(claim)
+        if claim is self.alone:
+            self.alone = None
+            self._next_turn.claim_soon()
+        elif self.alone is not None:
+            self._begin_alone_soon()
         if self._listener.listens and (rest := self._listener.released(claim)) is not None:
             self.spawn(rest)
         if self._options.policy.limited or self._options.policy.by_key:

@@ -64,7 +64,7 @@ async def _commit(
     try:
         settlement = verdicts.completed(claim, value)
     except Exception as error:
-        unfit = Raised(error, failure.SERIALIZATION_ERROR)
+        unfit = Raised(error, failure.code_of_result(error))
     try:
         if unfit is not None and not await transaction.has_ended_inside():
             return unfit

@@ -52,7 +52,9 @@ class Overdue:
                          "of them ends", self._slots, extra={"worker_id": self._verdicts.worker_id})  # fmt: skip
 
     def ended(self, claim: Claim) -> None:
-        """Its handler has ended, at last; or the event loop ends, and cannot wait for its thread."""
+        """Its handler has ended, at last; or the event loop ends and cannot wait for its
+        thread.
+        """
         self.claims.discard(claim)
         took = time.monotonic() - claim.claimed_at
         if claim.in_thread:

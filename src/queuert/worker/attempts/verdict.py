@@ -13,7 +13,7 @@ from queuert.engine.engine import Engine
 from queuert.engine.operations.ending import settlement_for
 from queuert.errors import InvalidArgument, OwnershipLost, RateLimited, Reschedule
 from queuert.records.limits import split_lane
-from queuert.records.model import Settlement, When
+from queuert.records.model import JobRow, Settlement, When
 from queuert.worker.attempts.outcome import Late, Raised, Returned
 from queuert.worker.base import failure
 from queuert.worker.base.abort import AbortReason
@@ -41,7 +41,7 @@ class Verdicts:
                     return self._after_error(claim, error, code)
         except Exception as error:
             # What the handler returned cannot be stored, or the time it asked for is invalid.
-            return self.failed(claim, error, failure.SERIALIZATION_ERROR if isinstance(outcome, Returned) else None)
+            return self.failed(claim, error, failure.code_of_result(error) if isinstance(outcome, Returned) else None)
 
     def completed(self, claim: Claim, value: Any) -> Settlement:
         """Raises if the value cannot be stored."""
@@ -61,7 +61,9 @@ class Verdicts:
         run.
         """
         plan, row = claim.plan, claim.row
-        if plan.max_attempts is not None and row.attempt > plan.max_attempts:
+        if row.losses >= plan.max_losses:
+            return self._lost_too_often(claim)
+        if plan.max_attempts is not None and _failures(row) >= plan.max_attempts:
             return self._over(claim, f"it has used its {plan.max_attempts} attempts")
         # The first attempt has no worker behind it that was lost: `retry` keeps the old error.
         lost = plan.give_up_on.lost_workers and row.attempt > 1 and failure.code_in(row.last_error)
@@ -69,13 +71,25 @@ class Verdicts:
             return self._over(claim, "its worker was lost, and its handler gives up on that")
         return None
 
-    def _over(self, claim: Claim, reason: str) -> Settlement:
-        """The error of its last failed attempt stays."""
+    def _lost_too_often(self, claim: Claim) -> Settlement:
+        times, most = claim.row.losses, claim.plan.max_losses
+        message = (
+            f"its worker died or stopped renewing its lease while it ran, {times} times; max_losses is {most}. It may "
+            "be what ends the process, for example with its memory or a crash in C"
+        )
+        return self._over(claim, message, failure.record(failure.LEASE_EXPIRED, message))
+
+    def _over(self, claim: Claim, reason: str, error: bytes | None = None) -> Settlement:
+        """Without an error, that of its last failed attempt stays."""
         row = claim.row
         logger.warning("job %s (%s) failed without a further attempt: %s", row.id, row.type_name, reason,
                        extra=self.extra(claim))  # fmt: skip
-        error = row.last_error or failure.record(
-            failure.ATTEMPTS_EXHAUSTED, f"all {claim.plan.max_attempts} attempts ended without a result"
+        error = (
+            error
+            or row.last_error
+            or failure.record(
+                failure.ATTEMPTS_EXHAUSTED, f"all {claim.plan.max_attempts} attempts ended without a result"
+            )
         )
         return Settlement(job_id=row.id, token=claim.token, status="failed", error=error, worker=self.worker_id)
 
@@ -85,8 +99,8 @@ class Verdicts:
         plan, row = claim.plan, claim.row
         code = code or failure.code_of(error)
         gives_up = schedule is None and plan.give_up_on.includes(error, code)
-        last = gives_up or (plan.max_attempts is not None and row.attempt >= plan.max_attempts)
-        schedule = schedule or When(after=plan.backoff.delay(row.attempt))
+        last = gives_up or (plan.max_attempts is not None and _failures(row) + 1 >= plan.max_attempts)
+        schedule = schedule or When(after=plan.backoff.delay(_failures(row) + 1))
         next_one = f"next one in {schedule.after:.1f} s" if schedule.at is None else f"next one at {schedule.at}"
         if last:
             next_one = "its handler gives up on this error" if gives_up else "that was the last one"
@@ -166,6 +180,11 @@ class Verdicts:
             "worker_id": self.worker_id,
             **({} if row.lane is None else dict(zip(("limit", "limit_key"), split_lane(row.lane), strict=True))),
         }
+
+
+def _failures(row: JobRow) -> int:
+    """How many attempts before this one have ended and were not lost."""
+    return row.attempt - 1 - row.losses
 
 
 def _in_place_of(cancelled: asyncio.CancelledError, message: str) -> TimeoutError:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from queuert.errors import JobError
+from queuert.errors import JobError, QueuertError
 from queuert.worker.base.error_attributes import json_attributes
 from queuert.worker.base.error_text import MAX_TEXT, head, is_long, tail, traceback_of
 
@@ -20,6 +20,7 @@ MAX_PLAIN = 500
 
 UNHANDLED_ERROR = "UNHANDLED_ERROR"
 SERIALIZATION_ERROR = "SERIALIZATION_ERROR"
+INVALID_OUTPUT = "INVALID_OUTPUT"
 TIMEOUT = "TIMEOUT"
 LEASE_EXPIRED = "LEASE_EXPIRED"
 EXPIRED = "EXPIRED"
@@ -46,6 +47,14 @@ def code_of(error: BaseException) -> str:
     # A subclass may have its own __init__, and forget the code there.
     code: object = getattr(error, "code", None) if isinstance(error, JobError) else None
     return code if isinstance(code, str) and code else UNHANDLED_ERROR
+
+
+def code_of_result(error: Exception) -> str:
+    """The code if what a handler returned could not be made into a settlement. Our own errors say
+    that the value is wrong. Others come from functions of the user, such as `generate_id`, and may
+    pass.
+    """
+    return INVALID_OUTPUT if isinstance(error, QueuertError) else SERIALIZATION_ERROR
 
 
 def code_in(record: bytes | None) -> str | None:

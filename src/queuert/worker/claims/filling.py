@@ -50,6 +50,8 @@ class Filling:
 
     def _request(self) -> ClaimRequest | None:
         attempts, prefetch = self._attempts, self._prefetch
+        if attempts.alone is not None:
+            return None
         if attempts.unsettled >= MAX_UNSETTLED or attempts.waiting > prefetch.refill_at:
             return None
         # What is claimed ahead will soon be a result, too.

@@ -32,7 +32,7 @@ of the grace, so a death is noticed within both together."""
 GRACE = 1.0
 """Seconds for a worker to get its lock back: to reconnect, or to register without it."""
 LOOK_AFTER = 0.05
-"""Seconds after the end of the grace: the database counts it from a moment within the look."""
+"""Seconds after the end of the grace: not every clock is as quick as the database's."""
 CHECK_INTERVAL = 0.25
 """Seconds between two checks that the lock is still held. They send nothing while it is."""
 SEEN_INTERVAL = SEEN_EVERY
@@ -99,9 +99,11 @@ class Presence:
         self._look_at = now + LOOK_INTERVAL
         if not await self._dead(0.0):
             return []
+        noticed = time.monotonic()
         dead = await self._dead(GRACE)
         if not dead:
-            self._look_at = now + GRACE + LOOK_AFTER
+            # The database counts the grace from a moment before it has answered.
+            self._look_at = noticed + GRACE + LOOK_AFTER
         return dead
 
     async def _dead(self, grace: float) -> list[str]:

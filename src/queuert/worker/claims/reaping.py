@@ -10,6 +10,7 @@ from typing import Any
 
 from queuert.engine.sessions import Sessions
 from queuert.engine.transaction import Hooks
+from queuert.records.model import ALONE_AFTER
 from queuert.worker.attempts.attempts import Attempts
 from queuert.worker.base import failure
 from queuert.worker.base.next_turn import NextTurn
@@ -41,6 +42,7 @@ class Reaper:
         self._next_turn = next_turn
         self._limit = options.limit
         self._types = options.policy.types
+        self._plans = options.plans
         self._interval = options.reap_interval
         self.due_at = 0.0
         """When to look for jobs whose leases have ended, on the monotonic clock."""
@@ -51,7 +53,14 @@ class Reaper:
         if now < self.due_at and not dead:
             return
         engine, hooks = self._sessions.engine, Hooks()
-        program = engine.state.reap(self._types, list(self._attempts.claims), REAPED_AT_ONCE, _LEASE_EXPIRED, dead)
+        program = engine.state.reap(
+            self._types,
+            list(self._attempts.claims),
+            REAPED_AT_ONCE,
+            _LEASE_EXPIRED,
+            dead,
+            {name: plan.delays_after_losses() for name, plan in self._plans.items()},
+        )
         reaped = await self._sessions.run_within(self._limit, program)
         if len(reaped) < REAPED_AT_ONCE:
             self.due_at = now + self._interval
@@ -72,6 +81,12 @@ class Reaper:
                            row.id, row.type_name,
                            extra={"job_id": row.id, "job_type": row.type_name, "chain_id": row.chain_id,
                                   "attempt_number": row.attempt, "worker_id": self._worker_id})  # fmt: skip
+            if ALONE_AFTER <= row.losses < self._plans[row.type_name].max_losses:
+                logger.error("job %s (%s) was lost with its worker %d times: it may be what ends the process. From now "
+                             "on it runs alone in its worker, until it ends or was lost %d times",
+                             row.id, row.type_name, row.losses, self._plans[row.type_name].max_losses,
+                             extra={"job_id": row.id, "job_type": row.type_name, "chain_id": row.chain_id,
+                                    "losses": row.losses, "worker_id": self._worker_id})  # fmt: skip
             notifications.add("job_scheduled", row.type_name)
             notifications.add("ownership_lost", row.id)
         await self._sessions.flush(hooks)

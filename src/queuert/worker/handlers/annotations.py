@@ -37,7 +37,7 @@ def check_annotation(job_class: type[Job[Any, Any]], function: Callable[[Any], A
 
 def _annotation_of(function: Callable[[Any], Any]) -> object:
     try:
-        parameter = next(iter(inspect.signature(function).parameters.values()))
+        parameter = next(iter(scope.signature(function).parameters.values()))
     except ValueError:  # some callables written in C have no signature
         return None
     return None if parameter.annotation is inspect.Parameter.empty else parameter.annotation

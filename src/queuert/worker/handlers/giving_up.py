@@ -20,9 +20,10 @@ class GiveUpOn:
 
     __slots__ = ("_classes", "_codes", "lost_workers")
 
-    def __init__(self, kinds: Sequence[ErrorKind] = ()) -> None:
-        self._classes = tuple(kind for kind in kinds if isinstance(kind, type))
-        self._codes = frozenset(kind for kind in kinds if isinstance(kind, str))
+    def __init__(self, kinds: Sequence[ErrorKind] | None = ()) -> None:
+        always = () if kinds is None else (failure.INVALID_OUTPUT,)
+        self._classes = tuple(kind for kind in kinds or () if isinstance(kind, type))
+        self._codes = frozenset((*always, *(kind for kind in kinds or () if isinstance(kind, str))))
         self.lost_workers = failure.LEASE_EXPIRED in self._codes
         """Whether a job that was taken back from a lost worker must not run again."""
 
@@ -35,7 +36,9 @@ class GiveUpOn:
 
 
 def check_give_up_on(kinds: Any, type_name: str) -> GiveUpOn:
-    """The errors as they were given to `handles`, checked."""
+    """The errors as they were given to `handles`, checked. None: it gives up on nothing."""
+    if kinds is None:
+        return GiveUpOn(None)
     if isinstance(kinds, str | type) or not isinstance(kinds, Sequence):
         raise InvalidArgument(
             f"the handler of {type_name!r}: give_up_on takes a tuple of exception classes and error codes, "

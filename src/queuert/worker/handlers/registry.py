@@ -15,6 +15,7 @@ from queuert.errors import InvalidArgument
 from queuert.jobs.job import Job, is_job_class, name_of
 from queuert.jobs.job_type import JobType
 from queuert.jobs.registry import Registry
+from queuert.jobs.scope import signature
 from queuert.worker.handlers.annotations import check_annotation
 from queuert.worker.handlers.attempt import Attempt, SyncAttempt
 from queuert.worker.handlers.giving_up import ErrorKind, GiveUpOn, check_give_up_on
@@ -28,6 +29,9 @@ N = TypeVar("N")
 
 DEFAULT_LEASE = 60.0
 DEFAULT_GRACE = 10.0
+DEFAULT_LOSSES = 3
+LOSSES_TOLD = 10
+"""The pauses after so many losses are computed; later ones are as long as the last of these."""
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,11 @@ class SharedSettings:
     backoff: Backoff | None = None
     max_attempts: int | None = None
     timeout_grace: Duration | None = None
+    max_losses: int | None = None
 
     def __post_init__(self) -> None:
         check_positive(self.max_attempts, "max_attempts")
+        check_positive(self.max_losses, "max_losses")
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,8 @@ class Handlers(Generic[Conn]):
             of the lease).
         backoff: How long to wait after a failed attempt (default: the worker's).
         max_attempts: The number of attempts after which a job fails (default: the worker's).
+        max_losses: How often a job may be lost with its worker: then it fails (default: the
+            worker's).
         timeout_grace: How long a handler may go on after its `timeout`, as a timedelta or in
             seconds (default: the worker's).
     """
@@ -99,9 +107,10 @@ class Handlers(Generic[Conn]):
         renew_interval: Duration | None = None,
         backoff: Backoff | None = None,
         max_attempts: int | None = None,
+        max_losses: int | None = None,
         timeout_grace: Duration | None = None,
     ) -> None:
-        settings = SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace)
+        settings = SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace, max_losses)
         self._registry = HandlerRegistry(MiddlewareStack(middleware), settings)
 
     def handles(
@@ -113,7 +122,8 @@ class Handlers(Generic[Conn]):
         renew_interval: Duration | None = None,
         backoff: Backoff | None = None,
         max_attempts: int | None = None,
-        give_up_on: Sequence[ErrorKind] = (),
+        max_losses: int | None = None,
+        give_up_on: Sequence[ErrorKind] | None = (),
         timeout: Duration | None = None,
         timeout_grace: Duration | None = None,
         concurrency: int | None = None,
@@ -133,10 +143,14 @@ class Handlers(Generic[Conn]):
             backoff: How long to wait after a failed attempt (default: that of the registry, then of
                 the worker: 10 s, doubled each time, up to 300 s).
             max_attempts: The number of attempts after which the job fails (default: that of the
-                registry, then of the worker: no limit).
+                registry, then of the worker: no limit). Attempts that are lost with their worker
+                do not count.
+            max_losses: How often the job may be lost with its worker: then it fails (default: that
+                of the registry, then of the worker: 3).
             give_up_on: Errors after which the job fails at once: a tuple of exception classes and
                 error codes, for example `(HTTPNotFound, "CARD_DECLINED")`. The codes of the library
-                are allowed too (default: none).
+                are allowed too. "INVALID_OUTPUT" is always one of them, unless you give None: then
+                every error is retried (default: no others).
             timeout: How long one attempt may take, as a timedelta or in seconds (default: no
                 limit). Then the handler is told to stop, and the job is retried.
             timeout_grace: How long the handler may go on after that, as a timedelta or in seconds
@@ -159,7 +173,7 @@ class Handlers(Generic[Conn]):
                     function=function,
                     is_async=is_async,
                     queue=queue,
-                    settings=SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace),
+                    settings=SharedSettings(lease, renew_interval, backoff, max_attempts, timeout_grace, max_losses),
                     give_up_on=check_give_up_on(give_up_on, name_of(job_type)),
                     timeout=None if timeout is None else seconds(timeout, "timeout", minimum=0.001),
                     concurrency=check_positive(concurrency, "concurrency"),
@@ -229,11 +243,20 @@ class HandlerPlan:
     renew_interval: float
     backoff: Backoff
     max_attempts: int | None
+    max_losses: int
     give_up_on: GiveUpOn
     timeout: float | None
     timeout_grace: float
     concurrency: int | None
     middleware: MiddlewareStack
+
+    def delays_after_losses(self) -> tuple[float, ...]:
+        """Seconds until a job may run again after its first loss, its second one, and so on: none
+        after the first one, which may be an accident, and none after the last one, which ends it.
+        """
+        most = 1 if self.give_up_on.lost_workers else self.max_losses
+        pauses = [self.backoff.delay(number) for number in range(1, min(most - 1, LOSSES_TOLD))]
+        return (0.0, *pauses, 0.0) if most <= LOSSES_TOLD else (0.0, *pauses)
 
 
 def resolve(
@@ -297,6 +320,7 @@ def _plan(handler: Handler, registry: HandlerRegistry, jobs: Registry, defaults:
         renew_interval=renew_interval,
         backoff=backoff,
         max_attempts=next((level.max_attempts for level in levels if level.max_attempts is not None), None),
+        max_losses=next((level.max_losses for level in levels if level.max_losses is not None), DEFAULT_LOSSES),
         give_up_on=handler.give_up_on,
         timeout=handler.timeout,
         timeout_grace=seconds(
@@ -322,7 +346,7 @@ def _check_function(type_name: str, function: Any) -> bool:
     if not callable(function):
         raise InvalidArgument(f"the handler of {type_name!r} must be a function, got {function!r}")
     try:
-        inspect.signature(function).bind(object())
+        signature(function).bind(object())
     except TypeError as error:
         raise InvalidArgument(
             f"the handler of {type_name!r} is called with one argument, the attempt: {error}"

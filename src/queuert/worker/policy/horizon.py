@@ -92,6 +92,10 @@ class ClaimedAhead:
         """How many have begun since the last move was sent."""
         self._meanwhile = 0
         """How many began while the last move was being stored."""
+        self.leaving: set[int] = set()
+        """The ordinals of jobs that were given back and are still ours in the database. The horizon
+        must not pass them: the jobs never began.
+        """
 
     @property
     def since(self) -> float | None:
@@ -124,14 +128,22 @@ class ClaimedAhead:
         return self.claims.popleft() if self.claims and self.claims[0].is_lost else None
 
     def give_up(self, which: Callable[[Claim], bool] = lambda _: True) -> list[Claim]:
-        """All of them, or those. None of these waits any more."""
+        """All of them, or those. None of these waits any more. `has_left` must be called when
+        they are settled.
+        """
         given = [claim for claim in self.claims if which(claim)]
+        self.leaving.update(claim.claimed.ordinal or 0 for claim in given if not self.covers(claim))
         kept = [claim for claim in self.claims if not which(claim)] if len(given) < len(self.claims) else []
         self.claims.clear()
         self._covered = 0
         for claim in kept:
             self.add(claim)
         return given
+
+    def has_left(self, claim: Claim) -> None:
+        """It was given back, and that is stored."""
+        self.leaving.discard(claim.claimed.ordinal or 0)
+        self.look_ahead()
 
     # Moving the horizon
 
@@ -143,7 +155,7 @@ class ClaimedAhead:
             self._spawn(self._move())
 
     def _must_move(self) -> bool:
-        return self._covered < len(self.claims) and self._covered <= self._reach // LOW
+        return self._covered < len(self.claims) and self._covered <= self._reach // LOW and not self.leaving
 
     async def _move(self) -> None:
         try:

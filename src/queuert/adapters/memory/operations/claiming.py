@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -15,7 +15,17 @@ from queuert.adapters.memory.command import read, write
 from queuert.adapters.memory.lanes import Choice, choose
 from queuert.adapters.memory.tables import Held, Tables
 from queuert.ports.program import Program
-from queuert.records.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
+from queuert.records.model import (
+    ALONE_AFTER,
+    NO_DELAYS,
+    NOT_BEGUN,
+    Claimed,
+    ClaimRequest,
+    ClaimResult,
+    JobRow,
+    Lease,
+    QueueLimit,
+)
 from queuert.records.pauses import Pause, in_the_way, is_paused, sooner
 
 
@@ -66,6 +76,14 @@ class Claiming:
         return row is not None and row.token == token
 
     @write
+    def begin_alone(self, tables: Tables, job_id: str, token: int) -> bool:
+        row = tables.jobs.get(job_id)
+        if row is None or row.token != token:
+            return False
+        tables.held[job_id] = tables.held[job_id]._replace(ordinal=None)
+        return True
+
+    @write
     def reap(
         self,
         tables: Tables,
@@ -74,6 +92,7 @@ class Claiming:
         limit: int,
         error: bytes,
         dead: Sequence[str] = (),
+        delays: Mapping[str, Sequence[float]] = NO_DELAYS,
     ) -> list[JobRow]:
         wanted, left_alone = set(types), set(ignored)
         ended = sorted(
@@ -89,8 +108,11 @@ class Claiming:
             row = tables.jobs[job_id]
             if _may_have_begun(tables, row):
                 tables.note_attempt(row, "lost", error)
-                tables.happened(row, "retried", row.last_attempt_at)
-                row = replace(row, last_error=error)
+                tables.happened(row, "lost", row.last_attempt_at)
+                of_type = delays.get(row.type_name)
+                delay = of_type[min(row.losses, len(of_type) - 1)] if of_type else 0
+                due = tables.after(delay) if delay else row.scheduled_at
+                row = replace(row, last_error=error, losses=row.losses + 1, scheduled_at=due)
             else:
                 row = untouched(tables, row)
             row = replace(row, status="pending", leased_by=None, leased_until=None, token=None)
@@ -102,7 +124,7 @@ class Claiming:
 def _take(tables: Tables, request: ClaimRequest, row: JobRow, queue: _Queue, taken: list[str]) -> None:
     """Make a job running, claimed through this queue."""
     place = len(taken)
-    tables.held[row.id] = Held(_ordinal(request, place), row.last_attempt_at, queue.name)
+    tables.held[row.id] = Held(_ordinal(request, place, row), row.last_attempt_at, queue.name)
     taken.append(row.id)
     tables.happened(row, "begun", row.scheduled_at)
     tables.put(
@@ -164,11 +186,15 @@ def untouched(tables: Tables, row: JobRow) -> JobRow:
 
 def _may_have_begun(tables: Tables, row: JobRow) -> bool:
     ordinal, worker = tables.held[row.id].ordinal, tables.workers.get(row.leased_by or "")
+    if ordinal == NOT_BEGUN:
+        return False
     return ordinal is None or worker is None or ordinal <= tables.horizon(worker)
 
 
-def _ordinal(request: ClaimRequest, position: int) -> int | None:
+def _ordinal(request: ClaimRequest, position: int, row: JobRow) -> int | None:
     """The ordinal of a job at this position of a claim."""
+    if row.losses >= ALONE_AFTER:
+        return NOT_BEGUN
     if request.at_once is None or position < request.at_once:
         return None
     return request.first_ordinal + position

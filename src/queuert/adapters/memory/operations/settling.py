@@ -80,7 +80,13 @@ class Settling:
             row = tables.jobs.get(job_id)
             if row is not None and row.status == "failed":
                 retried[job_id] = replace(
-                    row, status="pending", attempt=0, scheduled_at=tables.now, completed_at=None, completed_by=None
+                    row,
+                    status="pending",
+                    attempt=0,
+                    losses=0,
+                    scheduled_at=tables.now,
+                    completed_at=None,
+                    completed_by=None,
                 )
                 tables.put(retried[job_id])
                 tables.happened(row, "retried", None)
@@ -117,6 +123,7 @@ class Settling:
                 lane=lane,
                 status="pending",
                 attempt=0,
+                losses=0,
                 scheduled_at=tables.now,
                 completed_at=None,
                 completed_by=None,

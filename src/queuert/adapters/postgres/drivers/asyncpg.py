@@ -57,11 +57,16 @@ class AsyncpgProvider(AsyncSqlProvider[Connection]):
 
 
 def status_of(connection: Connection) -> Status:
-    """asyncpg does not show whether a statement has failed, nor which side closed a connection."""
+    """asyncpg does not show whether a statement has failed, nor which side closed a connection. One
+    that has ended inside a transaction counts as lost: closing it there is rare.
+    """
     # Each call of a proxy's method is two.
     itself: Any = getattr(connection, "_con", connection)
-    if itself is None or itself.is_closed():  # without one, it has gone back to its pool
-        return Status.LOST
+    if itself is None:  # it has gone back to its pool
+        return Status.CLOSED
+    if itself.is_closed():
+        protocol = itself._protocol  # None: it was terminated
+        return Status.LOST if protocol is None or protocol.is_in_transaction() else Status.CLOSED
     return Status.OPEN if itself.is_in_transaction() else Status.IDLE
 
 

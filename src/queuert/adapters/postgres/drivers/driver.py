@@ -42,19 +42,23 @@ class Status(Enum):
     CLOSED = auto()
     """The user has closed the connection."""
     LOST = auto()
-    """The connection is gone. Some drivers report this also for what the user has closed."""
+    """The connection is gone. Some drivers report this also for what the user has closed inside its
+    transaction."""
 
 
 _UNUSABLE = {
     Status.FAILED: errors.FAILED,
     Status.IDLE: errors.NOT_BEGUN,
     Status.CLOSED: errors.CLOSED,
-    Status.LOST: errors.CLOSED,
 }
 
 
 def require_transaction(status: Status) -> None:
-    """Raise `TransactionMisused` if a statement would fail, or would be committed at once."""
+    """Raise `TransactionMisused` if a statement would fail, or would be committed at once; and
+    `StorageUnavailable` if the connection was lost.
+    """
+    if status is Status.LOST:
+        raise StorageUnavailable(errors.LOST_INSIDE)
     problem = _UNUSABLE.get(status)
     if problem is not None:
         raise TransactionMisused(problem)

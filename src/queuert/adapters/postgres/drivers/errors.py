@@ -41,7 +41,7 @@ NOT_BEGUN = (
     "no transaction is open on this connection: begin one inside the after_commit() block, and let only the end of "
     "its own block end it"
 )
-CLOSED = "this connection is closed, or was lost, or has gone back to its pool"
+CLOSED = "this connection is closed, or has gone back to its pool"
 LOST_INSIDE = "the connection to the database was lost inside the transaction, which is rolled back"
 
 _UNAVAILABLE = ("08", "53", "57P", "25P03", "25P04")

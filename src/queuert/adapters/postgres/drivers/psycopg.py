@@ -17,7 +17,7 @@ from queuert.adapters.postgres.drivers import errors, psycopg_connection
 from queuert.adapters.postgres.drivers.driver import GUARD, LAST, Declined, PooledDriver, Status, Transaction
 from queuert.adapters.postgres.drivers.one_connection import OneConnection
 from queuert.adapters.postgres.drivers.pool import Pool
-from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, Rows
+from queuert.adapters.postgres.drivers.psycopg_connection import RESET, AnyConnection, Rows
 from queuert.adapters.postgres.drivers.psycopg_pools import (
     ASYNC,
     READ_COMMITTED,
@@ -125,7 +125,7 @@ class PsycopgDriver(PooledDriver[C]):
     def abandon(self, connection: C) -> bool:
         return psycopg_connection.abandon(connection)
 
-    async def take(self, command: PgStatement | None, limit: TimeLimit | None = None) -> C:  # noqa: ARG002
+    async def take(self, command: PgStatement | None, limit: TimeLimit | None = None) -> C:
         connection = self._source.take_now(limit)
         if connection is None:
             connection = await self._source.take(limit)
@@ -136,7 +136,20 @@ class PsycopgDriver(PooledDriver[C]):
             except BaseException:
                 await self.give_back(connection)
                 raise
+        elif command is not None and self._must_reset(connection):
+            await self._reset(connection)
         return connection
+
+    def _must_reset(self, connection: C) -> bool:
+        """Whether a user has sent statements with it. Through PgBouncer, it has no settings."""
+        return self._prepare and psycopg_connection.is_used(connection)
+
+    async def _reset(self, connection: C) -> None:
+        try:
+            await self._cancel_and_finish(connection, psycopg_connection.reset(connection))
+        except BaseException:
+            await self.give_back(connection)
+            raise
 
     async def give_back(self, connection: C) -> None:
         if self._borrowed is None and self._source.give_back_now(connection):
@@ -155,6 +168,8 @@ class PsycopgDriver(PooledDriver[C]):
 
     async def begin(self, tx: Transaction[C]) -> None:
         if tx.first is None:
+            if self._must_reset(tx.connection):
+                await self._cancel_and_finish(tx.connection, psycopg_connection.reset(tx.connection))
             await self.waiting.finish(self._begin(tx), lambda: self.abandon(tx.connection))
         else:
             # `first` may have to wait for a lock. Then a cancellation cancels it on the server.
@@ -177,14 +192,18 @@ class PsycopgDriver(PooledDriver[C]):
         begin = connection._get_tx_start_command().decode()
         # The guard first: PostgreSQL keeps two owners for a row that is locked before a savepoint
         # and written after it.
-        words = f"{begin}; SAVEPOINT {GUARD}; {tx.first.spelled_out()}"
+        must_reset = self._must_reset(tx.connection)
+        before = [*(RESET if must_reset else ()), begin, f"SAVEPOINT {GUARD}"]
+        words = "; ".join([*before, tx.first.spelled_out()])
         try:
             cursor = await self.send(tx.connection, words)
         except BaseException:
             if self.is_open(tx.connection):
                 await self.waiting.finish(self._give_up(tx.connection), lambda: self.abandon(tx.connection))
             raise
-        for _ in range(2):  # of BEGIN and SAVEPOINT
+        if must_reset:
+            connection.used = False
+        for _ in before:
             cursor.nextset()
         tx.answer = [()] * cursor.rowcount
         if isinstance(connection, Connection):

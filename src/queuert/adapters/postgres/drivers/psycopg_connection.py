@@ -25,6 +25,47 @@ from queuert.adapters.postgres.drivers.errors import is_unavailable, reraise
 from queuert.adapters.waiting import done
 
 AnyConnection = psycopg.AsyncConnection[Any] | psycopg.Connection[Any]
+
+READ_COMMITTED_BY_DEFAULT = "SET default_transaction_isolation TO 'read committed'"
+RESET = ("UNLISTEN *", "RESET ALL", READ_COMMITTED_BY_DEFAULT)
+"""Restores the session settings of a connection of our own."""
+
+
+class OwnConnection(psycopg.Connection[Any]):
+    """A connection of our own pool, which notices that user code sends statements with it.
+
+    Session settings that a user leaves behind must reach neither our own statements nor the next
+    user. A reset is delayed: it is sent together with the next BEGIN, or before a statement of our
+    own. Our own statements have cursors that are not made here.
+    """
+
+    used = False
+
+    def cursor(self, *arguments: Any, **options: Any) -> Any:
+        self.used = True
+        return super().cursor(*arguments, **options)
+
+
+class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
+    """The same."""
+
+    used = False
+
+    def cursor(self, *arguments: Any, **options: Any) -> Any:
+        self.used = True
+        return super().cursor(*arguments, **options)
+
+
+def is_used(connection: AnyConnection) -> bool:
+    """Whether it must be reset first."""
+    return isinstance(connection, OwnConnection | OwnAsyncConnection) and connection.used
+
+
+async def reset(connection: Any) -> None:
+    await send(connection, "; ".join(RESET))
+    connection.used = False
+
+
 Rows = list[tuple[Any, ...]]
 
 _adapters = AdaptersMap(types=postgres.types)

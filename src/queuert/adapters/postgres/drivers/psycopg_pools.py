@@ -16,7 +16,15 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from queuert.adapters.postgres.drivers.driver import Status
 from queuert.adapters.postgres.drivers.errors import unavailable
 from queuert.adapters.postgres.drivers.pool import Opener
-from queuert.adapters.postgres.drivers.psycopg_connection import AnyConnection, status_of, translated
+from queuert.adapters.postgres.drivers.psycopg_connection import (
+    READ_COMMITTED_BY_DEFAULT,
+    AnyConnection,
+    OwnAsyncConnection,
+    OwnConnection,
+    send,
+    status_of,
+    translated,
+)
 from queuert.adapters.postgres.drivers.psycopg_conninfo import check_conninfo
 from queuert.adapters.postgres.drivers.sources import Gate, GivenPool
 from queuert.adapters.waiting import IN_THREAD, ON_LOOP, Waiting, done
@@ -36,10 +44,12 @@ class Kind(NamedTuple):
     waiting: Waiting
     connection: type[AnyConnection]
     pool: type[AnyPool]
+    own: type[AnyConnection]
+    """The class of the connections of our own pool."""
 
 
-ASYNC = Kind(ON_LOOP, AsyncConnection, AsyncConnectionPool)
-SYNC = Kind(IN_THREAD, Connection, ConnectionPool)
+ASYNC = Kind(ON_LOOP, AsyncConnection, AsyncConnectionPool, OwnAsyncConnection)
+SYNC = Kind(IN_THREAD, Connection, ConnectionPool, OwnConnection)
 
 
 class GivenPsycopgPool(GivenPool[Any]):
@@ -66,7 +76,7 @@ class PsycopgOpener(Opener[Any]):
 
     def __init__(self, kind: Kind, conninfo: str, *, prepare: bool) -> None:
         self.waiting = kind.waiting
-        self._connect = kind.connection.connect
+        self._connect = kind.own.connect
         self._conninfo = check_conninfo(conninfo)
         self._prepare = prepare
 
@@ -101,7 +111,7 @@ class PsycopgOpener(Opener[Any]):
     async def _configure(self, connection: AnyConnection) -> None:
         await done(connection.set_isolation_level(READ_COMMITTED))
         if self._prepare:
-            await done(connection.execute("SET default_transaction_isolation TO 'read committed'"))
+            await send(connection, READ_COMMITTED_BY_DEFAULT)
             self.database = connection.info.dbname
 
     def is_usable(self, connection: Any) -> bool:

@@ -71,7 +71,7 @@ BEGIN
     PERFORM FROM {job} WHERE id = ANY (p_ids::uuid[]) ORDER BY status = 'blocked', id FOR UPDATE;
     v_now := {clock};
     WITH revived AS (
-        UPDATE {job} AS j SET status = 'pending', resting = NULL, attempt = 0, scheduled_at = v_now, completed_at = NULL,
+        UPDATE {job} AS j SET status = 'pending', resting = NULL, attempt = 0, losses = 0, scheduled_at = v_now, completed_at = NULL,
             completed_by = NULL
         WHERE j.id = ANY (p_ids::uuid[]) AND j.status = 'failed'
         RETURNING j.id, j.type_name

@@ -188,7 +188,7 @@ CREATE OR REPLACE FUNCTION {take_heads}(
     p_types text[], p_queues integer[], p_queue_priorities integer[], p_left integer[], p_wanted bigint,
     p_priorities integer[], p_times timestamptz[], p_ids uuid[],
     OUT places tid[], OUT ids uuid[], OUT kinds integer[], OUT since timestamptz[], OUT left_over integer[], OUT rooms integer[],
-    OUT priorities integer[], OUT times timestamptz[], OUT last_ids uuid[], OUT ranks integer[]
+    OUT priorities integer[], OUT times timestamptz[], OUT last_ids uuid[]
 ) LANGUAGE plpgsql AS $body$
 DECLARE
     v_priorities integer[];
@@ -270,8 +270,8 @@ END $body$;
 -- Take jobs one after the other: some are locked, or limits decide. Returns what was taken, with the moments
 -- since when they were due; how many of each type may still be taken (`left_over`), and of each queue; and how
 -- far each type was scanned: every row up to there is ours, or locked by another session. A job over its limit
--- may be within it if one chosen before it turns out to be locked: the position stays in front of it. `ranks`: the
--- order of claims, if a job that was left out at first, because of a locked one, was found after others.
+-- may be within it if one chosen before it turns out to be locked: the position stays in front of it.
+-- `ids`, `kinds` and `since` are in the order of the jobs, also if some were found after others because of a locked one.
 --
 -- Candidates are found without locks; then those that are free are locked. Locking many more rows than are
 -- taken would leave nothing for other claims. If some were locked, it goes on behind them and does not read
@@ -281,7 +281,7 @@ CREATE OR REPLACE FUNCTION {take_in_turn}(
     p_types text[], p_queues integer[], p_queue_priorities integer[], p_left integer[], p_rooms integer[], p_wanted bigint,
     p_widest bigint, p_priorities integer[], p_times timestamptz[], p_ids uuid[],
     OUT places tid[], OUT ids uuid[], OUT kinds integer[], OUT since timestamptz[], OUT left_over integer[], OUT rooms integer[],
-    OUT priorities integer[], OUT times timestamptz[], OUT last_ids uuid[], OUT ranks integer[]
+    OUT priorities integer[], OUT times timestamptz[], OUT last_ids uuid[]
 ) LANGUAGE plpgsql AS $body$
 DECLARE
     v_window bigint := p_wanted;
@@ -352,10 +352,12 @@ BEGIN
         v_window := least(greatest(v_window * 2, 20), p_widest);
     END LOOP;
     IF NOT v_first THEN
-        ranks := ARRAY(
-            SELECT row_number() OVER (ORDER BY p_queue_priorities[p_queues[f.kind]], f.priority, f.time, f.id)
-            FROM unnest(kinds, v_priorities, since, ids) WITH ORDINALITY AS f (kind, priority, time, id, n) ORDER BY f.n
-        );
+        -- A job that was left out at first, because of a locked one, was found after others.
+        SELECT coalesce(array_agg(f.id), '{}'), coalesce(array_agg(f.kind), '{}'), coalesce(array_agg(f.time), '{}') INTO ids, kinds, since
+        FROM (
+            SELECT f.id, f.kind, f.time FROM unnest(kinds, v_priorities, since, ids) AS f (kind, priority, time, id)
+            ORDER BY p_queue_priorities[p_queues[f.kind]], f.priority, f.time, f.id
+        ) AS f;
     END IF;
 END $body$;
 
@@ -385,27 +387,28 @@ END $body$;
 -- Answer: the jobs of a claim, with the columns that differ from job to job; the caller knows the rest.
 -- `chain_id` is null for the first job of a chain, `ran_before` for a job that no run has begun of. Times that
 -- every job has are numbers: drivers take ten times as long to read a timestamp. For tokens and ordinals see
--- `begin_jobs`. In the order of `p_ranks`; null: of `p_ids`. Locks nothing. Primary key.
+-- `begin_jobs`. In the order of `p_ids`. Locks nothing. Primary key.
 --
 -- In SQL, and stable, so that it becomes a part of the statement that calls it, with the snapshot of that: else
 -- each row would be copied once more.
 CREATE OR REPLACE FUNCTION {claimed_jobs}(
-    p_ids uuid[], p_ranks integer[], p_token bigint, p_at_once integer, p_ordinal bigint, p_now timestamptz
+    p_ids uuid[], p_token bigint, p_at_once integer, p_ordinal bigint, p_now timestamptz
 ) RETURNS TABLE ({claimed_types}) LANGUAGE sql STABLE AS $body$
     SELECT j.id::text, j.type_name, CASE WHEN j.chain_index > 0 THEN j.chain_id::text END, j.chain_type, j.chain_index, j.input::text,
         j.priority, date_part('epoch', j.created_at), date_part('epoch', j.scheduled_at), j.attempt + 1, p_token + f.n - 1,
-        CASE WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END, j.last_error::text,
+        CASE WHEN least(j.losses, j.attempt) >= {alone_after} THEN {not_begun} WHEN f.n > p_at_once THEN p_ordinal + f.n - 1 END,
+        j.last_error::text,
         -- One that Python does not have is left out: `expired` says what it means.
         CASE WHEN j.deadline BETWEEN {earliest} AND {latest} THEN j.deadline END, j.dedup_key,
         nullif(j.blockers_left, 0), j.trace_context, j.chain_trace_context, j.deadline IS NOT NULL AND j.deadline <= p_now,
-        CASE WHEN j.last_attempt_at IS NOT NULL THEN true END,
+        CASE WHEN j.last_attempt_at IS NOT NULL THEN true END, least(j.losses, j.attempt),
         CASE WHEN j.blocker_count > 0 THEN (
             SELECT json_agg(json_build_array(b.chain_id, b.chain_type, b.status, b.output, b.trace_context) ORDER BY b.place)::text
             FROM {blockers_of}(j.id) AS b
         ) END,
         j.lane, NULL::boolean, NULL::double precision, NULL::timestamptz
     FROM unnest(p_ids) WITH ORDINALITY AS f (id, n) JOIN {job} AS j ON j.id = f.id
-    ORDER BY coalesce(p_ranks[f.n], f.n)
+    ORDER BY f.n
 $body$;
 
 -- Claim ready jobs. The first row has `more`, `next_in`, `claimed_at`, in the column `blockers` the scan
@@ -454,6 +457,7 @@ DECLARE
     v_taken record;
     v_in_turn boolean := false;
     v_begun integer := 0;
+    v_before integer := 0;
 BEGIN
     -- What is allowed, and what is due. Mostly everything is allowed, and there are no positions.
     IF p_cluster_cap IS NOT NULL OR array_remove(p_queue_caps, NULL) <> '{}' OR EXISTS (SELECT FROM {pause}) THEN
@@ -476,7 +480,7 @@ BEGIN
             array_agg(head.scheduled_at) AS since, ARRAY[v_left[1] - count(*)::integer] AS left_over, NULL::integer[] AS rooms,
             ARRAY[coalesce((array_agg(head.priority))[count(*)], v_priorities[1])] AS priorities,
             ARRAY[coalesce((array_agg(head.scheduled_at))[count(*)], v_times[1])] AS times,
-            ARRAY[coalesce((array_agg(head.id))[count(*)], v_ids[1])] AS last_ids, NULL::integer[] AS ranks
+            ARRAY[coalesce((array_agg(head.id))[count(*)], v_ids[1])] AS last_ids
         INTO v_taken
         FROM (
             SELECT e.ctid AS place, e.priority, e.scheduled_at, e.id FROM {ready} AS e WHERE e.type_name = p_types[1]
@@ -530,9 +534,16 @@ BEGIN
         -- Claim the rest from the beginning; if nothing is left to claim, only for its first row.
         RETURN QUERY SELECT * FROM {claim}(
             p_worker, p_limit - v_begun, p_types, p_queues, v_taken.left_over, p_leases, p_queue_names, p_queue_priorities,
-            p_queue_caps, p_member_queues, p_member_types, p_cluster_cap, NULL, p_at_once - v_begun,
-            p_ordinal + v_begun, p_token + v_begun, p_statistics
+            p_queue_caps, p_member_queues, p_member_types, p_cluster_cap, NULL, p_at_once,
+            p_ordinal, p_token + v_begun, p_statistics
         );
+        -- Those come first, and ordinals are in the order of the jobs.
+        GET DIAGNOSTICS v_before = ROW_COUNT;
+        v_before := v_before - 1;
+        IF v_before > 0 AND v_begun > 0 THEN
+            UPDATE {running} AS r SET ordinal = CASE WHEN v_before + f.n > p_at_once THEN p_ordinal + v_before + f.n - 1 END
+            FROM unnest(v_taken.ids) WITH ORDINALITY AS f (id, n) WHERE r.job_id = f.id;
+        END IF;
     ELSE
         IF NOT more THEN
             SELECT extract(epoch FROM least(min(due.scheduled_at), v_resume) - v_now)::double precision INTO next_in
@@ -553,7 +564,14 @@ BEGIN
         RETURN NEXT;
     END IF;
     IF v_begun > 0 THEN
-        RETURN QUERY SELECT * FROM {claimed_jobs}(v_taken.ids, v_taken.ranks, p_token, p_at_once, p_ordinal, v_now);
+        -- One that was lost too often has not begun before its worker says so (`begin_alone`).
+        RETURN QUERY
+        WITH jobs AS MATERIALIZED (
+            SELECT * FROM {claimed_jobs}(v_taken.ids, p_token, p_at_once - v_before, p_ordinal + v_before, v_now)
+        ), held_back AS (
+            UPDATE {running} AS r SET ordinal = j.ordinal FROM jobs AS j WHERE j.ordinal = {not_begun} AND r.job_id = j.id::uuid
+        )
+        SELECT * FROM jobs;
     END IF;
 END $body$;
 
@@ -592,6 +610,14 @@ BEGIN
     RETURN FOUND;
 END $body$;
 
+-- A job that was lost too often begins now, alone in its worker; false if the claim is over. Locks the
+-- row of `running` (primary key).
+CREATE OR REPLACE FUNCTION {begin_alone}(p_id uuid, p_token bigint) RETURNS boolean LANGUAGE plpgsql {steady} AS $body$
+BEGIN
+    UPDATE {running} SET ordinal = NULL WHERE job_id = p_id AND token = p_token;
+    RETURN FOUND;
+END $body$;
+
 -- The claims whose lease has expired, or whose worker is dead, oldest first. Reads the table, which is
 -- small, rather than its index: under an old snapshot it is not, and the pages of a table that is
 -- read from end to end do not push others out of memory. Nothing is locked.
@@ -608,11 +634,14 @@ END $body$;
 
 -- Put back jobs whose lease has expired, or whose worker is dead, oldest first; returns their ids. A
 -- job above the horizon of its worker has not begun: its attempt does not count, unless the server
--- has been restarted and may have lost where the horizon was. Scans `running`, and locks by primary
+-- has been restarted and may have lost where the horizon was. `p_delays`: for each type, `p_kinds` seconds:
+-- how long its jobs wait after their first loss, their second one, and so on; the last one is for all
+-- later ones, and without a delay a job is due as before. Scans `running`, and locks by primary
 -- keys. Locked rows are skipped, also locked rows of `job`: a transaction that adds a dependent to one
 -- job must not block the reaping of all others.
 CREATE OR REPLACE FUNCTION {reap}(
-    p_types text[], p_ignored text[], p_limit integer, p_error text, p_dead text[], p_code text, p_message text, p_statistics boolean
+    p_types text[], p_ignored text[], p_limit integer, p_error text, p_dead text[], p_code text, p_message text, p_statistics boolean,
+    p_delays double precision[], p_kinds integer
 )
 RETURNS SETOF text LANGUAGE plpgsql {steady} AS $body$
 DECLARE
@@ -635,9 +664,17 @@ BEGIN
         RETURN;
     END IF;
     WITH lost AS (
-        UPDATE {job} AS j SET attempt = j.attempt + 1, last_attempt_at = r.started_at, last_error = p_error::json
+        UPDATE {job} AS j SET attempt = j.attempt + 1, last_attempt_at = r.started_at, last_error = p_error::json,
+            -- An older version starts the attempts again without the losses.
+            losses = least(j.losses, j.attempt) + 1,
+            scheduled_at = coalesce(
+                v_now + make_interval(secs => nullif(p_delays[
+                    (array_position(p_types, j.type_name) - 1) * p_kinds + least(j.losses + 1, j.attempt + 1, p_kinds)
+                ], 0)),
+                j.scheduled_at
+            )
         FROM {running} AS r WHERE r.job_id = ANY (v_ids) AND j.id = ANY (v_ids) AND j.id = r.job_id
-            AND NOT EXISTS (
+            AND r.ordinal IS DISTINCT FROM {not_begun} AND NOT EXISTS (
                 SELECT FROM {worker} AS w
                 WHERE w.id = r.worker AND w.horizon < r.ordinal AND w.server_started = {server_run}
             )
@@ -648,7 +685,7 @@ BEGIN
         FROM lost AS l ON CONFLICT DO NOTHING
     ), counted AS (
         INSERT INTO {tally} (at, type_name, what, number, since)
-        SELECT v_now, l.type_name, 'retried', count(*), array_agg(l.started_at)
+        SELECT v_now, l.type_name, 'lost', count(*), array_agg(l.started_at)
         FROM lost AS l WHERE p_statistics GROUP BY l.type_name
     )
     SELECT array_agg(l.id) INTO v_lost FROM lost AS l;

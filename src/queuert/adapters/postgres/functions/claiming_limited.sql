@@ -482,6 +482,11 @@ BEGIN
     claimed_at := v_now;
     RETURN NEXT;
     IF v_begun > 0 THEN
-        RETURN QUERY SELECT * FROM {claimed_jobs}(v_ids, NULL, p_token, NULL, NULL, v_now);
+        -- As in `claim`.
+        RETURN QUERY
+        WITH jobs AS MATERIALIZED (SELECT * FROM {claimed_jobs}(v_ids, p_token, NULL, NULL, v_now)), held_back AS (
+            UPDATE {running} AS r SET ordinal = j.ordinal FROM jobs AS j WHERE j.ordinal = {not_begun} AND r.job_id = j.id::uuid
+        )
+        SELECT * FROM jobs;
     END IF;
 END $body$;

@@ -165,9 +165,12 @@ END $body$;
 -- If a chain matches only before it begins, and is not among those that are held, it was started
 -- since we looked: QUE00. Its in-flight row comes before the key in the order of locks. So a match
 -- needs no lock of the key. If another start takes the key meanwhile, this one came first.
+--
+-- `o_now`: the time by which this was decided. It is taken after each lock: a chain may have been
+-- started under the key, or have begun, while this start waited.
 CREATE OR REPLACE FUNCTION {take_key}(
-    p_type text, p_key text, p_id uuid, p_rule text, p_window double precision, p_exclude uuid[], p_now timestamptz,
-    p_new uuid[], p_held uuid[], p_passed uuid[], OUT o_chain uuid, OUT o_ended text, OUT o_at timestamptz
+    p_type text, p_key text, p_id uuid, p_rule text, p_window double precision, p_exclude uuid[], p_new uuid[], p_held uuid[],
+    p_passed uuid[], OUT o_chain uuid, OUT o_ended text, OUT o_at timestamptz, OUT o_now timestamptz
 ) LANGUAGE plpgsql AS $body$
 DECLARE
     v_key {key}%ROWTYPE;
@@ -187,7 +190,8 @@ BEGIN
         ELSE
             SELECT * INTO v_key FROM {key} AS k WHERE k.chain_type = p_type AND k.key = p_key;
         END IF;
-        IF FOUND THEN
+        o_now := {clock};
+        IF v_key.chain_id IS NOT NULL THEN
             SELECT last.status, first.created_at, first.blocker_count,
                 first.status IN ('blocked', 'pending') AND first.last_attempt_at IS NULL
                     AND NOT EXISTS (SELECT FROM {running} AS r WHERE r.job_id = first.id) AS waiting
@@ -206,9 +210,9 @@ BEGIN
                 END;
                 v_due := CASE WHEN v_key.window_chain = v_key.chain_id THEN v_key.started_at ELSE v_found.created_at END;
                 IF p_rule = 'trail' THEN
-                    v_matches := v_matches AND v_due > p_now;
+                    v_matches := v_matches AND v_due > o_now;
                 ELSE
-                    v_matches := v_matches AND (p_window IS NULL OR v_found.created_at > p_now - v_length);
+                    v_matches := v_matches AND (p_window IS NULL OR v_found.created_at > o_now - v_length);
                 END IF;
                 IF v_matches AND p_rule NOT IN ('any', 'incomplete') AND v_found.status = 'pending'
                     AND v_key.chain_id <> ALL (p_held)
@@ -218,7 +222,7 @@ BEGIN
             ELSIF v_key.window_chain = v_key.chain_id AND v_key.ended IS NOT NULL THEN
                 v_due := v_key.started_at;
                 v_matches := p_rule = 'any' AND p_window IS NOT NULL AND v_key.chain_id <> ALL (p_exclude)
-                    AND v_key.started_at > p_now - v_length;
+                    AND v_key.started_at > o_now - v_length;
                 o_ended := CASE WHEN v_matches THEN v_key.ended END;
             ELSE
                 v_due := NULL;
@@ -231,17 +235,17 @@ BEGIN
                 RETURN;
             END IF;
             IF p_rule = 'trail' THEN
-                o_at := CASE WHEN v_due > p_now THEN v_due WHEN v_due > p_now - v_length THEN v_due + v_length END;
+                o_at := CASE WHEN v_due > o_now THEN v_due WHEN v_due > o_now - v_length THEN v_due + v_length END;
             END IF;
             IF v_locked THEN
-                UPDATE {key} AS k SET chain_id = p_id, window_chain = v_window, started_at = coalesce(o_at, p_now),
-                    until = coalesce(o_at, p_now) + v_lasts, ended = NULL
+                UPDATE {key} AS k SET chain_id = p_id, window_chain = v_window, started_at = coalesce(o_at, o_now),
+                    until = coalesce(o_at, o_now) + v_lasts, ended = NULL
                 WHERE k.chain_type = p_type AND k.key = p_key;
                 RETURN;
             END IF;
         END IF;
         INSERT INTO {key} (chain_type, key, chain_id, window_chain, started_at, until)
-        VALUES (p_type, p_key, p_id, v_window, p_now, p_now + v_lasts) ON CONFLICT DO NOTHING;
+        VALUES (p_type, p_key, p_id, v_window, o_now, o_now + v_lasts) ON CONFLICT DO NOTHING;
         IF FOUND THEN
             o_at := NULL;
             RETURN;
@@ -363,8 +367,9 @@ BEGIN
         LOOP
             SELECT * INTO v_found FROM {take_key}(
                 v_item.type_name, v_item.key, v_item.id, v_item.rule, v_item.window_seconds,
-                coalesce(string_to_array(v_item.exclude, ','), '{}')::uuid[], v_now, v_ids, v_held, v_passed
+                coalesce(string_to_array(v_item.exclude, ','), '{}')::uuid[], v_ids, v_held, v_passed
             );
+            v_now := greatest(v_now, v_found.o_now);
             IF v_found.o_chain IS NOT NULL THEN
                 v_existing[v_item.n] := v_found.o_chain;
                 v_ended[v_item.n] := v_found.o_ended;

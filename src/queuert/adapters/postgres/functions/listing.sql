@@ -135,3 +135,64 @@ BEGIN
         ) AS w;
     END IF;
 END $body$;
+
+-- Pending jobs by type; NULL: of all types. Indexes ready_listed, line_listed and later_listed. It sees
+-- what the statement sees that calls it: a job that is in these tables there is not running.
+CREATE OR REPLACE FUNCTION {pending_jobs}(p_types text[], p_start uuid, p_descending boolean, p_limit bigint)
+RETURNS SETOF uuid LANGUAGE plpgsql STABLE {steady} SET enable_sort TO off AS $body$
+DECLARE
+    v_types text[] := p_types;
+    v_type text := '';
+BEGIN
+    IF v_types IS NULL THEN
+        v_types := '{}';
+        LOOP
+            v_type := (SELECT min(next.name) FROM (
+                (SELECT r.type_name FROM {ready} AS r WHERE r.type_name > v_type ORDER BY r.type_name LIMIT 1)
+                UNION ALL (SELECT i.type_name FROM {line} AS i WHERE i.type_name > v_type ORDER BY i.type_name LIMIT 1)
+                UNION ALL (SELECT l.type_name FROM {later} AS l WHERE l.type_name > v_type ORDER BY l.type_name LIMIT 1)
+            ) AS next (name));
+            EXIT WHEN v_type IS NULL;
+            v_types := v_types || v_type;
+        END LOOP;
+    END IF;
+    IF p_descending THEN
+        RETURN QUERY
+        SELECT w.id FROM unnest(v_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {ready} AS j WHERE (j.type_name, j.id) <= (t.name, p_start) AND j.type_name >= t.name
+            ORDER BY j.type_name DESC, j.id DESC LIMIT p_limit
+        ) AS w;
+        RETURN QUERY
+        SELECT w.id FROM unnest(v_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {line} AS j WHERE (j.type_name, j.id) <= (t.name, p_start) AND j.type_name >= t.name
+            ORDER BY j.type_name DESC, j.id DESC LIMIT p_limit
+        ) AS w;
+        RETURN QUERY
+        SELECT w.id FROM unnest(v_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {later} AS j WHERE (j.type_name, j.id) <= (t.name, p_start) AND j.type_name >= t.name
+            ORDER BY j.type_name DESC, j.id DESC LIMIT p_limit
+        ) AS w;
+    ELSE
+        RETURN QUERY
+        SELECT w.id FROM unnest(v_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {ready} AS j WHERE (j.type_name, j.id) >= (t.name, p_start) AND j.type_name <= t.name
+            ORDER BY j.type_name, j.id LIMIT p_limit
+        ) AS w;
+        RETURN QUERY
+        SELECT w.id FROM unnest(v_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {line} AS j WHERE (j.type_name, j.id) >= (t.name, p_start) AND j.type_name <= t.name
+            ORDER BY j.type_name, j.id LIMIT p_limit
+        ) AS w;
+        RETURN QUERY
+        SELECT w.id FROM unnest(v_types) AS t (name)
+        CROSS JOIN LATERAL (
+            SELECT j.id FROM {later} AS j WHERE (j.type_name, j.id) >= (t.name, p_start) AND j.type_name <= t.name
+            ORDER BY j.type_name, j.id LIMIT p_limit
+        ) AS w;
+    END IF;
+END $body$;

@@ -84,7 +84,7 @@ CREATE OR REPLACE FUNCTION {look_again}(
     p_created timestamptz, p_now timestamptz, p_most double precision, p_least double precision
 ) RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $body$
     SELECT p_now + make_interval(secs => greatest({look_again_least}, p_least,
-        least(extract(epoch FROM p_now - p_created)::double precision / 4, p_most)))
+        least(extract(epoch FROM p_now - p_created)::double precision * {look_again_part}, p_most)))
 $body$;
 
 -- Those of the chains that no job of another chain needs. A chain that stays may need others of them.

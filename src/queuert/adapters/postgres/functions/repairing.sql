@@ -14,7 +14,7 @@ DECLARE
 BEGIN
     SELECT lane INTO v_lane FROM {job} WHERE id = p_id::uuid FOR UPDATE;
     v_now := {clock};
-    UPDATE {job} AS j SET status = 'pending', resting = NULL, attempt = 0, scheduled_at = v_now, completed_at = NULL,
+    UPDATE {job} AS j SET status = 'pending', resting = NULL, attempt = 0, losses = 0, scheduled_at = v_now, completed_at = NULL,
         completed_by = NULL, input = p_input::json, lane = p_lane, weight = p_weight,
         deadline = coalesce(
             p_deadline_at, v_now + make_interval(secs => p_deadline_after), CASE WHEN j.deadline > v_now THEN j.deadline END

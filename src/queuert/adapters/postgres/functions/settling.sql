@@ -339,6 +339,7 @@ BEGIN
             continued_to = x.next,
             completed_at = CASE WHEN x.status <> 'pending' THEN p_now END,
             completed_by = CASE WHEN x.status <> 'pending' THEN x.worker END,
+            losses = least(j.losses, j.attempt),
             attempt = j.attempt + (x.started_at IS NOT NULL AND NOT (x.uncounted OR x.give_back))::integer,
             last_attempt_at = CASE WHEN x.give_back THEN j.last_attempt_at ELSE coalesce(x.started_at, j.last_attempt_at) END,
             last_error = CASE WHEN x.status <> 'completed' THEN coalesce(x.error::json, j.last_error) END,

@@ -1,6 +1,46 @@
 -- Limits by key. docs/design/limits.md explains the tables, and in which order rows are locked.
 -- oldest: 6
 
+-- Each table must be locked for a moment: see 0008. One at a time, each in a transaction of its own:
+-- workers hold one of these tables while they want another, in either order.
+DO $body$
+DECLARE
+    v_before text := current_setting('lock_timeout');
+BEGIN
+    FOR v_try IN 1..200 LOOP
+        BEGIN
+            SET LOCAL lock_timeout = '200ms';
+            ALTER TABLE {later} ADD COLUMN IF NOT EXISTS lane text;
+            PERFORM set_config('lock_timeout', v_before, true);
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_sleep(0.1);
+        END;
+    END LOOP;
+    RAISE lock_not_available USING MESSAGE = 'the table of later jobs is in use: a transaction has been open for a minute';
+END $body$;
+
+-- commit
+
+DO $body$
+DECLARE
+    v_before text := current_setting('lock_timeout');
+BEGIN
+    FOR v_try IN 1..200 LOOP
+        BEGIN
+            SET LOCAL lock_timeout = '200ms';
+            ALTER TABLE {job} ADD COLUMN IF NOT EXISTS lane text, ADD COLUMN IF NOT EXISTS weight double precision;
+            PERFORM set_config('lock_timeout', v_before, true);
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_sleep(0.1);
+        END;
+    END LOOP;
+    RAISE lock_not_available USING MESSAGE = 'the table of jobs is in use: a transaction has been open for a minute';
+END $body$;
+
+-- commit
+
 -- What code declares of a limit: the one with the latest `first_seen_at` holds.
 CREATE TABLE {limit_declared} (
     name text COLLATE "C" NOT NULL,
@@ -94,28 +134,6 @@ CREATE TABLE {news} (
     PRIMARY KEY (lane, kind, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0);
 
--- Each table must be locked for a moment: see 0008.
-DO $body$
-DECLARE
-    v_before text := current_setting('lock_timeout');
-BEGIN
-    FOR v_try IN 1..200 LOOP
-        BEGIN
-            SET LOCAL lock_timeout = '200ms';
-            ALTER TABLE {job} ADD COLUMN lane text, ADD COLUMN weight double precision;
-            ALTER TABLE {later} ADD COLUMN lane text;
-            ALTER TABLE {running} ADD COLUMN lane text;
-            PERFORM set_config('lock_timeout', v_before, true);
-            EXIT;
-        EXCEPTION WHEN lock_not_available THEN
-            IF v_try = 200 THEN
-                RAISE lock_not_available USING MESSAGE = 'the tables of jobs are in use: a transaction has been open for a minute';
-            END IF;
-            PERFORM pg_sleep(0.1);
-        END;
-    END LOOP;
-END $body$;
-
 -- These two are triggers, so that no function can forget them, not even one of an older version: a
 -- claim of a lane ends exactly when its row of `running` is deleted. They do not belong to a set of
 -- functions: the line break keeps their names out of it.
@@ -126,8 +144,6 @@ BEGIN
     RETURN NULL;
 END $body$;
 
-CREATE TRIGGER lane_left AFTER DELETE ON {running} FOR EACH ROW WHEN (OLD.lane IS NOT NULL)
-EXECUTE FUNCTION {schema}."{prefix}lane_left"();
 
 CREATE OR REPLACE
 FUNCTION {schema}."{prefix}lane_joined"() RETURNS trigger LANGUAGE plpgsql AS $body$
@@ -138,3 +154,23 @@ END $body$;
 
 CREATE TRIGGER lane_joined AFTER INSERT ON {line} REFERENCING NEW TABLE AS joined FOR EACH STATEMENT
 EXECUTE FUNCTION {schema}."{prefix}lane_joined"();
+
+-- The trigger above is on this table. It is locked last, so for a moment only.
+DO $body$
+DECLARE
+    v_before text := current_setting('lock_timeout');
+BEGIN
+    FOR v_try IN 1..200 LOOP
+        BEGIN
+            SET LOCAL lock_timeout = '200ms';
+            ALTER TABLE {running} ADD COLUMN lane text;
+            CREATE TRIGGER lane_left AFTER DELETE ON {running} FOR EACH ROW WHEN (OLD.lane IS NOT NULL)
+            EXECUTE FUNCTION {schema}."{prefix}lane_left"();
+            PERFORM set_config('lock_timeout', v_before, true);
+            RETURN;
+        EXCEPTION WHEN lock_not_available THEN
+            PERFORM pg_sleep(0.1);
+        END;
+    END LOOP;
+    RAISE lock_not_available USING MESSAGE = 'the table of running jobs is in use: a transaction has been open for a minute';
+END $body$;

@@ -15,7 +15,7 @@ from queuert.base.arguments import EARLIEST, LATEST
 from queuert.base.times import EPOCH
 from queuert.ports.program import Program
 from queuert.records.failed_attempts import told
-from queuert.records.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease
+from queuert.records.model import NO_DELAYS, Claimed, ClaimRequest, ClaimResult, JobRow, Lease
 
 _FIRST, _LAST = ((moment - EPOCH).total_seconds() for moment in (EARLIEST, LATEST))
 _blockers = msgspec.json.Decoder(list[tuple[str, str, str, str | None, str | None]])
@@ -62,7 +62,7 @@ class Claiming(BaseOperations):
             first_token=request.first_token,
             statistics=self.statistics,
         )
-        others, cursors, _, more, next_in, claimed_at = rows[0][-6:]
+        others, _, cursors, _, more, next_in, claimed_at = rows[0][-7:]
         self.cursors.update(_cursors.decode(cursors))
         since, times = utc(claimed_at), _Times()
         leased = {limit.name: since + timedelta(seconds=limit.lease) for limit in places}
@@ -140,12 +140,23 @@ class Claiming(BaseOperations):
         rows: list[Row] = yield self.statement("claim.hold", id=job_id, token=token, lock=lock)
         return bool(rows)
 
+    def begin_alone(self, job_id: str, token: int) -> Program[bool]:
+        rows: list[Row] = yield self.statement("claim.begin_alone", id=job_id, token=token)
+        return bool(rows)
+
     def reap(
-        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+        self,
+        types: Sequence[str],
+        ignored: Sequence[str],
+        limit: int,
+        error: bytes,
+        dead: Sequence[str] = (),
+        delays: Mapping[str, Sequence[float]] = NO_DELAYS,
     ) -> Program[list[JobRow]]:
         if not types or limit <= 0:
             return []
         code, message = told(error)
+        kinds = max(map(len, delays.values()), default=0)
         rows: list[Row] = yield self.statement(
             "claim.reap",
             types=list(types),
@@ -156,8 +167,14 @@ class Claiming(BaseOperations):
             code=code,
             message=message,
             statistics=self.statistics,
+            delays=[_nth(delays.get(name), place) for name in types for place in range(kinds)],
+            kinds=kinds,
         )
         return [job_of(row) for row in rows]
+
+
+def _nth(delays: Sequence[float] | None, place: int) -> float:
+    return delays[min(place, len(delays) - 1)] if delays else 0.0
 
 
 class _Times(dict[float, datetime]):
@@ -176,13 +193,13 @@ def _claimed(row: Row, worker: str, since: datetime, leased: Mapping[str, dateti
     (
         job_id, type_name, chain_id, chain_type, chain_index, input_, priority, created_at, scheduled_at, attempt,
         token, ordinal, last_error, deadline, dedup_key, blockers_left, trace_context, chain_trace_context, expired,
-        ran_before, blockers, lane, _, _, _,
+        ran_before, losses, blockers, lane, _, _, _,
     ) = row  # fmt: skip
     job = JobRow(
         job_id, type_name, chain_id or job_id, chain_type, chain_index, input_.encode(), None, "running", priority,
         times[created_at], times[scheduled_at], None, None, None, attempt, since, json_of(last_error), worker,
         leased[type_name], token, deadline and utc(deadline), dedup_key, blockers_left or 0, trace_context,
-        chain_trace_context, lane,
+        chain_trace_context, lane, losses,
     )  # fmt: skip
     its_blockers = tuple(map(blocker_of, _blockers.decode(blockers))) if blockers else ()
     return Claimed(job, expired, its_blockers, ordinal, bool(ran_before))

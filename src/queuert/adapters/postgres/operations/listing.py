@@ -2,10 +2,9 @@
 `queuert.adapters.sql.listing`.
 
 The filters decide which tables and indexes are walked, so that the cost depends on the page, not on
-the table: blocked, failed, cancelled and expired jobs have indexes, running jobs a table of their
-own. Pending jobs are the exception: their tables are in the order of claims, so the ids of all of
-them are sorted for each page, and only those of the page are read. Completed jobs are found along
-the index of all jobs, or of those of a type. A page reads a bounded number of them.
+the table: blocked, failed, cancelled, expired and pending jobs have indexes, running jobs a table
+of their own. Completed jobs are found along the index of all jobs, or of those of a type. A page
+reads a bounded number of them.
 
 LATERAL and OFFSET 0 keep the planner to the written order.
 """
@@ -161,7 +160,7 @@ class _Query:
             "descending": page.order == "desc",
             "statuses": list(self._possible or ()),
             "resting": [status for status in self._possible or () if status in _RESTING],
-            "types": list(dict.fromkeys(where.types or ())),
+            "types": None if where.types is None else list(dict.fromkeys(where.types)),
             "chain_types": list(dict.fromkeys(where.chain_types or ())),
             "job_ids": sorted(distinct(where.job_ids or ())),
             "chain_ids": sorted(distinct(where.chain_ids or ()), reverse=page.order == "desc"),
@@ -224,11 +223,7 @@ class _Query:
             text = f"(SELECT job_id AS id FROM {{running}}{of_type}) AS j"
             branches.append(Branch(f"SELECT j.id FROM {text} WHERE true{self._pages('j.id')}", served))
         if "pending" in possible:
-            # Only ids are sorted: the jobs of a page are looked at afterwards. One of them may be
-            # running.
-            tables = ("{ready}", "{line}", "{later}")
-            text = f"({' UNION ALL '.join(f'SELECT id FROM {table}{of_type}' for table in tables)}) AS j"
-            branches.append(Branch(f"SELECT j.id FROM {text} WHERE true{self._pages('j.id')}", served - {"possible"}))
+            branches.append(Branch(self._function("pending_jobs", "types").text, served))
         return branches
 
     def _resting(self) -> Branch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from queuert.adapters.postgres.operations.base import BaseOperations, distinct
 from queuert.adapters.postgres.rows import Row, blocker_of, chain_of
@@ -51,7 +52,7 @@ class Reading(BaseOperations):
 
     def stats(self, *, limit: int | None = None) -> Program[list[TypeStats]]:
         rows: list[Row] = yield self.statement("read.stats", limit=limit)
-        counts: dict[str, dict[str, int]] = {}
+        counts: dict[str, dict[str, Any]] = {}
         oldest: dict[str, float] = {}
         for name, status, number, age in rows:
             of_type = counts.setdefault(name, {})

@@ -18,5 +18,8 @@ SELECT true WHERE {hold}(:id::text::uuid, :token::bigint, :lock::boolean);
 -- write: reap
 SELECT * FROM {read_jobs}(ARRAY(
     SELECT {reap}(:types::text[], :ignored::text[], :limit::integer, :error::text, :dead::text[], :code::text, :message::text,
-        :statistics::boolean)
+        :statistics::boolean, :delays::double precision[], :kinds::integer)
 ));
+
+-- write: begin_alone
+SELECT true WHERE {begin_alone}(:id::text::uuid, :token::bigint);

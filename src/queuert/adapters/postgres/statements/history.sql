@@ -12,11 +12,16 @@ asked AS MATERIALIZED (
 ),
 told AS (
     SELECT h.type_name, h.at, h.what, h.bucket, h.number, h.seconds
-    FROM {history} AS h WHERE h.grain IN (60, 3600, 86400) AND h.at >= (SELECT since FROM asked)
+    FROM {history} AS h WHERE h.grain IN (60, 3600, 86400) AND h.at >= (SELECT since FROM asked) AND h.bucket <> {details}
     UNION ALL
-    SELECT t.type_name, floor(date_part('epoch', t.at) / 60)::bigint * 60, t.what, e.bucket, e.number, e.seconds
+    SELECT h.type_name, h.at, h.what, {first_fine} + (each & 1023)::integer, each >> 10, 0
+    FROM {history} AS h CROSS JOIN unnest(h.fine) AS each
+    WHERE h.grain IN (60, 3600, 86400) AND h.at >= (SELECT since FROM asked) AND h.bucket = {details}
+    UNION ALL
+    SELECT t.type_name, floor(date_part('epoch', t.at) / 60)::bigint * 60, t.what, counted.bucket, e.number, counted.seconds
     FROM {tally} AS t CROSS JOIN LATERAL {expand}(t.at, t.number, t.since) AS e
-    WHERE t.at >= to_timestamp((SELECT since FROM asked))
+    CROSS JOIN LATERAL (VALUES (e.bucket, e.seconds), ({first_fine} + e.fine, 0)) AS counted (bucket, seconds)
+    WHERE t.at >= to_timestamp((SELECT since FROM asked)) AND counted.bucket IS NOT NULL
 )
 SELECT told.type_name, told.at / asked.step * asked.step, told.what, told.bucket, sum(told.number)::bigint, sum(told.seconds), NULL::timestamptz
 FROM told CROSS JOIN asked WHERE :type::text IS NULL OR told.type_name = :type::text

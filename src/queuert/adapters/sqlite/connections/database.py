@@ -76,6 +76,19 @@ class Database:
             raise
         return connection
 
+    def restore(self, connection: sqlite3.Connection) -> bool:
+        """Restore the settings of a connection that wrote for a user, who may have changed them.
+        False: it cannot be used again. No I/O.
+        """
+        try:
+            connection.execute("PRAGMA query_only = OFF")
+            connection.execute(f"PRAGMA busy_timeout = {round(self.busy_timeout * 1000)}")
+            for pragma in _PRAGMAS:
+                connection.execute(pragma)
+        except sqlite3.Error:
+            return False
+        return True
+
     def commit(self, connection: sqlite3.Connection) -> None:
         """Commit a transaction of ours: see `session.commit`.
 

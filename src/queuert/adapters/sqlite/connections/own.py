@@ -13,6 +13,7 @@ from queuert.adapters.sql.statement import Statement
 from queuert.adapters.sqlite.connections import session
 from queuert.adapters.sqlite.connections.commands import Command
 from queuert.adapters.sqlite.connections.database import Database
+from queuert.errors import StorageReadOnly
 
 
 class OwnConnection:
@@ -35,6 +36,14 @@ class OwnConnection:
     def run_alone(self, command: Command) -> Any:
         """Outside a transaction: committed at once, unless the caller has given up by then."""
         connection, path = self.take(), self._database.path
+        try:
+            return self._run_alone(connection, command, path)
+        except StorageReadOnly:
+            # Perhaps only this connection: user code that kept it may have changed its settings.
+            self.close()
+            raise
+
+    def _run_alone(self, connection: sqlite3.Connection, command: Command, path: str) -> Any:
         if isinstance(command, Statement):
             return session.execute(connection, command, path)
         session.begin(connection, path)
@@ -81,13 +90,13 @@ class OwnConnection:
 
 
 def end(connection: sqlite3.Connection, database: Database, error: BaseException | None) -> bool:
-    """Commit, or roll back if there is an error. False if there was nothing left to roll back."""
+    """Commit, or roll back if there is an error. False: the connection cannot be used again."""
     if error is None:
         database.commit(connection)
-        return True
+        return database.restore(connection)
     intact = session.roll_back(connection)
     session.note_if_gone(error, intact=intact)
-    return intact
+    return intact and database.restore(connection)
 
 
 def _never() -> bool:

@@ -13,6 +13,7 @@ from queuert.adapters.sql.migrate import Migration, load_migrations
 from queuert.adapters.sql.statement import Statement, Text, check_prefix, load_statements
 from queuert.adapters.sqlite.operations.rows import columns_of, micros
 from queuert.errors import InvalidArgument
+from queuert.records.model import ALONE_AFTER, NOT_BEGUN
 
 Clock = Callable[[], datetime]
 
@@ -60,6 +61,8 @@ class BaseOperations:
 def replacements_for(prefix: str) -> dict[str, str]:
     return {
         "prefix": prefix,
+        "alone_after": str(ALONE_AFTER),
+        "not_begun": str(NOT_BEGUN),
         "job_columns": columns_of("job"),
         "first_columns": columns_of("first"),
         "current_columns": columns_of("current"),

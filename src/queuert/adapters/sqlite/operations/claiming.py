@@ -17,7 +17,17 @@ from queuert.adapters.sqlite.operations.rows import DUE, TYPE, Row, add_seconds,
 from queuert.adapters.sqlite.operations.workers import Workers
 from queuert.ports.program import Program
 from queuert.records.failed_attempts import KEPT, told
-from queuert.records.model import Claimed, ClaimRequest, ClaimResult, JobRow, Lease, QueueLimit
+from queuert.records.model import (
+    ALONE_AFTER,
+    NO_DELAYS,
+    NOT_BEGUN,
+    Claimed,
+    ClaimRequest,
+    ClaimResult,
+    JobRow,
+    Lease,
+    QueueLimit,
+)
 from queuert.records.pauses import Pause, in_the_way, is_paused, sooner
 
 PROMOTED_AT_ONCE = 5000
@@ -99,7 +109,7 @@ class Claiming(Limiting, Workers, Counting):
                 job,
                 job.deadline is not None and job.deadline <= moment(now),
                 tuple(its_blockers),
-                request.first_ordinal + place if place >= at_once else None,
+                _ordinal(job, request.first_ordinal + place if place >= at_once else None),
                 ran_before,
             )
             for place, ((job, ran_before), its_blockers) in enumerate(zip(jobs, blockers, strict=True))
@@ -150,8 +160,18 @@ class Claiming(Limiting, Workers, Counting):
         rows: list[Row] = yield self.statement("renew.hold", id=job_id, token=token)
         return bool(rows)
 
+    def begin_alone(self, job_id: str, token: int) -> Program[bool]:
+        rows: list[Row] = yield self.statement("renew.begin_alone", id=job_id, token=token)
+        return bool(rows)
+
     def reap(
-        self, types: Sequence[str], ignored: Sequence[str], limit: int, error: bytes, dead: Sequence[str] = ()
+        self,
+        types: Sequence[str],
+        ignored: Sequence[str],
+        limit: int,
+        error: bytes,
+        dead: Sequence[str] = (),
+        delays: Mapping[str, Sequence[float]] = NO_DELAYS,
     ) -> Program[list[JobRow]]:
         if not types or limit <= 0:
             return []
@@ -166,22 +186,27 @@ class Claiming(Limiting, Workers, Counting):
             return []
         horizons = yield from self.known_horizons({row[1] for row in rows})
         ids = [row[0] for row in rows]
-        return (yield from together(self._put_back(ids, error, now, dead=array(dead), horizons=array(horizons))))
+        pauses = [(name, [round(each * 1_000_000) for each in of_type]) for name, of_type in delays.items() if of_type]
+        known = {"dead": array(dead), "horizons": array(horizons)}
+        return (yield from together(self._put_back(ids, error, now, array(pauses), **known)))
 
-    def _put_back(self, ids: Sequence[str], error: bytes, now: int, **who: str) -> Program[list[JobRow]]:
+    def _put_back(self, ids: Sequence[str], error: bytes, now: int, delays: str, **who: str) -> Program[list[JobRow]]:
         code, message = told(error)
         claims = yield from self.claims("claims", ids=array(ids))
         yield self.statement("attempts.lost", ids=array(ids), now=now, code=code, message=message, **who)
         yield self.statement("attempts.trim", jobs=array(ids), kept=KEPT)
-        jobs = yield from self._by_id("reap.put_back", ids, job_of, now=now, error=error.decode(), **who)
+        jobs = yield from self._by_id("reap.put_back", ids, job_of, now=now, error=error.decode(), delays=delays, **who)
         reaped = [job for job in jobs if job is not None]
         if claims:
             held = [(job, claims[job.id]) for job in reaped]
             yield from self.count(
-                claim.taken_back() if job.attempt < claim.attempt else claim.ended("retried", now)
-                for job, claim in held
+                claim.taken_back() if job.attempt < claim.attempt else claim.ended("lost", now) for job, claim in held
             )
         return reaped
+
+
+def _ordinal(job: JobRow, ordinal: int | None) -> int | None:
+    return NOT_BEGUN if job.losses >= ALONE_AFTER else ordinal
 
 
 class _Lane(msgspec.Struct):

@@ -10,7 +10,20 @@ from queuert.adapters.sqlite.connections.commands import together
 from queuert.adapters.sqlite.operations.base import BaseOperations, array
 from queuert.adapters.sqlite.operations.rows import Row, moment
 from queuert.ports.program import Program
-from queuert.records.history import DAY, KEPT, MINUTE, ROLLED_UP, Happened, HistoryLook, Tally, What, floor, tallied
+from queuert.records.history import (
+    DAY,
+    FINE,
+    KEPT,
+    MINUTE,
+    ROLLED_UP,
+    Happened,
+    HistoryLook,
+    Tally,
+    What,
+    bucket_of,
+    floor,
+    tallied,
+)
 
 
 class Claim(NamedTuple):
@@ -35,7 +48,17 @@ class Counting(BaseOperations):
 
     def count(self, happened: Iterable[Happened]) -> Program[None]:
         """As part of one command."""
-        tallies = [(MINUTE, each.at, each.type_name, *each[2:]) for each in tallied(happened)]
+        rows, fine = list[Tally](), dict[tuple[str, int, What, int], dict[int, int]]()
+        for each in tallied(happened):
+            if each.bucket < FINE:
+                rows.append(each)
+            else:
+                key = each.type_name, each.at, each.what, bucket_of(each.bucket - FINE)
+                fine.setdefault(key, {})[each.bucket - FINE] = each.number
+        tallies = [
+            (MINUTE, each.at, each.type_name, *each[2:], fine.get((each.type_name, each.at, each.what, each.bucket)))
+            for each in rows
+        ]
         if tallies:
             yield self.statement("history.add", tallies=array(tallies))
 

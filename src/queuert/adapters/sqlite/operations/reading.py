@@ -70,7 +70,7 @@ class Reading(Pausing):
     def stats(self, *, limit: int | None = None) -> Program[list[TypeStats]]:
         rows: list[Row] = yield self.statement("stats.counts", limit=-1 if limit is None else limit)
         now = self.now()
-        counts: dict[str, dict[str, int]] = {}
+        counts: dict[str, dict[str, Any]] = {}
         oldest: dict[str, int] = {}
         for name, status, number, scheduled_at in rows:
             of_type = counts.setdefault(name, {})

@@ -30,5 +30,5 @@ SELECT job.id, :now, job.attempt, job.last_attempt_at, job.leased_by, 'lost', :c
 FROM json_each(:ids) AS asked
 CROSS JOIN {prefix}job AS job ON job.id = asked.value
 LEFT JOIN json_each(:horizons) AS known ON json_extract(known.value, '$[0]') = job.leased_by
-WHERE +job.status = 'running' AND NOT coalesce(job.ordinal > json_extract(known.value, '$[1]'), 0)
+WHERE +job.status = 'running' AND NOT coalesce(job.ordinal > json_extract(known.value, '$[1]'), job.ordinal = {not_begun}, 0)
     AND (job.leased_until <= :now OR job.leased_by IN (SELECT value FROM json_each(:dead)));

@@ -8,7 +8,7 @@ RETURNING {returned_columns};
 
 -- write: retry
 UPDATE {prefix}job SET
-    status = 'pending', ready = 1 + (lane IS NOT NULL), attempt = 0, scheduled_at = :now, completed_at = NULL, completed_by = NULL
+    status = 'pending', ready = 1 + (lane IS NOT NULL), attempt = 0, losses = 0, scheduled_at = :now, completed_at = NULL, completed_by = NULL
 WHERE id IN (SELECT value FROM json_each(:ids)) AND status = 'failed'
 RETURNING {returned_columns};
 
@@ -19,7 +19,7 @@ RETURNING {returned_columns};
 
 -- write: repair
 UPDATE {prefix}job SET
-    status = 'pending', ready = 1 + (:lane IS NOT NULL), attempt = 0, scheduled_at = :now, completed_at = NULL, completed_by = NULL,
+    status = 'pending', ready = 1 + (:lane IS NOT NULL), attempt = 0, losses = 0, scheduled_at = :now, completed_at = NULL, completed_by = NULL,
     input = :input, lane = :lane, weight = :weight, deadline = coalesce(:deadline, iif(deadline > :now, deadline, NULL))
 WHERE id = :id AND status IN ('failed', 'cancelled', 'expired')
 RETURNING {returned_columns};

@@ -62,7 +62,9 @@ UPDATE {prefix}job SET
     leased_until = json_extract(taken.value, '$[1]'),
     token = :first_token + taken.key,
     queue = json_extract(taken.value, '$[2]'),
-    ordinal = CASE WHEN taken.key >= :at_once THEN :first_ordinal + taken.key END
+    -- An older version starts the attempts again without the losses.
+    losses = min(losses, attempt),
+    ordinal = CASE WHEN min(losses, attempt) >= {alone_after} THEN {not_begun} WHEN taken.key >= :at_once THEN :first_ordinal + taken.key END
 FROM json_each(:taken) AS taken
 WHERE {prefix}job.rowid = json_extract(taken.value, '$[0]')
 RETURNING {returned_columns}, earlier_attempt_at;

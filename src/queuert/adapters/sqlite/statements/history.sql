@@ -1,16 +1,32 @@
 -- What happened to jobs. There is one writer at a time, so rows can be added up at once.
 
--- `tallies` holds [grain, at, type_name, what, bucket, number, seconds]. Primary key.
+-- `tallies` holds [grain, at, type_name, what, bucket, number, seconds, fine]. Primary key. One fine
+-- bucket, as a single job has it, is added in place: merging two objects takes several times as long.
 -- write: add
-INSERT INTO {prefix}history (grain, at, type_name, what, bucket, number, seconds)
+INSERT INTO {prefix}history (grain, at, type_name, what, bucket, number, seconds, fine)
 SELECT
     json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]'), json_extract(value, '$[3]'),
-    json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]')
+    json_extract(value, '$[4]'), json_extract(value, '$[5]'), json_extract(value, '$[6]'), json_extract(value, '$[7]')
 FROM json_each(:tallies)
 WHERE true
 ON CONFLICT (grain, at, type_name, what, bucket) DO UPDATE SET
     number = number + excluded.number,
-    seconds = seconds + excluded.seconds;
+    seconds = seconds + excluded.seconds,
+    fine = CASE
+        WHEN excluded.fine IS NULL OR fine IS NULL THEN coalesce(fine, excluded.fine)
+        WHEN instr(excluded.fine, ',') = 0 THEN json_set(
+            fine, '$.' || substr(excluded.fine, 3, instr(excluded.fine, '":') - 3),
+            coalesce(json_extract(fine, '$.' || substr(excluded.fine, 3, instr(excluded.fine, '":') - 3)), 0)
+                + json_extract(excluded.fine, '$.' || substr(excluded.fine, 3, instr(excluded.fine, '":') - 3))
+        )
+        ELSE (
+            SELECT json_group_object(bucket, together) FROM (
+                SELECT one.key AS bucket, sum(one.value) AS together FROM (
+                    SELECT key, value FROM json_each(fine) UNION ALL SELECT key, value FROM json_each(excluded.fine)
+                ) AS one GROUP BY one.key
+            )
+        )
+    END;
 
 -- Primary key, once for each grain.
 -- read: steps
@@ -19,11 +35,17 @@ FROM {prefix}history
 WHERE grain IN (60, 3600, 86400) AND at >= :since AND (:type IS NULL OR type_name = :type)
 GROUP BY type_name, step_at, what, bucket
 HAVING sum(number) <> 0
-ORDER BY type_name, step_at, what, bucket;
+UNION ALL
+SELECT history.type_name, history.at / :step * :step AS step_at, history.what, 1000 + each.key AS number_of, sum(each.value), 0.0
+FROM {prefix}history AS history CROSS JOIN json_each(history.fine) AS each
+WHERE history.grain IN (60, 3600, 86400) AND history.at >= :since AND (:type IS NULL OR history.type_name = :type)
+GROUP BY history.type_name, step_at, history.what, number_of
+HAVING sum(each.value) <> 0
+ORDER BY 1, 2, 3, 4;
 
 -- Primary key.
 -- read: old
-SELECT at, type_name, what, bucket, number, seconds FROM {prefix}history WHERE grain = :grain AND at < :before
+SELECT at, type_name, what, bucket, number, seconds, fine FROM {prefix}history WHERE grain = :grain AND at < :before
 ORDER BY at, type_name, what, bucket LIMIT :limit;
 
 -- `keys` holds [at, type_name, what, bucket]. Primary key.

@@ -27,17 +27,23 @@ ORDER BY job.leased_until, job.id
 LIMIT :limit;
 
 -- `horizons` holds [worker, horizon] of those that are known. A job above the horizon of its worker has
--- not begun: it is put back as it was before the claim. By primary key.
+-- not begun: it is put back as it was before the claim. `delays` holds [type, [microseconds after its first
+-- loss, its second one, …]]; the last one is for all later ones. By primary key.
 -- write: put_back
 WITH held AS MATERIALIZED (
-    SELECT job.id, coalesce(job.ordinal > json_extract(known.value, '$[1]'), 0) AS unbegun
+    SELECT job.id, coalesce(job.ordinal > json_extract(known.value, '$[1]'), job.ordinal = {not_begun}, 0) AS unbegun, (
+        SELECT json_extract(of_type.value, '$[1][' || min(job.losses, json_array_length(of_type.value, '$[1]') - 1) || ']')
+        FROM json_each(:delays) AS of_type WHERE json_extract(of_type.value, '$[0]') = job.type_name
+    ) AS delay
     FROM json_each(:ids) AS asked
     CROSS JOIN {prefix}job AS job ON job.id = asked.value
     LEFT JOIN json_each(:horizons) AS known ON json_extract(known.value, '$[0]') = job.leased_by
 )
 UPDATE {prefix}job SET
     status = 'pending',
-    ready = (scheduled_at <= :now) * (1 + (lane IS NOT NULL)),
+    ready = CASE WHEN held.unbegun OR coalesce(held.delay, 0) = 0 THEN (scheduled_at <= :now) * (1 + (lane IS NOT NULL)) ELSE 0 END,
+    scheduled_at = CASE WHEN held.unbegun OR coalesce(held.delay, 0) = 0 THEN scheduled_at ELSE :now + held.delay END,
+    losses = losses + NOT held.unbegun,
     leased_by = NULL,
     leased_until = NULL,
     token = NULL,

@@ -9,6 +9,9 @@ WHERE {prefix}job.id = json_extract(lease.value, '$[0]')
     AND {prefix}job.token = json_extract(lease.value, '$[1]')
 RETURNING id, token;
 
+-- write: begin_alone
+UPDATE {prefix}job SET ordinal = NULL WHERE id = :id AND token = :token RETURNING id;
+
 -- Nothing is locked here: its transaction has the write lock.
 -- read: hold
 SELECT 1 FROM {prefix}job WHERE id = :id AND token = :token;

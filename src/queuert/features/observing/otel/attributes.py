@@ -21,5 +21,6 @@ ATTEMPT_OUTCOME = "queuert.attempt.outcome"
 WORKER = "queuert.worker.id"
 OPERATION = "queuert.operation"
 LIMIT = "queuert.limit"
+QUANTILE = "queuert.quantile"
 
 SYSTEM = "queuert"

@@ -79,7 +79,8 @@ class Metrics(Observer):
             listeners[f"chain_{status}"] = [self._timing(CHAIN_DURATION, names.CHAIN_STATUS, status)]
             listeners[f"job_{status}"] = [self._timing(JOB_DURATION, names.JOB_STATUS, status)]
         for event, name in COUNTERS.items():
-            listeners.setdefault(event, []).append(_counting(meter.create_counter(name, unit="1").add))
+            counter = meter.create_counter(name, unit="1", description=meaning(event))
+            listeners.setdefault(event, []).append(_counting(counter.add))
         for event, functions in listeners.items():
             setattr(self, event, _each_of(functions))
 
@@ -125,6 +126,12 @@ class Metrics(Observer):
     def _free(self, worker_id: str, slots: int) -> None:
         for job_type in self._types.get(worker_id, ()):
             self._idle.add(slots, {names.JOB_TYPE: job_type})
+
+
+def meaning(event: str) -> str:
+    """The first sentence about an event. Empty if Python was told to drop docstrings."""
+    first = " ".join((getattr(Observer, event).__doc__ or "").split()).partition(". ")[0]
+    return first.rstrip(".").replace("`", "")
 
 
 def _counting(add: Callable[[int, Mapping[str, Any]], None]) -> Callable[..., None]:

@@ -20,19 +20,23 @@ logger = logging.getLogger("queuert.observers")
 JOBS = "queuert.jobs"
 LIMITED = "queuert.jobs.limited"
 OLDEST_READY_AGE = "queuert.jobs.oldest_ready_age"
+TOOK = "queuert.jobs.took"
 GAUGES: dict[str, tuple[str, str]] = {
     JOBS: ("{job}", "jobs that are blocked, pending, running or failed"),
     LIMITED: ("{job}", "pending jobs that are due and have a limit"),
     OLDEST_READY_AGE: ("s", "how long the oldest ready job has waited"),
+    TOOK: ("s", "how long the attempts took that completed jobs in the last hour"),
 }
+QUANTILES = (0.5, 0.95, 0.99)
+TOOK_SINCE = 3600.0
 
 
 class AsyncStats(Protocol):
-    async def stats(self) -> list[TypeStats]: ...
+    async def stats(self, *, since: float) -> list[TypeStats]: ...
 
 
 class SyncStats(Protocol):
-    def stats(self) -> list[TypeStats]: ...
+    def stats(self, *, since: float) -> list[TypeStats]: ...
 
 
 class StatsGauges:
@@ -60,19 +64,20 @@ class StatsGauges:
         self._read: Callable[[], Sequence[TypeStats]] | None = None
         self._task: asyncio.Task[None] | None = None
         meter = metrics.get_meter("queuert", meter_provider=meter_provider)
-        for name, observe in ((JOBS, self._jobs), (LIMITED, self._limited), (OLDEST_READY_AGE, self._ages)):
+        observed = ((JOBS, self._jobs), (LIMITED, self._limited), (OLDEST_READY_AGE, self._ages), (TOOK, self._took))
+        for name, observe in observed:
             unit, text = GAUGES[name]
             meter.create_observable_gauge(name, [observe], unit, text)
 
     def __enter__(self) -> Self:
-        self._read = self._client.stats
+        self._read = lambda: self._client.stats(since=TOOK_SINCE)
         return self
 
     def __exit__(self, *exc: object) -> None:
         self._read = None
 
     async def __aenter__(self) -> Self:
-        latest: list[TypeStats] = await self._client.stats()
+        latest: list[TypeStats] = await self._client.stats(since=TOOK_SINCE)
         self._read = lambda: latest
         self._task = asyncio.create_task(self._refresh(), name="queuert-stats")
         return self
@@ -87,7 +92,7 @@ class StatsGauges:
         while True:
             await asyncio.sleep(self._interval)
             try:
-                latest: list[TypeStats] = await self._client.stats()
+                latest: list[TypeStats] = await self._client.stats(since=TOOK_SINCE)
             except Exception:
                 logger.exception("reading the stats failed, trying again in %g s", self._interval)
                 self._read = list  # better no figures than old ones
@@ -107,6 +112,12 @@ class StatsGauges:
     def _ages(self, _options: CallbackOptions) -> Iterable[Observation]:
         for each in self._stats():
             yield Observation(each.oldest_ready_age or 0.0, {names.JOB_TYPE: each.job_type})
+
+    def _took(self, _options: CallbackOptions) -> Iterable[Observation]:
+        for each in self._stats():
+            for part in QUANTILES:
+                if (took := each.took.quantile(part)) is not None:
+                    yield Observation(took, {names.JOB_TYPE: each.job_type, names.QUANTILE: f"{part:g}"})
 
     def _stats(self) -> Sequence[TypeStats]:
         return [] if self._read is None else self._read()

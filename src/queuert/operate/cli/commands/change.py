@@ -54,7 +54,11 @@ def add(parsers: Parsers) -> None:
         else:
             parser.set_defaults(input=None, app=None)
         if change.cascade is not None:
-            parser.add_argument("--cascade", action="store_true", help=change.cascade)
+            which = parser.add_mutually_exclusive_group()
+            which.add_argument("--cascade", action="store_true", help=change.cascade)
+            if change.blockers is not None:
+                text = f"{change.blockers}: for ids, not for a filter"
+                which.add_argument("--blockers", dest="cascade", action="store_const", const="blockers", help=text)
         else:
             parser.set_defaults(cascade=False)
         add_change_options(parser)
@@ -67,6 +71,8 @@ async def _change(change: Change, arguments: argparse.Namespace, client: Client[
     if where is not None:
         if arguments.input is not None:
             raise CommandError("--input is for one chain: give its id instead of a filter")
+        if arguments.cascade == "blockers":
+            raise CommandError("--blockers is for ids, not for a filter")
         return await change_many(client, change.name, change.done, where, arguments)
     if arguments.per_second is not None:
         raise CommandError("--per-second is for a filter: the chains of ids are changed at once")
@@ -80,13 +86,14 @@ async def _change_named(change: Change, arguments: argparse.Namespace, client: C
     chains = await find_chains(client, arguments.chains)
     fit = [chain for chain in chains if await change.allows(client, chain)]
     if arguments.plan or not output.json:
-        others = await change.cascaded(client, [chain.id for chain in fit]) if arguments.cascade else []
+        cascade = arguments.cascade
+        others = await change.cascaded(client, [chain.id for chain in fit], cascade) if cascade else []
         plans = [change.name if chain in fit else f"left as it is: not {change.needs}" for chain in chains]
-        _show_plan(change, [*zip(chains, plans, strict=True)], others, output)
+        _show_plan(change, [*zip(chains, plans, strict=True)], others, _option(cascade), output)
     code = DONE if len(fit) == len(chains) else NOT_DONE
     if arguments.plan or not fit:
         return code
-    confirm(arguments, f"{change.name} {_counted(len(fit))}{' and what belongs to it' * arguments.cascade}?")
+    confirm(arguments, f"{change.name} {_counted(len(fit))}{' and what belongs to it' * bool(arguments.cascade)}?")
     async with client.transaction() as tx:
         ids = [chain.id for chain in fit]
         changed = await change.carry_out(client, tx, ids, cascade=arguments.cascade, **who(arguments))
@@ -99,15 +106,23 @@ async def _change_named(change: Change, arguments: argparse.Namespace, client: C
 
 
 def _show_plan(
-    change: Change, named: Sequence[tuple[Chain[Any], str]], others: Sequence[Chain[Any]], output: Output
+    change: Change,
+    named: Sequence[tuple[Chain[Any], str]],
+    others: Sequence[Chain[Any]],
+    option: str,
+    output: Output,
 ) -> None:
-    planned = [*named, *((chain, f"{change.name}, because of --cascade") for chain in others)]
+    planned = [*named, *((chain, f"{change.name}, because of {option}") for chain in others)]
     rows = [(chain.id, chain.chain_type, chain.status or "", plan) for chain, plan in planned]
     if output.json:
         for chain_id, chain_type, status, plan in rows:
             output.json_line({"id": chain_id, "type": chain_type, "status": status, "plan": plan})
         return
     output.table(COLUMNS, rows, colours="status")
+
+
+def _option(cascade: object) -> str:
+    return "--blockers" if cascade == "blockers" else "--cascade"
 
 
 def _counted(number: int) -> str:

@@ -6,6 +6,8 @@ import argparse
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec.structs import asdict
+
 from queuert.base.times import MICROSECOND
 from queuert.client.client import Client
 from queuert.engine.operations.reading import MAX_PAGE
@@ -332,5 +334,6 @@ def _object(schedule: Schedule) -> dict[str, Any]:
     return {
         **{name: getattr(schedule, name) for name in names},
         **durations,
+        "failing_ticks": [asdict(each) for each in schedule.failing_ticks],
         "times": None if schedule.times is None else {**schedule.times.to_data(), "text": str(schedule.times)},
     }

@@ -50,7 +50,7 @@ ATTEMPTS = (
 BLOCKERS = (Column("status"), Column("type", flexible=True), Column("id"))
 FIELDS = ("id", "job_type", "chain_id", "chain_type", "chain_index", "status", "priority", "created_at",
           "scheduled_at", "completed_at", "completed_by", "continued_to", "attempt_number", "last_attempt_at",
-          "leased_by", "leased_until", "deadline", "dedup_key", "input", "output", "last_error")  # fmt: skip
+          "leased_by", "leased_until", "deadline", "dedup_key", "input", "output", "last_error", "losses")  # fmt: skip
 
 
 def add(parsers: Parsers) -> None:
@@ -113,6 +113,7 @@ def _show_job(job: JobRecord[Any], output: Output, schedule: str | None, tick: d
         ("job", f"{job.id}  {clean(job.job_type)}"),
         ("status", output.status(job.status)),
         ("attempt", str(job.attempt_number)),
+        ("lost", f"{job.losses}, with their workers" if job.losses else None),
         ("priority", str(job.priority)),
         ("created", with_age(job.created_at)),
         ("scheduled", with_age(job.scheduled_at)),

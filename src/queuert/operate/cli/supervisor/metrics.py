@@ -37,7 +37,8 @@ def _lines(families: Iterable[Family]) -> Iterator[str]:
         yield f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
         for labels, value in samples:
             shown = ",".join(f'{label}="{_escaped(str(text))}"' for label, text in labels.items())
-            yield f"{name}{{{shown}}} {value:g}\n" if shown else f"{name} {value:g}\n"
+            number = str(int(value)) if value == int(value) else repr(value)
+            yield f"{name}{{{shown}}} {number}\n" if shown else f"{name} {number}\n"
 
 
 def _escaped(text: str) -> str:

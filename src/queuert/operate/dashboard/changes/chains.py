@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from queuert.errors import ChainNotFound, QueuertError
+from queuert.engine.operations.cascades import CancelCascade
+from queuert.errors import ChainNotFound, InvalidArgument, QueuertError
 from queuert.operate.changes import BY_NAME
 from queuert.operate.dashboard.changes.confirming import Confirmation, Option, confirmed, reason_of
 from queuert.operate.dashboard.messages import Response, redirect
@@ -27,6 +28,10 @@ async def view(visit: Visit, action: str, id: str) -> Response:
     if change.cascade is not None and others:
         label = change.cascade.replace("these", "it").capitalize()
         options.append(Option(name="cascade", label=f"{label} ({len(others):,})"))
+    below = await change.cascaded(visit.client, [chain.id], "blockers") if change.blockers is not None else []
+    if change.blockers is not None and below:
+        label = change.blockers.replace("these wait", "it waits").capitalize()
+        options.append(Option(name="blockers", label=f"{label} ({len(below):,})"))
     question = Confirmation(
         title=f"{WORDS[action]}: {chain.chain_type}",
         text=EFFECTS[action],
@@ -41,10 +46,17 @@ async def view(visit: Visit, action: str, id: str) -> Response:
     if not confirmed(visit):
         return question.page(visit, chain=chain, others=others)
     try:
-        reason, cascade = reason_of(visit), bool(visit.request.one("cascade"))
+        reason, cascade = reason_of(visit), _cascade(visit)
         async with visit.client.transaction() as tx:
             await change.carry_out(visit.client, tx, [chain.id], cascade=cascade, by=visit.access.name, reason=reason)
     except QueuertError as error:
         return question.page(visit, error=str(error), chain=chain, others=others)
     after = "/chains" if action == "delete" else f"/chain/{chain.id}"
     return redirect(visit.request.url(after, done=change.done))
+
+
+def _cascade(visit: Visit) -> bool | CancelCascade:
+    up, down = (bool(visit.request.one(name)) for name in ("cascade", "blockers"))
+    if up and down:
+        raise InvalidArgument("choose one of the two: the chains that wait for it, or those that it waits for")
+    return "blockers" if down else up

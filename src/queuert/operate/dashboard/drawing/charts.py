@@ -96,7 +96,10 @@ def charts_of(history: History) -> list[Chart]:
             times,
             (
                 Series("waited (95 %)", "info", [_seconds(point.waited.quantile(0.95)) for point in points]),
-                Series("ran (95 %)", "good", [_seconds(point.ran.quantile(0.95)) for point in points]),
+                *(
+                    Series(f"took ({name} %)", colour, [_seconds(point.took.quantile(part)) for point in points])
+                    for name, colour, part in (("50", "good", 0.5), ("95", "warn", 0.95), ("99", "bad", 0.99))
+                ),
             ),
         ),
     ]
@@ -110,8 +113,8 @@ class TypeRate:
     begun: int
     completed: int
     failed: int
-    ran: float | None
-    """Seconds that half of them ran at most."""
+    took: tuple[float | None, float | None, float | None]
+    """Seconds that half of the attempts took that have completed their jobs, 95 % and 99 %."""
 
     @property
     def failed_part(self) -> str:
@@ -136,7 +139,10 @@ def type_rates(history: History) -> list[TypeRate]:
     for name, points in history.types.items():
         whole = reduce(add, points)
         if not is_own(name):
-            found.append(TypeRate(name, whole.begun, whole.completed, whole.failed, whole.ran.quantile(0.5)))
+            took = whole.took.quantile
+            found.append(
+                TypeRate(name, whole.begun, whole.completed, whole.failed, (took(0.5), took(0.95), took(0.99)))
+            )
     return sorted(found, key=lambda each: (-each.failed, -each.begun, each.job_type))
 
 
