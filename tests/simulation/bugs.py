@@ -113,7 +113,7 @@ class Bug(NamedTuple):
 
 
 CALM = Plan(0, actions=20)
-ZOMBIES = Plan(0, actions=30, workers=3, jumps=12)
+ZOMBIES = Plan(0, actions=30, workers=4, jumps=20)
 KILLS = Plan(0, actions=25, workers=3, kills=10)
 LIMITED = Plan(0, actions=30, workers=3, limited=True)
 
