@@ -62,7 +62,7 @@ async def told(scene: Scene, more: str) -> None:
     sign = 1 if more == "dead" else -1
 
     def is_so() -> bool:
-        scene.watch("SELECT pg_stat_force_next_flush()")
+        scene.watch.flush_statistics()
         return bool(scene.watch(f"SELECT sign({numbers}) = {sign}")[0])
 
     await eventually(is_so)
