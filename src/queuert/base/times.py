@@ -1,8 +1,11 @@
-"""Lengths of time and moments, as people read them."""
+"""Moments and lengths of time: what stored times are counted from, and how people read them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 
 _UNITS = ((86400 * 365, "y"), (86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -29,7 +32,3 @@ def clock(moment: datetime, now: datetime) -> str:
     """A time of day, with the date unless it is today, and how far away it is."""
     day = "" if moment.date() == now.date() else f"{moment:%Y-%m-%d} "
     return f"{day}{moment:%H:%M:%S} UTC ({distance_of((moment - now).total_seconds())})"
-
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Generic, Literal, TypeAlias, TypedDict, cast
 from uuid import UUID
 
 from typing_extensions import TypeVar
@@ -59,9 +59,6 @@ from queuert.records.model import NewJob, TypeStats
 from queuert.records.pauses import EVERYTHING, Everything, Pause, PauseTarget
 from queuert.records.retention import Pruned, Retention
 from queuert.records.workers import WorkerInfo
-
-if TYPE_CHECKING:
-    pass
 
 Conn = TypeVar("Conn", default=Any)
 T = TypeVar("T")
